@@ -25,11 +25,11 @@ std::string driver_choice(const fo_gpu::Options& options) {
 ExitStatus map_check(const fo_gpu::Options& options) {
   const auto driver = cuda::Driver::open(driver_choice(options));
   const auto deadline = base::Deadline::after(options.map_timeout);
-  const auto device = cuda::device_info(*driver, base::DeviceOrdinal(options.device));
+  const auto device = cuda::device_info(*driver, options.device);
   gms::RemapCheckRequest request;
   request.socket = options.socket;
   request.server_uid = options.server_uid;
-  request.expect_hash = options.expect_hash;
+  request.expect_hash = gms::LayoutHash(options.expect_hash);
   const gms::RemapCheck check = gms::map_and_read(driver, device, request, deadline);
   cli::print_line(gms::to_json(check));
   const ExitStatus status = gms::exit_status(check.outcome.result);
@@ -42,12 +42,11 @@ cuda::DeviceMemory device_memory(const fo_gpu::Options& options) {
   if (!options.uuid.empty() && cuda::Driver::is_real(choice)) {
     return cuda::nvml_device_memory(options.uuid);  // cuInit would take longer than everything else
   }
-  auto memory =
-      cuda::device_memory(cuda::Driver::open(choice), base::DeviceOrdinal(options.device));
+  auto memory = cuda::device_memory(cuda::Driver::open(choice), options.device);
   if (!options.uuid.empty() && memory.uuid != options.uuid) {
-    throw base::Error(ExitStatus::kUnavailable, "find device " + base::quoted(options.uuid) +
-                                                    ": device " + std::to_string(options.device) +
-                                                    " is " + memory.uuid);
+    throw base::Error(ExitStatus::kUnavailable,
+                      "find device " + base::quoted(options.uuid.value()) + ": device " +
+                          std::to_string(options.device.value()) + " is " + memory.uuid.value());
   }
   return memory;
 }
@@ -57,11 +56,11 @@ ExitStatus print_free(const fo_gpu::Options& options) {
   const auto deadline = base::Deadline::after(options.free_timeout);
   const cuda::DeviceMemory memory = device_memory(options);
   const cuda::MemoryInfo now = cuda::wait_until_free(memory, wanted, deadline);
-  cli::print_line("{\"free\":" + std::to_string(now.free) +
-                  ",\"total\":" + std::to_string(now.total) + ",\"uuid\":\"" + memory.uuid + "\"}");
+  cli::print_line("{\"free\":" + std::to_string(now.free) + ",\"total\":" +
+                  std::to_string(now.total) + ",\"uuid\":\"" + memory.uuid.value() + "\"}");
   if (now.free >= wanted) return ExitStatus::kOk;
   os::log(os::LogLevel::kError, "wait for free memory of device {}: {} bytes wanted, {} free",
-          base::quoted(memory.uuid), wanted, now.free);
+          base::quoted(memory.uuid.value()), wanted, now.free);
   return ExitStatus::kTryAgain;
 }
 

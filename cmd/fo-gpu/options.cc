@@ -46,7 +46,9 @@ void declare(CLI::App& app, Options& options) {
   cli::add_duration(*map_check, "--timeout", options.map_timeout, "limit for the whole check");
   CLI::App* free = add_command(app, options, Options::Command::kFree, "free",
                                "print a device's free memory, without a CUDA context");
-  free->add_option("--uuid", options.uuid, "the device's UUID, if known: skips the driver")
+  free->add_option_function<std::string>(
+          "--uuid", [&options](const std::string& text) { options.uuid = base::GpuUuid(text); },
+          "the device's UUID, if known: skips the driver")
       ->check(is_uuid)
       ->type_name("UUID");
   CLI::Option* until =

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "base/strong.h"
 #include "base/units.h"
 #include "cli/app.h"
 
@@ -17,14 +18,14 @@ struct Options {
   cli::CommonOptions common;
   Command command = Command::kMapCheck;
   std::string driver;
-  int device = 0;
+  base::DeviceOrdinal device;
   // map-check
   std::string socket;
   std::optional<uid_t> server_uid;
   std::string expect_hash;
   base::Duration map_timeout = std::chrono::seconds(30);
   // free
-  std::string uuid;
+  base::GpuUuid uuid;
   std::optional<base::ByteCount> until_free;
   std::optional<base::Duration> free_timeout;
 };

@@ -105,7 +105,7 @@ refengine::EngineOptions to_engine_options(const Options& options) {
                       "--socket names one GMS: several ranks need --socket-dir");
   }
   for (std::uint32_t rank = 0; rank < options.ranks; ++rank) {
-    const int device = endpoint.device + static_cast<int>(rank);
+    const base::DeviceOrdinal device(endpoint.device.value() + static_cast<int>(rank));
     engine.ranks.push_back(
         {gms::resolve_socket(endpoint.socket, endpoint.socket_dir, device, endpoint.tag), device,
          endpoint.server_uid});

@@ -152,19 +152,19 @@ std::vector<engine::GmsPlace> find_places(const Options& options) {
   for (const std::string& socket : options.gms) {
     // The device in its name, if there is one; otherwise they are numbered.
     const auto named = gms::parse_socket_name(std::filesystem::path(socket).filename().native());
-    const int next = static_cast<int>(places.size());
+    const base::DeviceOrdinal next(static_cast<int>(places.size()));
     places.push_back(
         {socket, named && named->device ? *named->device : next, named ? named->tag : options.tag});
   }
   if (!places.empty() || options.socket_dir.empty()) return places;
-  std::vector<int> devices = options.devices;
+  std::vector<base::DeviceOrdinal> devices = options.devices;
   if (devices.empty()) devices = gms::find_devices(options.socket_dir, {options.tag});
   if (devices.empty()) {
     throw Error(ExitStatus::kUnavailable,
                 "look for sockets in " + base::quoted(options.socket_dir) + ": none found");
   }
   for (const std::string& tag : {options.tag, std::string(kKvTag)}) {
-    for (const int device : devices) {
+    for (const base::DeviceOrdinal device : devices) {
       places.push_back({gms::socket_link(options.socket_dir, device, tag), device, tag});
     }
   }
@@ -176,9 +176,9 @@ void set_places(const Options& options, engine::ShadowOptions& shadow) {
     auto& places = place.tag == kKvTag && options.tag != kKvTag ? shadow.kv : shadow.gms;
     places.push_back(std::move(place));
   }
-  shadow.devices = options.devices;
+  for (const base::DeviceOrdinal device : options.devices) shadow.devices.push_back(device.value());
   if (shadow.devices.empty()) {
-    for (const engine::GmsPlace& place : shadow.gms) shadow.devices.push_back(place.device);
+    for (const engine::GmsPlace& place : shadow.gms) shadow.devices.push_back(place.device.value());
   }
   if (shadow.devices.empty()) shadow.devices = {0};
 }

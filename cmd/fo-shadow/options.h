@@ -35,7 +35,7 @@ struct Options {
   std::vector<std::string> gms;
   std::string socket_dir;
   std::string tag = "weights";
-  std::vector<int> devices;
+  std::vector<base::DeviceOrdinal> devices;
   int port = 9090;
   /// 0: derived from `port`.
   int engine_port = 0;

@@ -32,7 +32,7 @@ ExitStatus timed_out(gms::LockType role, const std::string& socket) {
 cuda::DeviceInfo open_device(const gms_load::Options& options,
                              std::shared_ptr<const cuda::Driver>& driver) {
   driver = cuda::Driver::open(options.driver);
-  return cuda::device_info(*driver, base::DeviceOrdinal(options.endpoint.device));
+  return cuda::device_info(*driver, options.endpoint.device);
 }
 
 ExitStatus unpublish(const gms_load::Options& options) {

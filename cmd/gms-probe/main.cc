@@ -31,7 +31,7 @@ std::string to_text(const lock::LockAnswer& answer) {
 }
 
 std::string to_text(const gms::RemapAnswer& answer) {
-  return "could wake: layout " + answer.memory_layout_hash;
+  return "could wake: layout " + answer.memory_layout_hash.value();
 }
 
 std::string to_text(const device::GpuAnswer& answer) {

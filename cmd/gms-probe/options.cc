@@ -166,11 +166,12 @@ void settle_remap(Options& options) {
       gms::resolve_socket(endpoint.socket, endpoint.socket_dir, endpoint.device, endpoint.tag);
   probe.server_uid = endpoint.server_uid;
   if (!options.expect_hash) return;
-  probe.expect_hash = *options.expect_hash;
-  if (!gms::is_layout_hash(probe.expect_hash)) {
-    throw base::Error(base::ExitStatus::kUsage, "--expect-hash " + base::quoted(probe.expect_hash) +
+  if (!gms::is_layout_hash(*options.expect_hash)) {
+    throw base::Error(base::ExitStatus::kUsage, "--expect-hash " +
+                                                    base::quoted(*options.expect_hash) +
                                                     ": not 64 lower case hexadecimal digits");
   }
+  probe.expect_hash = gms::LayoutHash(*options.expect_hash);
 }
 
 }  // namespace

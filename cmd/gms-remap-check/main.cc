@@ -17,7 +17,7 @@ int check(const gms_remap_check::Options& options) {
   const os::StatusFd status_fd(options.status_fd);
   const auto deadline = base::Deadline::after(options.timeout);
   ExitStatus status = ExitStatus::kOk;
-  std::vector<std::string> hashes;
+  std::vector<gms::LayoutHash> hashes;
   for (const auto& request : gms_remap_check::to_requests(options)) {
     const gms::RemapCheck check = gms::check_remap(request, deadline);
     hashes.push_back(check.memory_layout_hash);

@@ -46,7 +46,7 @@ std::vector<gms::RemapCheckRequest> to_requests(const Options& options) {
   }
   const cli::EndpointOptions& endpoint = options.endpoint;
   const std::string dir = gms::socket_dir_or_default(endpoint.socket_dir);
-  std::vector<int> devices = options.devices;
+  std::vector<base::DeviceOrdinal> devices = options.devices;
   if (!options.many) devices = {endpoint.device};
   if (devices.empty()) devices = gms::find_devices(dir, {endpoint.tag});
   if (devices.empty()) {
@@ -54,7 +54,7 @@ std::vector<gms::RemapCheckRequest> to_requests(const Options& options) {
                 "look for sockets in " + base::quoted(dir) + ": none found");
   }
   std::vector<gms::RemapCheckRequest> requests;
-  for (const int device : devices) {
+  for (const base::DeviceOrdinal device : devices) {
     gms::RemapCheckRequest request;
     request.socket = gms::resolve_socket(endpoint.socket, dir, device, endpoint.tag);
     request.server_uid = endpoint.server_uid;
@@ -63,12 +63,13 @@ std::vector<gms::RemapCheckRequest> to_requests(const Options& options) {
     request.driver = options.driver;
     requests.push_back(std::move(request));
   }
-  std::vector<std::string> hashes = options.expect_hashes;
-  for (const std::string& hash : hashes) {
+  std::vector<gms::LayoutHash> hashes;
+  for (const std::string& hash : options.expect_hashes) {
     if (!gms::is_layout_hash(hash)) {
       throw Error(ExitStatus::kUsage,
                   "--expect-hash " + base::quoted(hash) + ": not 64 lower case hexadecimal digits");
     }
+    hashes.emplace_back(hash);
   }
   if (!options.hash_file.empty()) {
     hashes = gms::read_hash_file(options.hash_file, requests.size());

@@ -17,7 +17,7 @@ struct Options {
   cli::EndpointOptions endpoint;
   /// --devices was given: one check for each device; empty means all.
   bool many = false;
-  std::vector<int> devices;
+  std::vector<base::DeviceOrdinal> devices;
   base::Duration timeout = std::chrono::seconds(30);
   std::vector<std::string> expect_hashes;
   std::string hash_file;

@@ -35,7 +35,7 @@ int save(gms_save::Options& options) {
   const sigset_t signals = os::terminating_signals();
   os::block_signals(signals);
   const auto driver = cuda::Driver::open(options.driver);
-  const auto device = cuda::device_info(*driver, base::DeviceOrdinal(endpoint.device));
+  const auto device = cuda::device_info(*driver, endpoint.device);
   const base::UniqueFd signal_fd = os::open_signal_fd(signals);
   os::restore_signals();
   const std::string socket =

@@ -10,7 +10,7 @@ struct Options {
   cli::CommonOptions common;
   gms::ServeConfig serve;
   /// With --socket-path: the only device and tag.
-  int device = 0;
+  base::DeviceOrdinal device;
   std::string tag = "weights";
   std::string on_crash = "restart";
 };

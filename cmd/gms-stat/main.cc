@@ -41,7 +41,7 @@ ExitStatus show_one(const gms_stat::Options& options, const std::string& socket)
 // Every server of the folder, and those of --server, may own memory of the device.
 ExitStatus show_holders(const gms_stat::Options& options, const std::string& dir) {
   const Deadline deadline = Deadline::after(options.timeout);
-  const int device = options.endpoint.device;
+  const base::DeviceOrdinal device = options.endpoint.device;
   std::vector<std::string> sockets = options.servers;
   for (const gms::FoundSocket& socket : gms::find_sockets(dir)) sockets.push_back(socket.path);
   const gms::Servers servers = gms::find_servers(sockets, deadline);
@@ -50,9 +50,9 @@ ExitStatus show_holders(const gms_stat::Options& options, const std::string& dir
   };
   if (options.driver.empty() || options.driver == "auto" || options.driver == "cuda") {
     const std::string link = gms::socket_link(dir, device, options.endpoint.tag);
-    show(gms::find_device_users(device, gms::uuid_of_socket(link), servers));
+    show(gms::find_device_users(device.value(), gms::uuid_of_socket(link), servers));
   } else {
-    show(gms::find_memory_holders(options.driver, device, servers, deadline));
+    show(gms::find_memory_holders(options.driver, device.value(), servers, deadline));
   }
   return ExitStatus::kOk;
 }

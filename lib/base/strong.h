@@ -1,8 +1,12 @@
-// Integers that cannot be confused with one another.
+// Numbers and texts that cannot be confused with one another, and sizes in bytes.
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
 
 namespace fo::base {
 
@@ -10,8 +14,11 @@ template <typename Tag, typename Value>
 class Strong {
  public:
   constexpr Strong() = default;
-  explicit constexpr Strong(Value value) : value_(value) {}
-  [[nodiscard]] constexpr Value value() const { return value_; }
+  explicit constexpr Strong(Value value) : value_(std::move(value)) {}
+  [[nodiscard]] constexpr const Value& value() const& { return value_; }
+  [[nodiscard]] constexpr Value value() && { return std::move(value_); }
+  /// Whether the text is empty.
+  [[nodiscard]] constexpr bool empty() const { return value_.empty(); }
   friend constexpr auto operator<=>(const Strong&, const Strong&) = default;
 
  private:
@@ -20,6 +27,10 @@ class Strong {
 
 /// A CUDA device ordinal of this process (CUDA_VISIBLE_DEVICES applies).
 using DeviceOrdinal = Strong<struct DeviceOrdinalTag, int>;
+
+/// The UUID of a GPU or a MIG slice as NVML spells it: "GPU-" (or "MIG-") and 8-4-4-4-12 lower-case
+/// hex digits.
+using GpuUuid = Strong<struct GpuUuidTag, std::string>;
 
 /// A number of bytes.
 using ByteCount = std::uint64_t;
@@ -37,3 +48,10 @@ constexpr ByteCount round_up(ByteCount size, ByteCount unit) {
 }
 
 }  // namespace fo::base
+
+template <typename Tag, typename Value>
+struct std::hash<fo::base::Strong<Tag, Value>> {
+  std::size_t operator()(const fo::base::Strong<Tag, Value>& strong) const {
+    return std::hash<Value>{}(strong.value());
+  }
+};

@@ -7,12 +7,14 @@
 #include <optional>
 #include <string>
 
+#include "base/strong.h"
+
 namespace fo::cli {
 
 struct EndpointOptions {
   std::string socket;
   std::string socket_dir;
-  int device = 0;
+  base::DeviceOrdinal device;
   std::string tag = "weights";
   /// The user whose servers are accepted besides those of root and our own user.
   std::optional<uid_t> server_uid;

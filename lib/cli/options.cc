@@ -195,7 +195,18 @@ CLI::Option* add_ready_fd(CLI::App& app, int& fd, const std::string& when) {
       ->type_name("N");
 }
 
-CLI::Option* add_devices(CLI::App& app, std::vector<int>& devices, const std::string& description) {
+CLI::Option* add_device(CLI::App& app, base::DeviceOrdinal& device,
+                        const std::string& description) {
+  return app
+      .add_option_function<int>(
+          "--device", [&device](int number) { device = base::DeviceOrdinal(number); }, description)
+      ->check(CLI::Range(0, 1023))
+      ->default_str(std::to_string(device.value()))
+      ->type_name("N");
+}
+
+CLI::Option* add_devices(CLI::App& app, std::vector<base::DeviceOrdinal>& devices,
+                         const std::string& description) {
   return app
       .add_option_function<std::string>(
           "--devices",
@@ -208,7 +219,7 @@ CLI::Option* add_devices(CLI::App& app, std::vector<int>& devices, const std::st
                 throw CLI::ValidationError("--devices",
                                            "'" + part + "' is not a device number, 0 to 1023");
               }
-              const int device = static_cast<int>(*number);
+              const base::DeviceOrdinal device(static_cast<int>(*number));
               if (std::find(devices.begin(), devices.end(), device) != devices.end()) {
                 throw CLI::ValidationError("--devices", "device " + part + " is named twice");
               }

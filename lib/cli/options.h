@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/strong.h"
 #include "base/units.h"
 #include "cli/endpoint_options.h"
 
@@ -83,8 +84,11 @@ CLI::Option* add_ready_fd(CLI::App& app, int& fd, const std::string& when);
 /// `--driver`, default $GMS_DRIVER.
 CLI::Option* add_driver(CLI::App& app, std::string& driver);
 
+/// `--device N`; the current value is shown as the default.
+CLI::Option* add_device(CLI::App& app, base::DeviceOrdinal& device, const std::string& description);
 /// A comma-separated list of device ordinals or "all" (an empty list), default "all".
-CLI::Option* add_devices(CLI::App& app, std::vector<int>& devices, const std::string& description);
+CLI::Option* add_devices(CLI::App& app, std::vector<base::DeviceOrdinal>& devices,
+                         const std::string& description);
 /// A comma-separated list of tags.
 CLI::Option* add_tags(CLI::App& app, std::vector<std::string>& tags,
                       const std::string& description);

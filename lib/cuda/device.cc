@@ -19,8 +19,9 @@ void require(const Driver& driver, abi::Device device, abi::DeviceAttribute attr
 
 }  // namespace
 
-std::string format_uuid(const abi::Uuid& uuid, bool mig) {
-  return (mig ? "MIG-" : "GPU-") + base::uuid_text(std::as_bytes(std::span(uuid.bytes)));
+base::GpuUuid format_uuid(const abi::Uuid& uuid, bool mig) {
+  return base::GpuUuid((mig ? "MIG-" : "GPU-") +
+                       base::uuid_text(std::as_bytes(std::span(uuid.bytes))));
 }
 
 int device_count(const Driver& driver) {

@@ -10,11 +10,10 @@ namespace fo::cuda {
 
 struct DeviceInfo {
   base::DeviceOrdinal ordinal;
-  /// As NVML spells it: "GPU-" (or "MIG-") and 8-4-4-4-12 lower case hex digits.
-  std::string uuid;
-  /// "GPU-…" of the whole GPU, which differs from `uuid` on a MIG slice; empty if the driver does
+  base::GpuUuid uuid;
+  /// That of the whole GPU, which differs from `uuid` on a MIG slice; empty if the driver does
   /// not report it.
-  std::string gpu_uuid;
+  base::GpuUuid gpu_uuid;
   base::ByteCount total_memory = 0;
   /// Sizes of physical memory and address ranges are multiples of this.
   base::ByteCount granularity = 0;
@@ -27,7 +26,7 @@ int device_count(const Driver& driver);
 /// memory management, export as a file descriptor).
 DeviceInfo device_info(const Driver& driver, base::DeviceOrdinal ordinal);
 
-/// 'GPU-…' (or 'MIG-…') from the driver's 16 bytes.
-std::string format_uuid(const abi::Uuid& uuid, bool mig);
+/// From the driver's 16 bytes.
+base::GpuUuid format_uuid(const abi::Uuid& uuid, bool mig);
 
 }  // namespace fo::cuda

@@ -25,7 +25,7 @@ base::Duration pause_after(base::Duration waited) {
 
 DeviceMemory device_memory(const std::shared_ptr<const Driver>& driver,
                            base::DeviceOrdinal ordinal) {
-  const std::string uuid = device_info(*driver, ordinal).uuid;
+  const base::GpuUuid uuid = device_info(*driver, ordinal).uuid;
   if (!driver->simulated()) return nvml_device_memory(uuid);
   return {uuid, [driver, ordinal] {
             std::size_t free = 0;
@@ -45,8 +45,8 @@ MemoryInfo wait_until_free(const DeviceMemory& memory, base::ByteCount wanted,
     const MemoryInfo now = memory.ask();
     if (wanted > now.total) {
       throw base::Error(base::ExitStatus::kUsage,
-                        "wait for free memory of device " + base::quoted(memory.uuid) + ": " +
-                            std::to_string(wanted) + " bytes wanted, free are " +
+                        "wait for free memory of device " + base::quoted(memory.uuid.value()) +
+                            ": " + std::to_string(wanted) + " bytes wanted, free are " +
                             std::to_string(now.total));
     }
     if (now.free >= wanted || last) return now;

@@ -20,8 +20,7 @@ struct MemoryInfo {
 
 /// One device that can be queried repeatedly.
 struct DeviceMemory {
-  /// As device_info() spells it.
-  std::string uuid;
+  base::GpuUuid uuid;
   /// Queries the free memory as seen by all processes. Throws Error if the device does not answer.
   std::function<MemoryInfo()> ask;
 };

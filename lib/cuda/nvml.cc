@@ -25,8 +25,8 @@ using ErrorString = const char* (*)(int result);
 class Nvml {
  public:
   /// `what` is the action for messages, such as "query NVML for the free memory of".
-  Nvml(const std::string& library, const char* what, const std::string& uuid)
-      : what_(std::string(what) + " " + base::quoted(uuid)), library_(library) {
+  Nvml(const std::string& library, const char* what, const base::GpuUuid& uuid)
+      : what_(std::string(what) + " " + base::quoted(uuid.value())), library_(library) {
     handle_ = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr) {
       const char* const reason = ::dlerror();
@@ -35,7 +35,7 @@ class Nvml {
     const auto init = find<Init>("nvmlInit_v2");
     error_string_ = find<ErrorString>("nvmlErrorString");
     check(init());
-    check(find<GetHandleByUuid>("nvmlDeviceGetHandleByUUID")(uuid.c_str(), &device_));
+    check(find<GetHandleByUuid>("nvmlDeviceGetHandleByUUID")(uuid.value().c_str(), &device_));
   }
 
   template <typename Function>
@@ -63,7 +63,7 @@ class Nvml {
 
 }  // namespace
 
-DeviceMemory nvml_device_memory(const std::string& uuid, const std::string& library) {
+DeviceMemory nvml_device_memory(const base::GpuUuid& uuid, const std::string& library) {
   const Nvml nvml(library, "query NVML for the free memory of", uuid);
   const auto get_memory = nvml.find<GetMemoryInfo>("nvmlDeviceGetMemoryInfo");
   return {uuid, [=] {
@@ -73,7 +73,7 @@ DeviceMemory nvml_device_memory(const std::string& uuid, const std::string& libr
           }};
 }
 
-int nvml_device_index(const std::string& uuid, const std::string& library) {
+int nvml_device_index(const base::GpuUuid& uuid, const std::string& library) {
   const Nvml nvml(library, "query NVML for the index of", uuid);
   unsigned int index = 0;
   nvml.check(nvml.find<GetIndex>("nvmlDeviceGetIndex")(nvml.device(), &index));

@@ -26,21 +26,21 @@ std::optional<os::Captured> run_helper(const std::vector<std::string>& argv,
 }  // namespace
 
 std::string GpuMemory::what() const {
-  return "query the free memory of device " + std::to_string(device_);
+  return "query the free memory of device " + std::to_string(device_.value());
 }
 
 std::vector<std::string> GpuMemory::question(base::Duration time) const {
   std::vector<std::string> argv{os::find_sibling("fo-gpu"),
                                 "free",
                                 "--device",
-                                std::to_string(device_),
+                                std::to_string(device_.value()),
                                 "--until-free",
                                 std::to_string(wanted_),
                                 "--timeout",
                                 base::format_duration(time)};
   if (!uuid_.empty()) {
     argv.emplace_back("--uuid");
-    argv.push_back(uuid_);
+    argv.push_back(uuid_.value());
   }
   return argv;
 }
@@ -59,7 +59,7 @@ bool GpuMemory::read_answer(const os::Captured& answer) {
   try {
     const nlohmann::json object = fo::json::parse_object(answer.out, kMaxAnswerBytes);
     free_ = object.at("free").get<base::ByteCount>();
-    uuid_ = object.at("uuid").get<std::string>();
+    uuid_ = base::GpuUuid(object.at("uuid").get<std::string>());
   } catch (const std::exception&) {
     throw Error(ExitStatus::kSoftware, what() + ": fo-gpu gave no answer");
   }
@@ -76,7 +76,7 @@ Error GpuMemory::no_answer() const { return unavailable(what() + ": no answer in
 Error GpuMemory::unavailable(const std::string& what) { return {ExitStatus::kUnavailable, what}; }
 
 std::string GpuMemory::describe() const {
-  return "device " + std::to_string(device_) + " has " + base::format_size(free_) +
+  return "device " + std::to_string(device_.value()) + " has " + base::format_size(free_) +
          " free of the " + base::format_size(wanted_) + " wanted";
 }
 

@@ -20,7 +20,8 @@ class GpuMemory {
   /// How long the helper waits before it is started again, so that other queries get a turn.
   static constexpr base::Duration kSlice = std::chrono::milliseconds(250);
 
-  GpuMemory(base::ByteCount wanted, int device) : wanted_(wanted), device_(device) {}
+  GpuMemory(base::ByteCount wanted, base::DeviceOrdinal device)
+      : wanted_(wanted), device_(device) {}
 
   /// Queries the device for up to `time`, until enough memory is free; returns whether it is.
   /// nullopt if there was no answer by `deadline`, or `interrupt_fd` (if >= 0) became readable.
@@ -52,9 +53,9 @@ class GpuMemory {
 
  private:
   base::ByteCount wanted_;
-  int device_;
+  base::DeviceOrdinal device_;
   base::ByteCount free_ = 0;
-  std::string uuid_;
+  base::GpuUuid uuid_;
 };
 
 }  // namespace fo::device

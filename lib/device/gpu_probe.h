@@ -10,7 +10,7 @@ namespace fo::device {
 
 struct GpuProbe {
   base::ByteCount wanted = 0;
-  int device = 0;
+  base::DeviceOrdinal device;
   /// For the driver's answer, in addition to the wait.
   base::Duration timeout{};
   /// How long to wait for the memory.

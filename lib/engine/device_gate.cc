@@ -37,11 +37,13 @@ awaitable<std::optional<os::Captured>> run_helper(loop::Children& children,
 DeviceGate::DeviceGate(loop::Children& children, const std::vector<int>& devices,
                        std::optional<ByteCount> wanted, std::vector<GmsPlace> kv)
     : children_(children),
-      devices_(devices),
+      devices_(devices.begin(), devices.end()),
       kv_(std::move(kv)),
       is_configured_(wanted.has_value()),
       wanted_(devices.size(), wanted.value_or(0)) {
-  for (const int device : devices) memory_.emplace_back(wanted.value_or(0), device);
+  for (const base::DeviceOrdinal device : devices_) {
+    memory_.emplace_back(wanted.value_or(0), device);
+  }
 }
 
 awaitable<void> DeviceGate::query_all() {
@@ -102,7 +104,7 @@ bool DeviceGate::is_known() const { return is_configured_ || is_gated(); }
 awaitable<bool> DeviceGate::wait(Deadline deadline) {
   constexpr base::Duration kSlice = device::GpuMemory::kSlice;
   if (!is_configured_) {
-    const std::map<int, ByteCount> kv = co_await kv_.settle(deadline);
+    const std::map<base::DeviceOrdinal, ByteCount> kv = co_await kv_.settle(deadline);
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       const auto found = kv.find(devices_[i]);
       if (found != kv.end()) wanted_[i] = std::max(wanted_[i], found->second);

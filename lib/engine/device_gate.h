@@ -59,7 +59,7 @@ class DeviceGate {
   boost::asio::awaitable<std::optional<std::vector<base::ByteCount>>> measure();
 
   loop::Children& children_;
-  std::vector<int> devices_;
+  std::vector<base::DeviceOrdinal> devices_;
   KvGate kv_;
   bool is_configured_;
   std::vector<base::ByteCount> wanted_;

@@ -33,7 +33,7 @@ constexpr base::Duration kRetryInterval = std::chrono::milliseconds(50);
 
 struct Held {
   RpcClient rpc;
-  std::string hash;
+  gms::LayoutHash hash;
 };
 
 ExitStatus status_of(RemapResult result) {
@@ -53,7 +53,7 @@ enum class WaitFor { kNone, kServer, kServerAndLayout };
 struct Wanted {
   std::string socket;
   /// Empty: any layout.
-  std::string hash;
+  gms::LayoutHash hash;
   Deadline deadline = Deadline::never();
   WaitFor wait_for = WaitFor::kServer;
 
@@ -74,7 +74,7 @@ std::optional<Held> try_to_hold(const Wanted& wanted, gms::RemapOutcome& outcome
       return std::nullopt;
     }
     rpc.set_deadline(Deadline::after(kSlice));
-    std::string hash = rpc.layout_hash();
+    gms::LayoutHash hash = rpc.layout_hash();
     outcome = gms::compare_layouts(what, hash, wanted.hash);
     if (outcome.result == RemapResult::kOk) return Held{std::move(rpc), std::move(hash)};
   } catch (const Error& error) {
@@ -105,7 +105,7 @@ std::optional<Held> take_hold(const Wanted& wanted, const std::atomic<bool>& cal
 struct GmsWatch::State : std::enable_shared_from_this<GmsWatch::State> {
   struct Place {
     GmsPlace where;
-    std::string hash;
+    gms::LayoutHash hash;
     std::optional<RpcClient> rpc;
     /// A copy of the connection's socket, which the loop watches.
     std::optional<Descriptor> end;
@@ -243,7 +243,7 @@ awaitable<void> GmsWatch::check(Deadline deadline) {
 }
 
 void GmsWatch::forget() {
-  for (auto& place : state_->held) place.hash.clear();
+  for (auto& place : state_->held) place.hash = {};
 }
 
 void GmsWatch::let_go() {
@@ -251,7 +251,7 @@ void GmsWatch::let_go() {
   for (std::size_t i = 0; i < state_->held.size(); ++i) state_->drop(i);
 }
 
-const std::string& GmsWatch::layout_hash(std::size_t i) const { return state_->held[i].hash; }
+const gms::LayoutHash& GmsWatch::layout_hash(std::size_t i) const { return state_->held[i].hash; }
 
 bool GmsWatch::is_up(std::size_t i) const { return state_->held[i].rpc.has_value(); }
 

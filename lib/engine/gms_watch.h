@@ -14,12 +14,14 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "base/strong.h"
+#include "gms/protocol/types.h"
 
 namespace fo::engine {
 
 struct GmsPlace {
   std::string socket;
-  int device = 0;
+  base::DeviceOrdinal device;
   std::string tag;
 };
 
@@ -54,7 +56,7 @@ class GmsWatch {
   void forget();
 
   /// The layout hash of place `i`; empty if it is unknown.
-  [[nodiscard]] const std::string& layout_hash(std::size_t i) const;
+  [[nodiscard]] const gms::LayoutHash& layout_hash(std::size_t i) const;
   [[nodiscard]] bool is_up(std::size_t i) const;
 
  private:

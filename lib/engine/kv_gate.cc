@@ -48,8 +48,8 @@ awaitable<bool> KvGate::is_served() {
   co_return false;
 }
 
-awaitable<std::map<int, base::ByteCount>> KvGate::settle(Deadline deadline) {
-  std::map<int, base::ByteCount> sizes;
+awaitable<std::map<base::DeviceOrdinal, base::ByteCount>> KvGate::settle(Deadline deadline) {
+  std::map<base::DeviceOrdinal, base::ByteCount> sizes;
   for (const GmsPlace& place : places_) {
     State state = co_await query(place.socket);
     while (state && state->has_rw_session) {

@@ -21,7 +21,8 @@ class KvGate {
   /// engine had there, which is what the next engine needs. Devices without a server, and those
   /// whose KV memory outlives its engine, are left out. Throws Error(kTryAgain) if `deadline`
   /// passes. Logs a warning for a server that does not report the size.
-  boost::asio::awaitable<std::map<int, base::ByteCount>> settle(base::Deadline deadline);
+  boost::asio::awaitable<std::map<base::DeviceOrdinal, base::ByteCount>> settle(
+      base::Deadline deadline);
 
   /// Whether any of them answers.
   boost::asio::awaitable<bool> is_served();

@@ -31,8 +31,8 @@ std::string_view phase_name(Phase phase) {
   return "first_token";
 }
 
-Metrics::Metrics(std::string engine_id, const std::vector<std::pair<int, std::string>>& gms,
-                 double now)
+Metrics::Metrics(std::string engine_id,
+                 const std::vector<std::pair<base::DeviceOrdinal, std::string>>& gms, double now)
     : engine_id_(std::move(engine_id)), entered_(now) {
   for (const EngineState from : kAllStates) {
     for (const LifeEvent event : kAllEvents) {
@@ -56,7 +56,7 @@ void Metrics::set_lock_wait(base::Duration waited) { lock_wait_ = to_seconds(wai
 
 void Metrics::set_generation(std::uint64_t generation) { generation_ = generation; }
 
-void Metrics::set_gms_up(int device, const std::string& tag, bool up) {
+void Metrics::set_gms_up(base::DeviceOrdinal device, const std::string& tag, bool up) {
   gms_up_[{device, tag}] = up;
 }
 
@@ -85,7 +85,7 @@ std::string Metrics::text() const {
   out.begin("fo_gms_connection_up", "gauge",
             "Whether the GPU memory server of this device and tag is connected.");
   for (const auto& [key, up] : gms_up_) {
-    out.add({{"device", std::to_string(key.first)}, {"tag", key.second}}, up ? 1 : 0);
+    out.add({{"device", std::to_string(key.first.value())}, {"tag", key.second}}, up ? 1 : 0);
   }
   return out.take();
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/strong.h"
 #include "base/units.h"
 #include "engine/state.h"
 #include "metrics/numbers.h"
@@ -29,14 +30,15 @@ class Metrics {
  public:
   /// Begins in kInit. There is one fo_gms_connection_up series per device and tag, all down. `now`
   /// is in seconds since 1970.
-  Metrics(std::string engine_id, const std::vector<std::pair<int, std::string>>& gms, double now);
+  Metrics(std::string engine_id,
+          const std::vector<std::pair<base::DeviceOrdinal, std::string>>& gms, double now);
 
   void enter(EngineState from, EngineState to, double now);
   void observe(Phase phase, base::Duration took);
   /// Replaces the previous value.
   void set_lock_wait(base::Duration waited);
   void set_generation(std::uint64_t generation);
-  void set_gms_up(int device, const std::string& tag, bool up);
+  void set_gms_up(base::DeviceOrdinal device, const std::string& tag, bool up);
 
   /// The metrics in text format 0.0.4: HELP and TYPE for every family, escaped labels.
   [[nodiscard]] std::string text() const;
@@ -59,7 +61,7 @@ class Metrics {
   std::array<metrics::Histogram<kBounds>, kAllPhases.size()> phases_;
   double lock_wait_ = 0;
   std::uint64_t generation_ = 0;
-  std::map<std::pair<int, std::string>, bool> gms_up_;
+  std::map<std::pair<base::DeviceOrdinal, std::string>, bool> gms_up_;
 };
 
 }  // namespace fo::engine

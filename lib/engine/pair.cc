@@ -97,7 +97,7 @@ json query_gms(const std::string& socket) {
     gms::RpcClient rpc = gms::RpcClient::connect(socket, Deadline::after(kAnswerTime));
     const auto state = rpc.runtime_state();
     object["state"] = state.state;
-    object["memory_layout_hash"] = state.memory_layout_hash;
+    object["memory_layout_hash"] = state.memory_layout_hash.value();
     object["allocation_count"] = state.allocation_count;
     object["ro_session_count"] = state.ro_session_count;
   } catch (const Error& error) {

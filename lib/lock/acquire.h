@@ -22,7 +22,7 @@ struct AcquireOptions {
   std::optional<base::Duration> timeout;
   /// After a grant, wait until the device has this much memory free.
   std::optional<base::ByteCount> gpu_free;
-  int device = 0;
+  base::DeviceOrdinal device;
   /// The interval of log lines about a changed holder during the wait. Zero: none.
   base::Duration warn_after = std::chrono::seconds(30);
   /// The exit status if the lock was not granted in time.

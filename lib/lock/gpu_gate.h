@@ -13,7 +13,7 @@ namespace fo::lock {
 
 class GpuGate {
  public:
-  GpuGate(base::ByteCount wanted, int device) : memory_(wanted, device) {}
+  GpuGate(base::ByteCount wanted, base::DeviceOrdinal device) : memory_(wanted, device) {}
 
   /// Queries the device once, so that errors show before the wait for the lock. False if
   /// `interrupt_fd` became readable. Throws kUnavailable without a helper, driver or such a device,

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/strong.h"
 #include "base/units.h"
 
 namespace fo::refengine {
@@ -18,7 +19,7 @@ namespace fo::refengine {
 /// model; the rank uses its layers.
 struct RankPlace {
   std::string socket;
-  int device = 0;
+  base::DeviceOrdinal device;
   /// As gms::RpcClient::connect takes it.
   std::optional<uid_t> server_uid = {};
 };

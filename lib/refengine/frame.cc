@@ -58,7 +58,7 @@ std::string encode_setup(const RankOptions& options) {
                          {"config", format_model_config(options.config)},
                          {"driver", options.driver},
                          {"socket", options.socket},
-                         {"device", options.device},
+                         {"device", options.device.value()},
                          {"server_uid", options.server_uid ? json(*options.server_uid) : json()},
                          {"kv_bytes", options.kv_bytes},
                          {"load_timeout", options.load_timeout.count()},
@@ -75,7 +75,7 @@ RankOptions decode_setup(std::string_view payload) {
     options.config = parse_model_config(setup.at("config").get<std::string>(), "set-up");
     options.driver = setup.at("driver");
     options.socket = setup.at("socket");
-    options.device = setup.at("device");
+    options.device = base::DeviceOrdinal(setup.at("device").get<int>());
     const json& server_uid = setup.at("server_uid");
     if (!server_uid.is_null()) options.server_uid = server_uid.get<uid_t>();
     options.kv_bytes = setup.at("kv_bytes");

@@ -31,8 +31,8 @@ Rank::Rank(RankOptions options)
       layout_(layout_for(options_, layers_)),
       driver_(cuda::Driver::open(options_.driver)),
       copies_(options_.host_copies || !driver_->simulated()),
-      weights_(driver_, cuda::device_info(*driver_, base::DeviceOrdinal(options_.device)),
-               options_.socket, options_.server_uid),
+      weights_(driver_, cuda::device_info(*driver_, options_.device), options_.socket,
+               options_.server_uid),
       kv_(driver_, weights_.device(), layout_, options_.kv_bytes, copies_),
       logits_(options_.config.vocab_size) {
   if (copies_) {
@@ -57,8 +57,9 @@ void Rank::map_weights() {
 }
 
 void Rank::bind() {
-  const WeightView view = refengine::map_weights(
-      weights_.fetch_metadata(), [this](const std::string& id) { return find_allocation(id); });
+  const WeightView view =
+      refengine::map_weights(weights_.fetch_metadata(),
+                             [this](const gms::AllocationId& id) { return find_allocation(id); });
   transformer_.emplace(options_.config, layers_, view);
 }
 
@@ -81,7 +82,7 @@ void Rank::copy_to_host() {
   }
 }
 
-AllocationBytes Rank::find_allocation(const std::string& id) const {
+AllocationBytes Rank::find_allocation(const gms::AllocationId& id) const {
   const std::vector<gms::MappedAllocation>& allocations = weights_.allocations();
   for (std::size_t i = 0; i < allocations.size(); ++i) {
     const gms::MappedAllocation& one = allocations[i];

@@ -60,7 +60,7 @@ class Rank {
   void bind();
   void remap();
   void copy_to_host();
-  [[nodiscard]] AllocationBytes find_allocation(const std::string& id) const;
+  [[nodiscard]] AllocationBytes find_allocation(const gms::AllocationId& id) const;
 
   RankOptions options_;
   LayerRange layers_;

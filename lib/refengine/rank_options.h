@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "base/strong.h"
 #include "base/units.h"
 #include "refengine/model_config.h"
 
@@ -20,7 +21,7 @@ struct RankOptions {
   std::string driver;
   /// The GMS with the weights.
   std::string socket;
-  int device = 0;
+  base::DeviceOrdinal device;
   /// As gms::RpcClient::connect takes it.
   std::optional<uid_t> server_uid = {};
   base::ByteCount kv_bytes = 0;

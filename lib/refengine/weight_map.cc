@@ -25,7 +25,7 @@ bool is_contiguous(const gms::TensorMetadata& tensor) {
 }  // namespace
 
 WeightView map_weights(const gms::Metadata& metadata,
-                       const std::function<AllocationBytes(const std::string& id)>& find) {
+                       const std::function<AllocationBytes(const gms::AllocationId& id)>& find) {
   WeightView view;
   for (const auto& [name, entry] : metadata) {
     std::optional<gms::TensorMetadata> about = gms::parse_tensor_metadata(entry.value);

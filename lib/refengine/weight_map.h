@@ -20,6 +20,6 @@ struct AllocationBytes {
 /// unknown one. Throws Error(kBadData) for a tensor with an invalid value, and for one that is not
 /// contiguous, not aligned, or not inside its allocation.
 WeightView map_weights(const gms::Metadata& metadata,
-                       const std::function<AllocationBytes(const std::string& id)>& find);
+                       const std::function<AllocationBytes(const gms::AllocationId& id)>& find);
 
 }  // namespace fo::refengine

@@ -71,8 +71,8 @@ std::string read_back(Lane& lane, ByteCount chunk, const WeightFile& file, const
     const std::span<std::byte> wanted = lane.scratch().first(size);
     file.read(wanted, part.item.offset + at);
     if (std::memcmp(found.data(), wanted.data(), size) != 0) {
-      throw Error(what.status,
-                  "verify " + part.name + ": device memory differs from " + base::quoted(file.path()));
+      throw Error(what.status, "verify " + part.name + ": device memory differs from " +
+                                   base::quoted(file.path()));
     }
   }
   return hash ? hash->finish() : std::string();
@@ -163,7 +163,8 @@ class Loading {
         fmt::format(
             "load {}: an allocation of {} bytes takes {} on device {}, and {} on the one where "
             "it was saved: the devices' granularities differ",
-            base::quoted(name_), one.size, here, manager_.device().ordinal.value(), one.aligned_size));
+            base::quoted(name_), one.size, here, manager_.device().ordinal.value(),
+            one.aligned_size));
   }
 
   // A dropped layout cannot be restored, so the files are checked first.
@@ -211,8 +212,8 @@ class Loading {
   void check_room() const {
     if (allocations_.size() > gms::kMaxAllocations) {
       throw Error(ExitStatus::kBadData,
-                  fmt::format("load {}: {} allocations, at most {} are allowed", base::quoted(name_),
-                              allocations_.size(), gms::kMaxAllocations));
+                  fmt::format("load {}: {} allocations, at most {} are allowed",
+                              base::quoted(name_), allocations_.size(), gms::kMaxAllocations));
     }
     const cuda::DeviceInfo& device = manager_.device();
     ByteCount left = device.total_memory;
@@ -221,8 +222,8 @@ class Loading {
       if (rounded == 0 || rounded > left) {
         throw Error(ExitStatus::kTryAgain,
                     fmt::format("load {}: {} do not fit device {}, which has a total of {}",
-                                base::quoted(name_), base::format_size(bytes_), device.ordinal.value(),
-                                base::format_size(device.total_memory)));
+                                base::quoted(name_), base::format_size(bytes_),
+                                device.ordinal.value(), base::format_size(device.total_memory)));
       }
       left -= rounded;
     }
@@ -336,7 +337,7 @@ class Loading {
     workers_->wait();
   }
 
-  [[nodiscard]] const std::string& id_of(std::size_t allocation) const {
+  [[nodiscard]] const gms::AllocationId& id_of(std::size_t allocation) const {
     return manager_.allocations()[allocation].allocation.allocation_id;
   }
 
@@ -357,11 +358,11 @@ class Loading {
   [[nodiscard]] gms::Metadata saved_metadata() const {
     std::unordered_map<std::string_view, std::size_t> number_of;
     for (const SnapshotAllocation& one : snapshot_->manifest.allocations) {
-      number_of.emplace(one.allocation_id, number_of.size());
+      number_of.emplace(one.allocation_id.value(), number_of.size());
     }
     gms::Metadata metadata = snapshot_->metadata;
     for (auto& [key, entry] : metadata) {
-      entry.allocation_id = id_of(number_of.at(entry.allocation_id));
+      entry.allocation_id = id_of(number_of.at(entry.allocation_id.value()));
     }
     return metadata;
   }
@@ -378,18 +379,19 @@ class Loading {
     report_.memory_layout_hash = gms::layout_hash(layout);
     if (snapshot_ && report_.memory_layout_hash != snapshot_->manifest.layout_hash) {
       throw Error(ExitStatus::kBadData, "load " + base::quoted(name_) + ": the new layout is " +
-                                            report_.memory_layout_hash + ", the saved one was " +
-                                            snapshot_->manifest.layout_hash);
+                                            report_.memory_layout_hash.value() +
+                                            ", the saved one was " +
+                                            snapshot_->manifest.layout_hash.value());
     }
     manager_.rpc().put_metadata_many(metadata);
   }
 
   void import() {
     manager_.import_all(cuda::Access::kRead);
-    if (!gms::is_layout_hash(manager_.layout_hash())) {
+    if (!gms::is_layout_hash(manager_.layout_hash().value())) {
       throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(socket_path_) +
                                              ": invalid layout hash " +
-                                             base::quoted(manager_.layout_hash()));
+                                             base::quoted(manager_.layout_hash().value()));
     }
     const gms::Metadata metadata = manager_.fetch_metadata();
     report_.memory_layout_hash = manager_.layout_hash();
@@ -426,9 +428,9 @@ class Loading {
     if (manager_.layout_hash() != snapshot_->manifest.layout_hash ||
         manager_.allocations().size() != parts_.size()) {
       throw Error(ExitStatus::kBadData, "verify what " + base::quoted(socket_path_) +
-                                            " published: layout " + manager_.layout_hash() + ", " +
-                                            base::quoted(name_) + " has " +
-                                            snapshot_->manifest.layout_hash);
+                                            " published: layout " + manager_.layout_hash().value() +
+                                            ", " + base::quoted(name_) + " has " +
+                                            snapshot_->manifest.layout_hash.value());
     }
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       if (manager_.allocations()[i].allocation.aligned_size != parts_[i].item.size) {
@@ -467,8 +469,9 @@ class Loading {
   }
 
   [[noreturn]] void refuse_tensor(const std::string& name, const std::string& reason) const {
-    throw Error(ExitStatus::kBadData, fmt::format("import what {} published: tensor {}: {}",
-                                                  base::quoted(socket_path_), base::quoted(name), reason));
+    throw Error(ExitStatus::kBadData,
+                fmt::format("import what {} published: tensor {}: {}", base::quoted(socket_path_),
+                            base::quoted(name), reason));
   }
 
   // Checks that the published tensors are those of the source, except for their bytes.
@@ -491,7 +494,9 @@ class Loading {
   // Finds the published tensors, which compare_tensors() has checked.
   void find_tensors(const gms::Metadata& metadata) {
     std::unordered_map<std::string_view, const gms::MappedAllocation*> by_id;
-    for (const auto& one : manager_.allocations()) by_id[one.allocation.allocation_id] = &one;
+    for (const auto& one : manager_.allocations()) {
+      by_id[one.allocation.allocation_id.value()] = &one;
+    }
     for (std::size_t i = 0; i < model_.tensors.size(); ++i) {
       const Tensor& tensor = model_.tensors[i].tensor;
       const gms::MetadataEntry& entry = metadata.at(tensor.name);
@@ -499,7 +504,7 @@ class Loading {
       if (!found || found->stride != gms::contiguous_stride(tensor.shape)) {
         refuse_tensor(tensor.name, "not contiguous");
       }
-      const auto holder = by_id.find(entry.allocation_id);
+      const auto holder = by_id.find(entry.allocation_id.value());
       const ByteCount offset = entry.offset_bytes;
       if (holder == by_id.end() || offset > holder->second->allocation.aligned_size ||
           tensor.size > holder->second->allocation.aligned_size - offset) {
@@ -561,18 +566,18 @@ std::optional<LoadReport> load(LoadSource source, const std::shared_ptr<const cu
 std::string format_text(const LoadReport& report) {
   const bool wrote = report.granted_lock_type == gms::Grant::kRw;
   const double rate = report.seconds > 0 ? static_cast<double>(report.bytes) / report.seconds : 0;
-  return fmt::format("{} {}, {} in {}, in {:.3f} s ({}/s), layout {}",
-                     wrote ? "published" : "imported", base::counted(report.tensors, "tensor"),
-                     base::format_size(report.bytes),
-                     base::counted(report.allocations, "allocation"), report.seconds,
-                     base::format_size(static_cast<ByteCount>(rate)), report.memory_layout_hash);
+  return fmt::format(
+      "{} {}, {} in {}, in {:.3f} s ({}/s), layout {}", wrote ? "published" : "imported",
+      base::counted(report.tensors, "tensor"), base::format_size(report.bytes),
+      base::counted(report.allocations, "allocation"), report.seconds,
+      base::format_size(static_cast<ByteCount>(rate)), report.memory_layout_hash.value());
 }
 
 std::string format_json(const LoadReport& report) {
   return fmt::format(R"({{"bytes": {}, "seconds": {:.6f}, "tensors": {}, "allocations": {}, )"
                      R"("memory_layout_hash": "{}", "granted_lock_type": "{}"}})",
                      report.bytes, report.seconds, report.tensors, report.allocations,
-                     report.memory_layout_hash, gms::to_string(report.granted_lock_type));
+                     report.memory_layout_hash.value(), gms::to_string(report.granted_lock_type));
 }
 
 }  // namespace fo::weights

@@ -55,7 +55,7 @@ struct LoadReport {
   double seconds = 0;
   std::size_t tensors = 0;
   std::size_t allocations = 0;
-  std::string memory_layout_hash;
+  gms::LayoutHash memory_layout_hash;
   gms::Grant granted_lock_type = gms::Grant::kRo;
 };
 

@@ -79,11 +79,11 @@ class Saving {
  private:
   // A loaded snapshot must have the same hash as the saved layout.
   void check_hash() {
-    const std::string hash = gms::layout_hash(layout_of(manifest_, metadata_));
+    const gms::LayoutHash hash = gms::layout_hash(layout_of(manifest_, metadata_));
     if (hash != manager_.layout_hash()) {
       throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(socket_path_) + ": layout hash " +
-                                             base::quoted(manager_.layout_hash()) + " of a layout that " +
-                                             "has " + hash);
+                                             base::quoted(manager_.layout_hash().value()) +
+                                             " of a layout that has " + hash.value());
     }
     manifest_.layout_hash = hash;
     report_.memory_layout_hash = hash;
@@ -116,7 +116,7 @@ class Saving {
   void describe() {
     const double now =
         std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-    manifest_text_ = format_manifest(manifest_, now, manager_.device().ordinal.value());
+    manifest_text_ = format_manifest(manifest_, now, manager_.device().ordinal);
     metadata_text_ = format_snapshot_metadata(metadata_);
     parse_manifest(manifest_text_, kManifestFile);
     parse_snapshot_metadata(metadata_text_, manifest_, kMetadataFile);
@@ -226,14 +226,15 @@ std::string format_text(const SaveReport& report) {
                      base::counted(report.tensors, "tensor"), base::format_size(report.bytes),
                      base::counted(report.allocations, "allocation"),
                      base::counted(report.shards, "shard"), report.seconds,
-                     base::format_size(static_cast<ByteCount>(rate)), report.memory_layout_hash);
+                     base::format_size(static_cast<ByteCount>(rate)),
+                     report.memory_layout_hash.value());
 }
 
 std::string format_json(const SaveReport& report) {
   return fmt::format(R"({{"bytes": {}, "seconds": {:.6f}, "tensors": {}, "allocations": {}, )"
                      R"("shards": {}, "memory_layout_hash": "{}"}})",
                      report.bytes, report.seconds, report.tensors, report.allocations,
-                     report.shards, report.memory_layout_hash);
+                     report.shards, report.memory_layout_hash.value());
 }
 
 }  // namespace fo::weights

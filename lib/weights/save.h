@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
+#include "gms/protocol/types.h"
 #include "weights/snapshot_folder.h"
 
 namespace fo::weights {
@@ -41,7 +42,7 @@ struct SaveReport {
   std::size_t tensors = 0;
   std::size_t allocations = 0;
   std::size_t shards = 0;
-  std::string memory_layout_hash;
+  gms::LayoutHash memory_layout_hash;
 };
 
 /// Saves the published layout as a reader: writers wait until its bytes are copied. nullopt if the

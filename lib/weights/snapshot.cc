@@ -144,10 +144,10 @@ class Opening {
       refuse(kMetadataFile, "larger than the " + base::format_size(gms::kMaxLayoutRecords) +
                                 " that a layout's records can have");
     }
-    const std::string hash = gms::layout_hash(layout);
+    const gms::LayoutHash hash = gms::layout_hash(layout);
     if (hash != snapshot_.manifest.layout_hash) {
       refuse(kManifestFile,
-             "its layout_hash differs from that of its allocations and metadata, " + hash);
+             "its layout_hash differs from that of its allocations and metadata, " + hash.value());
     }
   }
 

@@ -99,7 +99,7 @@ class ManifestReader final : public fo::json::JsonReader {
         fo::json::refuse_file(file(), "layout_hash appears twice");
       if (!gms::is_layout_hash(value.text))
         fo::json::refuse_file(file(), "its layout_hash is not a layout hash");
-      manifest_.layout_hash = std::move(value.text);
+      manifest_.layout_hash = gms::LayoutHash(std::move(value.text));
     }
     if (last_key() != "allocations") return false;
     if (std::exchange(listed_, true)) fo::json::refuse_file(file(), "allocations appears twice");
@@ -110,11 +110,11 @@ class ManifestReader final : public fo::json::JsonReader {
   void field(fo::json::JsonValue value) {
     const std::string& name = last_key();
     if (name == "allocation_id") {
-      take_text(kId, value, current_.allocation_id);
+      current_.allocation_id = gms::AllocationId(take_text(kId, value));
     } else if (name == "tag") {
-      take_text(kTag, value, current_.tag);
+      current_.tag = take_text(kTag, value);
     } else if (name == "tensor_file") {
-      take_text(kFile, value, current_.tensor_file);
+      current_.tensor_file = take_text(kFile, value);
     } else if (name == "size") {
       take_number(kSize, value, current_.size);
     } else if (name == "aligned_size") {
@@ -129,13 +129,13 @@ class ManifestReader final : public fo::json::JsonReader {
     fields_ |= field;
   }
 
-  void take_text(Field field, fo::json::JsonValue& value, std::string& to) {
+  std::string take_text(Field field, fo::json::JsonValue& value) {
     see(field);
     if (value.kind != Kind::kText) fail_allocation("its " + last_key() + " is not a string");
     if (value.text.size() > kMaxSnapshotName) {
       fail_allocation("its " + last_key() + " is too long");
     }
-    to = std::move(value.text);
+    return std::move(value.text);
   }
 
   void take_number(Field field, const fo::json::JsonValue& value, ByteCount& to) {
@@ -174,7 +174,7 @@ class ManifestReader final : public fo::json::JsonReader {
   unsigned fields_ = 0;
   bool listed_ = false;
   ByteCount total_ = 0;
-  std::unordered_set<std::string> ids_;
+  std::unordered_set<gms::AllocationId> ids_;
 };
 
 void check_overlaps(const SnapshotManifest& manifest, const std::string& file) {
@@ -204,7 +204,7 @@ class MetadataReader final : public fo::json::JsonReader {
   MetadataReader(const SnapshotManifest& manifest, const std::string& file)
       : fo::json::JsonReader(file) {
     for (const SnapshotAllocation& one : manifest.allocations) {
-      aligned_size_.emplace(one.allocation_id, one.aligned_size);
+      aligned_size_.emplace(one.allocation_id.value(), one.aligned_size);
     }
   }
 
@@ -252,7 +252,7 @@ class MetadataReader final : public fo::json::JsonReader {
   void field(fo::json::JsonValue value) {
     if (last_key() == "allocation_id") {
       see(kId, value.kind == Kind::kText);
-      current_.allocation_id = std::move(value.text);
+      current_.allocation_id = gms::AllocationId(std::move(value.text));
     } else if (last_key() == "offset_bytes") {
       see(kOffset, value.kind == Kind::kNumber);
       current_.offset_bytes = value.number;
@@ -267,7 +267,7 @@ class MetadataReader final : public fo::json::JsonReader {
 
   void finish() {
     if (fields_ != kAll) fail_key("missing allocation_id, offset_bytes or value");
-    const auto found = aligned_size_.find(current_.allocation_id);
+    const auto found = aligned_size_.find(current_.allocation_id.value());
     if (found == aligned_size_.end()) fail_key("its allocation is not in the manifest");
     if (current_.offset_bytes >= found->second) fail_key("its offset_bytes is past the allocation");
     if (!metadata_.emplace(name_, std::move(current_)).second) fail_key("it appears twice");
@@ -314,17 +314,18 @@ SnapshotManifest parse_manifest(std::string_view text, const std::string& file) 
   return manifest;
 }
 
-std::string format_manifest(const SnapshotManifest& manifest, double timestamp, int device) {
+std::string format_manifest(const SnapshotManifest& manifest, double timestamp,
+                            base::DeviceOrdinal device) {
   std::string text = fmt::format(
       "{{\n  \"version\": \"{}\",\n  \"timestamp\": {:.6f},\n  \"layout_hash\": {},\n"
       "  \"device\": {},\n  \"allocations\": [",
-      kVersion, timestamp, json_text(manifest.layout_hash), device);
+      kVersion, timestamp, json_text(manifest.layout_hash.value()), device.value());
   const char* separator = "\n";
   for (const SnapshotAllocation& one : manifest.allocations) {
     text +=
         fmt::format(R"({}    {{"allocation_id": {}, "size": {}, "aligned_size": {}, "tag": {}, )"
                     R"("tensor_file": {}, "tensor_offset": {}}})",
-                    separator, json_text(one.allocation_id), one.size, one.aligned_size,
+                    separator, json_text(one.allocation_id.value()), one.size, one.aligned_size,
                     json_text(one.tag), json_text(one.tensor_file), one.tensor_offset);
     separator = ",\n";
   }
@@ -343,7 +344,7 @@ std::string format_snapshot_metadata(const gms::Metadata& metadata) {
   const char* separator = "\n";
   for (const auto& [key, entry] : metadata) {
     text += fmt::format(R"({}  {}: {{"allocation_id": {}, "offset_bytes": {}, "value": "{}"}})",
-                        separator, json_text(key), json_text(entry.allocation_id),
+                        separator, json_text(key), json_text(entry.allocation_id.value()),
                         entry.offset_bytes, text::encode_base64(entry.value));
     separator = ",\n";
   }

@@ -30,7 +30,7 @@ inline constexpr std::size_t kMaxSnapshotAllocations = 1u << 18;
 inline constexpr std::size_t kMaxSnapshotName = 4096;
 
 struct SnapshotAllocation {
-  std::string allocation_id;
+  gms::AllocationId allocation_id;
   base::ByteCount size = 0;
   base::ByteCount aligned_size = 0;
   std::string tag;
@@ -43,7 +43,7 @@ struct SnapshotAllocation {
 };
 
 struct SnapshotManifest {
-  std::string layout_hash;
+  gms::LayoutHash layout_hash;
   /// Ordered by layout slot. Ids are unique, bytes in files do not overlap, and the total size is
   /// under 2^63 bytes.
   std::vector<SnapshotAllocation> allocations;
@@ -56,8 +56,9 @@ void place_in_shards(SnapshotManifest& manifest);
 /// `file` is a name for messages, here and below. Throws Error(kBadData):
 /// "read 'file': allocation N: reason".
 SnapshotManifest parse_manifest(std::string_view text, const std::string& file);
-/// `timestamp`: seconds since 1970. `device`: the ordinal that it was saved from.
-std::string format_manifest(const SnapshotManifest& manifest, double timestamp, int device);
+/// `timestamp`: seconds since 1970. `device`: the one that it was saved from.
+std::string format_manifest(const SnapshotManifest& manifest, double timestamp,
+                            base::DeviceOrdinal device);
 
 /// Every entry must refer to an allocation of the manifest. Throws Error(kBadData): "read 'file':
 /// key 'name': reason".

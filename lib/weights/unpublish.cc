@@ -20,7 +20,7 @@ std::optional<UnpublishReport> unpublish(const std::string& socket_path,
     return gms::RpcClient::connect(socket_path, deadline, when_absent, server_uid);
   };
   const auto before = connect(retry).runtime_state();
-  const std::string& hash = before.memory_layout_hash;
+  const std::string& hash = before.memory_layout_hash.value();
   if (!hash.empty() && !gms::is_layout_hash(hash)) {
     throw base::Error(
         base::ExitStatus::kProtocol,
@@ -31,12 +31,12 @@ std::optional<UnpublishReport> unpublish(const std::string& socket_path,
     if (!rpc.shake_hands(gms::LockType::kRw, deadline).grant) return std::nullopt;
   }
   if (!before.committed && !before.layout_committed) return UnpublishReport{};
-  return UnpublishReport{true, before.allocation_count, hash};
+  return UnpublishReport{true, before.allocation_count, before.memory_layout_hash};
 }
 
 std::string format_text(const UnpublishReport& report) {
   if (!report.dropped) return "nothing was published";
-  const std::string& hash = report.memory_layout_hash;
+  const std::string& hash = report.memory_layout_hash.value();
   return fmt::format("unpublished {}, layout {}",
                      base::counted(static_cast<std::uint64_t>(report.allocations), "allocation"),
                      hash.empty() ? "unknown" : hash);
@@ -44,7 +44,7 @@ std::string format_text(const UnpublishReport& report) {
 
 std::string format_json(const UnpublishReport& report) {
   return fmt::format(R"({{"allocations": {}, "memory_layout_hash": "{}"}})", report.allocations,
-                     report.memory_layout_hash);
+                     report.memory_layout_hash.value());
 }
 
 }  // namespace fo::weights

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/units.h"
+#include "gms/protocol/types.h"
 
 namespace fo::weights {
 
@@ -16,7 +17,7 @@ struct UnpublishReport {
   bool dropped = false;
   std::int64_t allocations = 0;
   /// Empty if the server does not report it.
-  std::string memory_layout_hash;
+  gms::LayoutHash memory_layout_hash;
 };
 
 /// Becomes the writer and disconnects, which drops a published or sealed layout. nullopt if the

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace fo::base {
@@ -15,6 +17,13 @@ TEST(Strong, IsNeitherItsValueNorAnotherStrong) {
   static_assert(!std::is_constructible_v<Other, DeviceOrdinal>);
   EXPECT_EQ(DeviceOrdinal().value(), 0);
   EXPECT_LT(DeviceOrdinal(1), DeviceOrdinal(2));
+  using OtherText = Strong<struct OtherTextTag, std::string>;
+  static_assert(!std::is_convertible_v<std::string, GpuUuid>);
+  static_assert(!std::is_convertible_v<GpuUuid, std::string>);
+  static_assert(!std::is_convertible_v<GpuUuid, std::string_view>);
+  static_assert(!std::is_constructible_v<OtherText, GpuUuid>);
+  EXPECT_TRUE(GpuUuid().empty());
+  EXPECT_EQ(GpuUuid("GPU-1").value(), "GPU-1");
 }
 
 TEST(RoundUp, ReachesTheNextMultiple) {

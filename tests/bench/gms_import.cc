@@ -146,7 +146,7 @@ class Client {
   // What it had is mapped where it was.
   double remap_one_by_one(std::size_t objects) const {
     std::vector<cuda::AddressRange> ranges;
-    std::vector<std::string> ids;
+    std::vector<gms::AllocationId> ids;
     {
       PlainClient client(socket_);
       client.shake_hands(gms::LockType::kRo);
@@ -187,7 +187,7 @@ class Client {
     const auto keys = client.call<gms::MetadataListResponse>(gms::MetadataListRequest{});
     for (const std::string& key : keys.keys) {
       auto entry = client.call<gms::MetadataGetResponse>(gms::MetadataGetRequest{key});
-      metadata.emplace(key, gms::MetadataEntry{entry.allocation_id.value_or(""), 0,
+      metadata.emplace(key, gms::MetadataEntry{entry.allocation_id.value_or(gms::AllocationId()), 0,
                                                std::move(entry.value->data)});
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -197,7 +197,7 @@ class Client {
   }
 
  private:
-  void map(PlainClient& client, const std::string& id, cuda::abi::DevicePtr address,
+  void map(PlainClient& client, const gms::AllocationId& id, cuda::abi::DevicePtr address,
            base::ByteCount size, cuda::Access access, std::vector<cuda::Mapping>& mappings) const {
     UniqueFd fd;
     client.call<gms::ExportAllocationResponse>(gms::ExportAllocationRequest{id}, &fd);

@@ -40,7 +40,7 @@ std::uint64_t status_of(pid_t pid, const std::string& name) {
   return 0;
 }
 
-std::string answer_of(const std::string& socket) {
+gms::LayoutHash answer_of(const std::string& socket) {
   return gms::RpcClient::connect(socket, bench::soon(), gms::RpcClient::Retry::kUntilTheDeadline)
       .runtime_state()
       .memory_layout_hash;
@@ -73,12 +73,12 @@ double start_until_it_answers(const std::string& socket) {
 double crash_until_it_answers(const std::string& socket, std::size_t allocations) {
   const bench::Server server(socket);
   publish(socket, allocations);
-  const std::string hash = answer_of(socket);
+  const gms::LayoutHash hash = answer_of(socket);
   const pid_t victim = children_of(server.child().pid()).at(0);
   return bench::seconds_of([&] {
     ::kill(victim, SIGKILL);
     // A client that the dying one had accepted already starts over.
-    for (std::string found; found != hash;) {
+    for (gms::LayoutHash found; found != hash;) {
       try {
         found = answer_of(socket);
       } catch (const base::Error&) {

@@ -68,7 +68,7 @@ class Bench {
   }
 
   void run(std::uint64_t deaths, bench::Report& report) {
-    lock::GpuGate gate(memory_.ask().free, kDevice.value());
+    lock::GpuGate gate(memory_.ask().free, kDevice);
     for (std::uint64_t i = 0; i < deaths; ++i) {
       for (Variant& variant : variants_) die(variant, i, variant.gated ? &gate : nullptr);
     }

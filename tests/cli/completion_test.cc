@@ -29,7 +29,7 @@ class Completion : public testing::Test {
   CLI::App app_;
   std::string text_;
   std::vector<std::string> texts_;
-  std::vector<int> devices_;
+  std::vector<base::DeviceOrdinal> devices_;
   bool flag_ = false;
 };
 

@@ -45,7 +45,7 @@ TEST(SharedOptions, DurationsAndSizes) {
 TEST(SharedOptions, ARefusalSaysWhatIsTaken) {
   base::Duration duration{};
   base::ByteCount size = 0;
-  std::vector<int> devices;
+  std::vector<base::DeviceOrdinal> devices;
   std::vector<std::string> tags;
   const auto declare = [&](CLI::App& app) {
     add_duration(app, "--duration", duration, "d");
@@ -85,10 +85,11 @@ TEST(SharedOptions, DefaultsOfSizesCanBeTypedBackIn) {
 }
 
 TEST(SharedOptions, DevicesAreAListOrAll) {
-  std::vector<int> devices;
+  std::vector<base::DeviceOrdinal> devices;
   const auto declare = [&](CLI::App& app) { add_devices(app, devices, "d"); };
   ASSERT_EQ(parse_words(declare, {"--devices", "1,0,1023"}), Kind::kRun);
-  EXPECT_EQ(devices, (std::vector<int>{1, 0, 1023}));
+  EXPECT_EQ(devices, (std::vector{base::DeviceOrdinal(1), base::DeviceOrdinal(0),
+                                  base::DeviceOrdinal(1023)}));
   ASSERT_EQ(parse_words(declare, {"--devices", "all"}), Kind::kRun);
   EXPECT_TRUE(devices.empty());
   for (const char* text : {"", ",", "0,", "-1", "1024", "0,0", "all,0", "x", " 0", "0 1"}) {
@@ -117,7 +118,7 @@ TEST(SharedOptions, AnEndpointIsASocketOrAFolderWithDeviceAndTag) {
   ASSERT_EQ(parse_words(declare, {"--socket-dir", "/d", "--device", "3", "--tag", "kv"}),
             Kind::kRun);
   EXPECT_EQ(endpoint.socket_dir, "/d");
-  EXPECT_EQ(endpoint.device, 3);
+  EXPECT_EQ(endpoint.device, base::DeviceOrdinal(3));
   EXPECT_EQ(endpoint.tag, "kv");
   EXPECT_EQ(parse_words(declare, {"--socket", "/s", "--device", "3"}), Kind::kUsageError);
   EXPECT_EQ(parse_words(declare, {"--socket", "/s", "--tag", "kv"}), Kind::kUsageError);
@@ -127,7 +128,7 @@ TEST(SharedOptions, AnEndpointIsASocketOrAFolderWithDeviceAndTag) {
     add_endpoint(app, endpoint, DeviceOfSocket::kWhereToMap);
   };
   ASSERT_EQ(parse_words(declare_mapping, {"--socket", "/s", "--device", "3"}), Kind::kRun);
-  EXPECT_EQ(endpoint.device, 3);
+  EXPECT_EQ(endpoint.device, base::DeviceOrdinal(3));
   EXPECT_EQ(parse_words(declare_mapping, {"--socket", "/s", "--tag", "kv"}), Kind::kUsageError);
   const ScopedVariable variable("GMS_SOCKET_DIR", "/env");
   ASSERT_EQ(parse_words(declare, {}), Kind::kRun);

@@ -155,7 +155,7 @@ TEST_F(DeviceMemoryTest, FailingDriverIsAnError) {
 /// Has 100 bytes; ten more are free with every query.
 struct Slow {
   int asked = 0;
-  DeviceMemory memory{"GPU-slow", [this] {
+  DeviceMemory memory{base::GpuUuid("GPU-slow"), [this] {
                         const int freed = 10 * asked++;
                         return MemoryInfo{static_cast<base::ByteCount>(freed), 100};
                       }};
@@ -180,7 +180,7 @@ TEST(WaitUntilFree, PassedDeadlineAsksOnce) {
 }
 
 TEST(WaitUntilFree, AsksOnceMoreWhenTheDeadlinePasses) {
-  const DeviceMemory never{"GPU-full", [] { return MemoryInfo{7, 100}; }};
+  const DeviceMemory never{base::GpuUuid("GPU-full"), [] { return MemoryInfo{7, 100}; }};
   EXPECT_EQ(wait_until_free(never, 8, Deadline::after(std::chrono::milliseconds(1))).free, 7u);
 }
 
@@ -196,7 +196,7 @@ TEST(WaitUntilFree, MoreThanThereIsIsAUsageError) {
 
 TEST(WaitUntilFree, FailureEndsTheWait) {
   int asked = 0;
-  const DeviceMemory failing{"GPU-lost", [&] {
+  const DeviceMemory failing{base::GpuUuid("GPU-lost"), [&] {
                                if (++asked == 3) throw std::runtime_error("lost");
                                return MemoryInfo{0, 100};
                              }};

@@ -10,44 +10,46 @@ namespace {
 constexpr const char* kFake = FO_BUILD_DIR "/tests/libfake_nvml.so";
 
 std::string failure_of(const std::string& uuid, const std::string& library) {
-  const auto failure = test::failure_of([&] { nvml_device_memory(uuid, library).ask(); });
+  const auto failure =
+      test::failure_of([&] { nvml_device_memory(base::GpuUuid(uuid), library).ask(); });
   EXPECT_EQ(failure.status, base::ExitStatus::kUnavailable);
   return failure.message;
 }
 
 TEST(Nvml, TellsWhatIsFreeAndWhatThereIs) {
-  const DeviceMemory memory = nvml_device_memory("GPU-known", kFake);
-  EXPECT_EQ(memory.uuid, "GPU-known");
+  const DeviceMemory memory = nvml_device_memory(base::GpuUuid("GPU-known"), kFake);
+  EXPECT_EQ(memory.uuid, base::GpuUuid("GPU-known"));
   const MemoryInfo info = memory.ask();
   EXPECT_EQ(info.free, 600u);
   EXPECT_EQ(info.total, 1000u);
 }
 
 TEST(Nvml, AsksAgainInTheSameSession) {
-  const DeviceMemory memory = nvml_device_memory("GPU-known", kFake);
+  const DeviceMemory memory = nvml_device_memory(base::GpuUuid("GPU-known"), kFake);
   for (const unsigned free : {600u, 700u, 800u}) EXPECT_EQ(memory.ask().free, free);
 }
 
 TEST(Nvml, MemoryThatIsFreedLateIsWaitedFor) {
-  const DeviceMemory memory = nvml_device_memory("GPU-known", kFake);
+  const DeviceMemory memory = nvml_device_memory(base::GpuUuid("GPU-known"), kFake);
   EXPECT_EQ(wait_until_free(memory, 850, base::Deadline::never()).free, 900u);
 }
 
 TEST(Nvml, UnknownDeviceIsNamedWithTheReason) {
   EXPECT_EQ(failure_of("GPU-other", kFake),
             "query NVML for the free memory of 'GPU-other': Not Found");
-  EXPECT_THROW(nvml_device_memory("GPU-other", kFake), base::Error) << "found out before waiting";
+  EXPECT_THROW(nvml_device_memory(base::GpuUuid("GPU-other"), kFake), base::Error)
+      << "found out before waiting";
 }
 
 TEST(Nvml, DeviceThatIsLostMeanwhileIsUnavailable) {
-  EXPECT_NO_THROW(nvml_device_memory("GPU-lost", kFake));
+  EXPECT_NO_THROW(nvml_device_memory(base::GpuUuid("GPU-lost"), kFake));
   EXPECT_EQ(failure_of("GPU-lost", kFake),
             "query NVML for the free memory of 'GPU-lost': GPU is lost");
 }
 
 TEST(Nvml, TellsItsNumberOfADevice) {
-  EXPECT_EQ(nvml_device_index("GPU-known", kFake), 5);
-  const auto lost = test::failure_of([] { nvml_device_index("GPU-lost", kFake); });
+  EXPECT_EQ(nvml_device_index(base::GpuUuid("GPU-known"), kFake), 5);
+  const auto lost = test::failure_of([] { nvml_device_index(base::GpuUuid("GPU-lost"), kFake); });
   EXPECT_EQ(lost.status, base::ExitStatus::kUnavailable);
   EXPECT_EQ(lost.message, "query NVML for the index of 'GPU-lost': GPU is lost");
 }

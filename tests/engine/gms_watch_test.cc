@@ -92,7 +92,7 @@ TEST_F(GmsWatchTest, LearnsTheLayoutAndIsInNobodysWay) {
   start();
   publish(4096);
   learn();
-  EXPECT_EQ(watch_->layout_hash(0).size(), 64u);
+  EXPECT_EQ(watch_->layout_hash(0).value().size(), 64u);
   EXPECT_FALSE(watch_->is_up(0));
   EXPECT_TRUE(can_write());
   EXPECT_TRUE(changes_.empty());
@@ -104,7 +104,7 @@ TEST_F(GmsWatchTest, HoldsAReadersLockUntilItLetsGo) {
   hold();
   EXPECT_TRUE(watch_->is_up(0));
   EXPECT_FALSE(can_write());
-  EXPECT_EQ(watch_->layout_hash(0).size(), 64u);
+  EXPECT_EQ(watch_->layout_hash(0).value().size(), 64u);
   let_go();
   EXPECT_FALSE(watch_->is_up(0));
   EXPECT_TRUE(can_write());
@@ -133,7 +133,7 @@ TEST_F(GmsWatchTest, AnotherLayoutIsStale) {
   publish(4 << 20);
   const auto failure = failure_of([&] { hold(); });
   EXPECT_EQ(failure.status, ExitStatus::kBadData);
-  EXPECT_THAT(failure.message, EndsWith(" instead of " + watch_->layout_hash(0)));
+  EXPECT_THAT(failure.message, EndsWith(" instead of " + watch_->layout_hash(0).value()));
   EXPECT_FALSE(watch_->is_up(0));
   EXPECT_TRUE(can_write());
 }
@@ -295,7 +295,7 @@ TEST_F(GmsWatchTest, AServerThatIsBackWithNothingOrAnotherLayoutIsLost) {
   publish(4 << 20);
   loop_.run_until([&] { return !lost_.empty(); });
   EXPECT_EQ(lost_[0].status, ExitStatus::kUnavailable);
-  EXPECT_THAT(lost_[0].message, HasSubstr(" instead of " + watch_->layout_hash(0)));
+  EXPECT_THAT(lost_[0].message, HasSubstr(" instead of " + watch_->layout_hash(0).value()));
   // The lock was released.
   EXPECT_TRUE(can_write());
 }

@@ -42,7 +42,9 @@ class SimulatedKvGateTest : public gms::OneServer {
     client.allocate(bytes, "kv_cache");
     return client;
   }
-  [[nodiscard]] std::vector<GmsPlace> places() const { return {{socket_, 3, "kv_cache"}}; }
+  [[nodiscard]] std::vector<GmsPlace> places() const {
+    return {{socket_, base::DeviceOrdinal(3), "kv_cache"}};
+  }
   [[nodiscard]] std::map<int, base::ByteCount> settle(const base::Deadline& deadline = soon()) {
     KvGate gate(places());
     return loop_.run(gate.settle(deadline));
@@ -110,7 +112,7 @@ TEST_F(SimulatedKvGateTest, NoServerOneThatDoesNotAnswerAndOneThatDoesNotTellAre
 TEST_F(SimulatedKvGateTest, TheDeviceIsAskedForWhatTheGmsSays) {
   set("FO_LIBEXEC_DIR", FO_BUILD_DIR "/libexec/fo");
   loop::Children children(loop_.io());
-  const std::vector<GmsPlace> here{{socket_, 0, "kv_cache"}};
+  const std::vector<GmsPlace> here{{socket_, base::DeviceOrdinal(0), "kv_cache"}};
   { const RpcClient first = engine(parts(128)); }
   {
     DeviceGate gate(children, {0}, std::nullopt, here);

@@ -36,7 +36,11 @@ std::vector<std::string> lines_with(const Metrics& metrics, std::string_view sta
 }
 
 Metrics two_devices() {
-  return Metrics("engine-0", {{0, "weights"}, {0, "kv_cache"}, {1, "weights"}}, 1763750000.5);
+  return Metrics("engine-0",
+                 {{base::DeviceOrdinal(0), "weights"},
+                  {base::DeviceOrdinal(0), "kv_cache"},
+                  {base::DeviceOrdinal(1), "weights"}},
+                 1763750000.5);
 }
 
 TEST(Metrics, EverySeriesIsThereFromTheStart) {
@@ -126,7 +130,7 @@ TEST(Metrics, TheRestIsTheLatestValue) {
   metrics.set_lock_wait(20s);
   metrics.set_lock_wait(1500ms);
   metrics.set_generation(18446744073709551615U);
-  metrics.set_gms_up(1, "weights", true);
+  metrics.set_gms_up(base::DeviceOrdinal(1), "weights", true);
   EXPECT_THAT(lines_with(metrics, "fo_"),
               IsSupersetOf({"fo_lock_wait_seconds 1.5", "fo_lock_generation 18446744073709551615",
                             R"(fo_gms_connection_up{device="1",tag="weights"} 1)",
@@ -134,7 +138,7 @@ TEST(Metrics, TheRestIsTheLatestValue) {
 }
 
 TEST(Metrics, LabelsAreEscaped) {
-  const Metrics metrics("a\"b\\c\nd", {{0, "t\"\n"}}, 0);
+  const Metrics metrics("a\"b\\c\nd", {{base::DeviceOrdinal(0), "t\"\n"}}, 0);
   EXPECT_THAT(lines_with(metrics, "fo_"),
               IsSupersetOf({R"(fo_engine_state{engine_id="a\"b\\c\nd",state="init"} 1)",
                             R"(fo_gms_connection_up{device="0",tag="t\"\n"} 0)"}));
@@ -143,7 +147,9 @@ TEST(Metrics, LabelsAreEscaped) {
 class LintedMetrics : public test::Promtool {};
 
 TEST_F(LintedMetrics, PromtoolHasNothingToComplainAbout) {
-  Metrics metrics("a\"b\\c\nd", {{0, "weights"}, {1, "t\"\n"}}, 1763750000.5);
+  Metrics metrics("a\"b\\c\nd",
+                  {{base::DeviceOrdinal(0), "weights"}, {base::DeviceOrdinal(1), "t\"\n"}},
+                  1763750000.5);
   EXPECT_EQ(complaints(metrics.text()), "");
   metrics.enter(kInit, kStandby, 1763750001);
   metrics.observe(Phase::kFirstToken, 1234567us);

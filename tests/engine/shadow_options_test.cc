@@ -132,7 +132,7 @@ TEST_F(ShadowOptionsTest, SocketsThatAreNamedAreTakenInTheirOrder) {
   ASSERT_EQ(shadow.gms.size(), 2u);
   EXPECT_EQ(shadow.gms[0].socket, "/b");
   EXPECT_EQ(shadow.gms[1].socket, "/a");
-  EXPECT_EQ(shadow.gms[1].device, 1);
+  EXPECT_EQ(shadow.gms[1].device, base::DeviceOrdinal(1));
   EXPECT_EQ(shadow.gms[1].tag, "t");
 }
 
@@ -145,7 +145,7 @@ TEST_F(ShadowOptionsTest, SocketsAreFoundInTheFolder) {
   const engine::ShadowOptions shadow = read({"--socket-dir", dir.path()});
   ASSERT_EQ(shadow.gms.size(), 2u);
   EXPECT_EQ(shadow.gms[0].socket, dir.path("gms_2_weights.sock"));
-  EXPECT_EQ(shadow.gms[1].device, 5);
+  EXPECT_EQ(shadow.gms[1].device, base::DeviceOrdinal(5));
   EXPECT_THAT(shadow.devices, ElementsAre(2, 5));
   const engine::ShadowOptions chosen = read({"--socket-dir", dir.path(), "--devices", "5"});
   ASSERT_EQ(chosen.gms.size(), 1u);
@@ -217,7 +217,7 @@ TEST_F(ShadowOptionsTest, KvMemoryIsAskedOfServersOfItsOwn) {
   ASSERT_EQ(shadow.gms.size(), 2u);
   ASSERT_EQ(shadow.kv.size(), 2u);
   EXPECT_EQ(shadow.kv[1].socket, "/s/gms_2_kv_cache.sock");
-  EXPECT_EQ(shadow.kv[1].device, 2);
+  EXPECT_EQ(shadow.kv[1].device, base::DeviceOrdinal(2));
   EXPECT_THAT(shadow.devices, ElementsAre(0, 2));
   // By name, whichever program created the sockets.
   const engine::ShadowOptions named =

@@ -84,7 +84,7 @@ class Server {
     std::optional<Grant> grant = std::nullopt;
   };
   struct Piece {
-    std::string id;
+    AllocationId id;
     base::ByteCount size;
     base::ByteCount aligned_size;
     std::string tag;
@@ -158,7 +158,7 @@ class Server {
     pieces_.clear();
     metadata_.clear();
     next_slot_ = 0;
-    hash_.clear();
+    hash_ = {};
     ++dropped_;
   }
 
@@ -234,7 +234,7 @@ class Server {
   void add(fuzz::Input& input) {
     const base::ByteCount size = input.below(200) * 100 + 1;
     if (writer() == nullptr) return;
-    Piece piece{"id" + std::to_string(++made_), size, base::round_up(size, kGranule),
+    Piece piece{AllocationId("id" + std::to_string(++made_)), size, base::round_up(size, kGranule),
                 size % 2 == 0 ? "weights" : "", next_slot_++};
     const Allocation& added =
         model_.layout().add(piece.id, piece.size, piece.aligned_size, piece.tag);
@@ -243,12 +243,12 @@ class Server {
   }
 
   // The id of an existing piece, or a missing one.
-  std::string any_id(fuzz::Input& input) {
+  AllocationId any_id(fuzz::Input& input) {
     const std::size_t number = input.below(pieces_.size() + 1);
-    return number < pieces_.size() ? pieces_[number].id : "id0";
+    return number < pieces_.size() ? pieces_[number].id : AllocationId("id0");
   }
 
-  const Piece* find(const std::string& id) const {
+  const Piece* find(const AllocationId& id) const {
     for (const Piece& piece : pieces_) {
       if (piece.id == id) return &piece;
     }
@@ -256,7 +256,7 @@ class Server {
   }
 
   void remove(fuzz::Input& input) {
-    const std::string id = any_id(input);
+    const AllocationId id = any_id(input);
     if (writer() == nullptr) return;
     const bool is_there = find(id) != nullptr;
     require(model_.layout().remove(id) == is_there, "what is there can be freed");
@@ -319,7 +319,7 @@ class Server {
   // The requests that readers may send.
   void query_anything(fuzz::Input& input) {
     const std::string prefix(input.text(input.below(3)));
-    const std::string id = any_id(input);
+    const AllocationId id = any_id(input);
     const Client* client = pick(input);
     if (client == nullptr || !client->grant) return;
     const Grant grant = *client->grant;
@@ -450,9 +450,10 @@ class Server {
     }
     require(layout.metadata() == metadata_, "keys are as they were put");
     base::ByteCount records = 0;
-    for (const Piece& piece : pieces_) records += record_cost(piece.id.size() + piece.tag.size());
+    for (const Piece& piece : pieces_)
+      records += record_cost(piece.id.value().size() + piece.tag.size());
     for (const auto& [key, entry] : metadata_) {
-      records += record_cost(key.size() + entry.allocation_id.size() + entry.value.size());
+      records += record_cost(key.size() + entry.allocation_id.value().size() + entry.value.size());
     }
     require(layout.records() == records, "what the records take is counted");
   }
@@ -463,7 +464,7 @@ class Server {
   std::vector<Piece> pieces_;
   Metadata metadata_;
   std::uint64_t next_slot_ = 0;
-  std::string hash_;
+  LayoutHash hash_;
   std::uint64_t dropped_ = 0;
   std::deque<Event> history_;
   SessionId last_id_ = 0;

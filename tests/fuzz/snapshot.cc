@@ -44,20 +44,24 @@ void check_manifest(std::string_view text) {
               "no two share bytes");
     }
   }
-  const SnapshotManifest again = parse_manifest(format_manifest(*manifest, 1e9, 0), "f");
+  const SnapshotManifest again =
+      parse_manifest(format_manifest(*manifest, 1e9, base::DeviceOrdinal(0)), "f");
   require(again.layout_hash == manifest->layout_hash && again.allocations == all,
           "the round trip changes nothing");
 }
 
 void check_metadata(std::string_view text) {
   SnapshotManifest manifest;
-  manifest.allocations = {{"a", 5, 8, "t", "s", 0}, {"b", 1, 4096, "t", "s", 8}};
+  manifest.allocations = {{gms::AllocationId("a"), 5, 8, "t", "s", 0},
+                          {gms::AllocationId("b"), 1, 4096, "t", "s", 8}};
   const auto metadata = unless_refused(
       {ExitStatus::kBadData}, [&] { return parse_snapshot_metadata(text, manifest, "f"); });
   if (!metadata) return;
   for (const auto& [key, entry] : *metadata) {
-    require(entry.allocation_id == "a" || entry.allocation_id == "b", "a key has its allocation");
-    require(entry.offset_bytes < (entry.allocation_id == "a" ? 8U : 4096U), "a key points into it");
+    require(entry.allocation_id.value() == "a" || entry.allocation_id.value() == "b",
+            "a key has its allocation");
+    require(entry.offset_bytes < (entry.allocation_id.value() == "a" ? 8U : 4096U),
+            "a key points into it");
   }
   require(parse_snapshot_metadata(format_snapshot_metadata(*metadata), manifest, "f") == *metadata,
           "the round trip changes nothing");

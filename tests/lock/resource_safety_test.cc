@@ -326,7 +326,7 @@ TEST_F(ResourceSafety, GateHoldsWhenTheSupervisorIsKilled) {
 
 // What the tests above rely on.
 TEST_F(ResourceSafety, MemoryThatOutlivesTheLockIsSeenAndWaitedFor) {
-  GpuGate gate(wanted(), kDevice.value());
+  GpuGate gate(wanted(), kDevice);
   EngineProcess engine(under_lock({"--exec"}, {"workers=1", "close_lock=1", "stubborn=1"}));
   const Seen seen = wait_for_death([&] { os::send_signal(engine.engine(), SIGKILL); });
   EXPECT_GT(seen.held_at_grant, 0U);

@@ -67,7 +67,7 @@ TEST(Frame, TheSetUpSurvivesTheWay) {
   options.config.eos = {257};
   options.driver = "sim";
   options.socket = "/run/gms \"quoted\".sock";
-  options.device = 3;
+  options.device = base::DeviceOrdinal(3);
   options.kv_bytes = 1ull << 40;
   options.load_timeout = std::chrono::minutes(5);
   options.remap_timeout = std::chrono::milliseconds(1);

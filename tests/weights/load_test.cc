@@ -162,8 +162,8 @@ TEST_F(Load, PacksTensorsIntoSlabs) {
 TEST_F(Load, GivesTheSameModelTheSameHash) {
   start();
   const std::string model = write_folder(dir_, some_parts());
-  const std::string first = publish(options(model, LockType::kRw)).memory_layout_hash;
-  EXPECT_EQ(first.size(), 64u);
+  const gms::LayoutHash first = publish(options(model, LockType::kRw)).memory_layout_hash;
+  EXPECT_EQ(first.value().size(), 64u);
   LoadOptions again = options(model, LockType::kRw);
   again.copy_threads = 1;
   EXPECT_EQ(publish(again).memory_layout_hash, first);
@@ -176,7 +176,7 @@ TEST_F(Load, PinsTheContent) {
   auto parts = some_parts();
   LoadOptions pinned = options(dir_.write("m", make_safetensors(parts)), LockType::kRw);
   pinned.pin_content = true;
-  const std::string first = publish(pinned).memory_layout_hash;
+  const gms::LayoutHash first = publish(pinned).memory_layout_hash;
   EXPECT_EQ(publish(pinned).memory_layout_hash, first);
   gms::RpcClient rpc = gms::RpcClient::connect(socket_, gms::soon());
   ASSERT_TRUE(rpc.shake_hands(LockType::kRo, gms::soon()).grant);
@@ -448,7 +448,7 @@ TEST(LoadReport, IsOneLineForPeopleAndForPrograms) {
   report.seconds = 1.5;
   report.tensors = 7;
   report.allocations = 3;
-  report.memory_layout_hash = "abc";
+  report.memory_layout_hash = gms::LayoutHash("abc");
   report.granted_lock_type = Grant::kRw;
   EXPECT_EQ(format_text(report),
             "published 7 tensors, 3 GiB in 3 allocations, in 1.500 s (2 GiB/s), layout abc");

@@ -260,7 +260,7 @@ TEST(SaveReport, IsOneLineForPeopleAndForPrograms) {
   report.tensors = 7;
   report.allocations = 3;
   report.shards = 1;
-  report.memory_layout_hash = "abc";
+  report.memory_layout_hash = gms::LayoutHash("abc");
   EXPECT_EQ(format_text(report),
             "saved 7 tensors, 3 GiB in 3 allocations and 1 shard, in 1.500 s (2 GiB/s), layout "
             "abc");

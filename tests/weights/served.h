@@ -56,7 +56,7 @@ class Served : public testing::Test {
   }
   void expect_nothing_published() const {
     EXPECT_FALSE(state().committed);
-    EXPECT_EQ(state().memory_layout_hash, "");
+    EXPECT_EQ(state().memory_layout_hash, gms::LayoutHash());
   }
   // Whether the condition becomes true in time.
   template <typename Condition>

@@ -56,7 +56,7 @@ class SnapshotDirectory : public Served {
 
   // The published layout without ids, by slot and by key.
   struct Content {
-    std::string hash;
+    gms::LayoutHash hash;
     std::vector<std::tuple<base::ByteCount, base::ByteCount, std::string, std::uint64_t>>
         allocations;
     std::vector<std::string> bytes;
@@ -70,7 +70,7 @@ class SnapshotDirectory : public Served {
     EXPECT_EQ(reader.connect(gms::LockType::kRo, gms::soon()), gms::Grant::kRo);
     reader.import_all(cuda::Access::kRead);
     content.hash = reader.layout_hash();
-    std::map<std::string, std::uint64_t> slot_of;
+    std::map<gms::AllocationId, std::uint64_t> slot_of;
     for (const auto& [one, address] : reader.allocations()) {
       content.allocations.emplace_back(one.size, one.aligned_size, one.tag, one.layout_slot);
       content.bytes.push_back(bytes_at(address, one.aligned_size));

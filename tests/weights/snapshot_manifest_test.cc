@@ -22,9 +22,9 @@ using testing::StartsWith;
 const std::string kHash(64, 'a');
 
 SnapshotManifest two_allocations() {
-  return {kHash,
-          {{"one", 100, 4096, "weights", "shards/shard_0000.bin", 0},
-           {"two", 8192, 8192, "kv", "shards/shard_0000.bin", 4096}}};
+  return {gms::LayoutHash(kHash),
+          {{gms::AllocationId("one"), 100, 4096, "weights", "shards/shard_0000.bin", 0},
+           {gms::AllocationId("two"), 8192, 8192, "kv", "shards/shard_0000.bin", 4096}}};
 }
 
 SnapshotManifest manifest_of(const std::string& text) { return parse_manifest(text, "m.json"); }
@@ -62,9 +62,9 @@ void expect_no_surprise(const std::function<void()>& body) {
 
 TEST(SnapshotManifest, ComesBackAsItWasWritten) {
   const SnapshotManifest manifest = two_allocations();
-  const std::string text = format_manifest(manifest, 1.5, 3);
+  const std::string text = format_manifest(manifest, 1.5, base::DeviceOrdinal(3));
   const SnapshotManifest again = manifest_of(text);
-  EXPECT_EQ(again.layout_hash, kHash);
+  EXPECT_EQ(again.layout_hash.value(), kHash);
   EXPECT_EQ(again.allocations, manifest.allocations);
   EXPECT_THAT(text, HasSubstr("\"version\": \"1.0\",\n  \"timestamp\": 1.500000,\n"));
   EXPECT_THAT(text, HasSubstr("\"device\": 3,\n"));
@@ -76,11 +76,11 @@ TEST(SnapshotManifest, ComesBackAsItWasWritten) {
 
 TEST(SnapshotManifest, PacksShardsOfAtMost4GiBUnlessOneAllocationIsLarger) {
   constexpr base::ByteCount kGiB = base::kGiB;
-  SnapshotManifest manifest{kHash, {}};
+  SnapshotManifest manifest{gms::LayoutHash(kHash), {}};
   for (const base::ByteCount size :
        {2 * kGiB, 2 * kGiB, kGiB, 5 * kGiB, 9 * kGiB, kGiB, 3 * kGiB}) {
     manifest.allocations.push_back(
-        {std::to_string(manifest.allocations.size()), size, size, "", "", 0});
+        {gms::AllocationId(std::to_string(manifest.allocations.size())), size, size, "", "", 0});
   }
   place_in_shards(manifest);
   std::vector<std::pair<std::string, base::ByteCount>> places;
@@ -93,11 +93,12 @@ TEST(SnapshotManifest, PacksShardsOfAtMost4GiBUnlessOneAllocationIsLarger) {
                           Pair("shards/shard_0001.bin", 0), Pair("shards/shard_0002.bin", 0),
                           Pair("shards/shard_0003.bin", 0), Pair("shards/shard_0004.bin", 0),
                           Pair("shards/shard_0004.bin", kGiB)));
-  EXPECT_NO_THROW(manifest_of(format_manifest(manifest, 0, 0)));
+  EXPECT_NO_THROW(manifest_of(format_manifest(manifest, 0, base::DeviceOrdinal(0))));
 }
 
 TEST(SnapshotManifest, MayListNothing) {
-  EXPECT_TRUE(manifest_of(format_manifest({kHash, {}}, 0, 0)).allocations.empty());
+  EXPECT_TRUE(manifest_of(format_manifest({gms::LayoutHash(kHash), {}}, 0, base::DeviceOrdinal(0)))
+                  .allocations.empty());
 }
 
 TEST(SnapshotManifest, PassesOverWhatItDoesNotKnow) {
@@ -108,7 +109,8 @@ TEST(SnapshotManifest, PassesOverWhatItDoesNotKnow) {
       R"("timestamp": 1e9, "layout_hash": ")" +
       kHash + R"("})");
   ASSERT_EQ(manifest.allocations.size(), 1u);
-  EXPECT_EQ(manifest.allocations[0], (SnapshotAllocation{"a", 1, 2, "", "x.bin", 0}));
+  EXPECT_EQ(manifest.allocations[0],
+            (SnapshotAllocation{gms::AllocationId("a"), 1, 2, "", "x.bin", 0}));
 }
 
 TEST(SnapshotManifest, WithoutAnOffsetBeginsAtTheFilesBeginning) {
@@ -161,18 +163,20 @@ TEST(SnapshotManifest, RefusesFilesOutsideItsFolder) {
 TEST(SnapshotManifest, RefusesBytesThatBelongToTwoAllocations) {
   SnapshotManifest manifest = two_allocations();
   manifest.allocations[1].tensor_offset = 4095;
-  expect_refused(format_manifest(manifest, 0, 0),
+  expect_refused(format_manifest(manifest, 0, base::DeviceOrdinal(0)),
                  "allocation 1: its bytes overlap those of allocation 0");
   manifest.allocations[1].tensor_offset = 0;
-  expect_refused(format_manifest(manifest, 0, 0), "allocation 1: its bytes overlap");
+  expect_refused(format_manifest(manifest, 0, base::DeviceOrdinal(0)),
+                 "allocation 1: its bytes overlap");
   manifest.allocations[1].tensor_file = "shards/shard_0001.bin";
-  EXPECT_NO_THROW(manifest_of(format_manifest(manifest, 0, 0)));
+  EXPECT_NO_THROW(manifest_of(format_manifest(manifest, 0, base::DeviceOrdinal(0))));
 }
 
 TEST(SnapshotManifest, RefusesOneIdForTwoAllocations) {
   SnapshotManifest manifest = two_allocations();
-  manifest.allocations[1].allocation_id = "one";
-  expect_refused(format_manifest(manifest, 0, 0), "allocation 1: its allocation_id appears twice");
+  manifest.allocations[1].allocation_id = gms::AllocationId("one");
+  expect_refused(format_manifest(manifest, 0, base::DeviceOrdinal(0)),
+                 "allocation 1: its allocation_id appears twice");
 }
 
 TEST(SnapshotManifest, RefusesMoreBytesThanCanBeCounted) {
@@ -180,7 +184,7 @@ TEST(SnapshotManifest, RefusesMoreBytesThanCanBeCounted) {
   manifest.allocations[0].aligned_size = 1ull << 62;
   manifest.allocations[1].aligned_size = 1ull << 62;
   manifest.allocations[1].tensor_file = "other";
-  expect_refused(format_manifest(manifest, 0, 0), "allocation 1: too large");
+  expect_refused(format_manifest(manifest, 0, base::DeviceOrdinal(0)), "allocation 1: too large");
 }
 
 TEST(SnapshotManifest, RefusesMoreAllocationsThanADeviceHas) {
@@ -220,7 +224,7 @@ TEST(SnapshotManifest, RefusesOtherShapesOfJson) {
 }
 
 TEST(SnapshotManifest, IsRefusedAtEveryTruncation) {
-  const std::string text = format_manifest(two_allocations(), 1, 0);
+  const std::string text = format_manifest(two_allocations(), 1, base::DeviceOrdinal(0));
   const std::size_t end = text.find_last_of('}');
   for (std::size_t size = 0; size <= end; ++size) {
     EXPECT_EQ(status_of([&] { manifest_of(text.substr(0, size)); }), ExitStatus::kBadData) << size;
@@ -228,7 +232,7 @@ TEST(SnapshotManifest, IsRefusedAtEveryTruncation) {
 }
 
 TEST(SnapshotManifest, SurvivesEveryChangedByte) {
-  const std::string good = format_manifest(two_allocations(), 1, 0);
+  const std::string good = format_manifest(two_allocations(), 1, base::DeviceOrdinal(0));
   for (std::size_t at = 0; at < good.size(); ++at) {
     for (const char byte : {'\0', '"', '9', '-', '{', ']', '\\', '\xff'}) {
       std::string text = good;
@@ -245,9 +249,9 @@ TEST(SnapshotManifest, NestingCostsNoStack) {
 }
 
 gms::Metadata some_metadata() {
-  return {{"layer \"0\"", {"one", 4095, R"({"dtype": "torch.bfloat16"})"}},
-          {"leer", {"two", 0, ""}},
-          {"umläut", {"two", 17, std::string("\0\xff", 2)}}};
+  return {{"layer \"0\"", {gms::AllocationId("one"), 4095, R"({"dtype": "torch.bfloat16"})"}},
+          {"leer", {gms::AllocationId("two"), 0, ""}},
+          {"umläut", {gms::AllocationId("two"), 17, std::string("\0\xff", 2)}}};
 }
 
 gms::Metadata metadata_of(const std::string& text) {
@@ -297,7 +301,8 @@ TEST(SnapshotMetadata, RefusesEntriesThatCantBe) {
 }
 
 TEST(SnapshotMetadata, RefusesAValueThatNoServerWouldTake) {
-  gms::Metadata metadata{{"k", {"one", 0, std::string(gms::kMaxMetadataValue, 'x')}}};
+  gms::Metadata metadata{
+      {"k", {gms::AllocationId("one"), 0, std::string(gms::kMaxMetadataValue, 'x')}}};
   EXPECT_EQ(metadata_of(format_snapshot_metadata(metadata)), metadata);
   metadata["k"].value += 'x';
   expect_metadata_refused(format_snapshot_metadata(metadata), "key 'k': its value is too large");
@@ -323,7 +328,9 @@ TEST(SnapshotMetadata, SurvivesEveryChangedByte) {
 }
 
 TEST(SnapshotMetadata, WhatIsNotUtf8CannotBeSaved) {
-  const Failure failure = failure_of([] { format_snapshot_metadata({{"\xff", {"one", 0, ""}}}); });
+  const Failure failure = failure_of([] {
+    format_snapshot_metadata({{"\xff", {gms::AllocationId("one"), 0, ""}}});
+  });
   EXPECT_EQ(failure.status, ExitStatus::kBadData);
   EXPECT_THAT(failure.message, HasSubstr("not UTF-8"));
 }
@@ -361,7 +368,7 @@ TEST(SnapshotChecksums, AreRefusedAtEveryTruncationWithinALine) {
 // Random edits of all three files, to test combinations.
 TEST(SnapshotFiles, SurviveRandomEdits) {
   std::mt19937 random(7);
-  const std::string texts[] = {format_manifest(two_allocations(), 1, 0),
+  const std::string texts[] = {format_manifest(two_allocations(), 1, base::DeviceOrdinal(0)),
                                format_snapshot_metadata(some_metadata()),
                                kHash + "  manifest.json\n" + kHash + "  shards/shard_0000.bin\n"};
   for (int round = 0; round < 3000; ++round) {

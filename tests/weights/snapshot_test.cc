@@ -123,14 +123,14 @@ TEST_F(SnapshotDirectory, KeepsTagsAndOrder) {
   gms::MemoryManager writer(driver(), device(), socket_);
   ASSERT_EQ(writer.connect(LockType::kRw, gms::soon()), Grant::kRw);
   auto& rpc = writer.rpc();
-  const std::string first = rpc.allocate(1, "weights").allocation_id;
-  const std::string second = rpc.allocate(3'000'000, "kv \"cache\" \xc3\xa4").allocation_id;
-  const std::string third = rpc.allocate(2, "").allocation_id;
+  const gms::AllocationId first = rpc.allocate(1, "weights").allocation_id;
+  const gms::AllocationId second = rpc.allocate(3'000'000, "kv \"cache\" \xc3\xa4").allocation_id;
+  const gms::AllocationId third = rpc.allocate(2, "").allocation_id;
   rpc.free_allocation(first);
   rpc.put_metadata("a key", third, 7, std::string("\0\xff", 2));
   rpc.put_metadata("", second, 0, "");
   writer.commit();
-  const std::string hash = state().memory_layout_hash;
+  const gms::LayoutHash hash = state().memory_layout_hash;
   ASSERT_TRUE(run(saving(snap_)));
   const auto loaded = run(loading(snap_));
   ASSERT_TRUE(loaded);
@@ -158,7 +158,7 @@ TEST_F(SnapshotDirectory, IsComparedByAReaderByteForByteOnlyToVerify) {
   other.role = LockType::kRw;
   ASSERT_TRUE(run(other));
   EXPECT_TRUE(run(plain));
-  expect_refused(verifying, ExitStatus::kBadData, "has " + report.memory_layout_hash);
+  expect_refused(verifying, ExitStatus::kBadData, "has " + report.memory_layout_hash.value());
   other.model = dir_.write("n", make_safetensors({make_part("x", "U8", "[9]", 9, 1)}));
   ASSERT_TRUE(run(other));
   expect_refused(plain, ExitStatus::kBadData, "tensor 'lm_head': missing");
@@ -181,17 +181,17 @@ class DynamoSnapshot : public SnapshotDirectory {
   // Two allocations of 4 MiB and 2 MiB in two shards.
   void write() {
     gms::Layout layout;
-    layout.add("b7c0", 3'000'000, 4 * kMiB, "weights");
-    layout.add("01fe", 2 * kMiB, 2 * kMiB, "default");
-    layout.put("layer.0", "01fe", 256, R"({"dtype": "torch.int8"})");
-    layout.put("w\xc3\xa4ight", "b7c0", 0, "x");
+    layout.add(gms::AllocationId("b7c0"), 3'000'000, 4 * kMiB, "weights");
+    layout.add(gms::AllocationId("01fe"), 2 * kMiB, 2 * kMiB, "default");
+    layout.put("layer.0", gms::AllocationId("01fe"), 256, R"({"dtype": "torch.int8"})");
+    layout.put("w\xc3\xa4ight", gms::AllocationId("b7c0"), 0, "x");
     hash_ = gms::layout_hash(layout);
     fs::create_directories(snap_ + "/shards");
     dir_.write("snap/manifest.json", R"({
   "version": "1.0",
   "timestamp": 1753900000.25,
   "use_gds": false,
-  "layout_hash": ")" + hash_ + R"(",
+  "layout_hash": ")" + hash_.value() + R"(",
   "device": 3,
   "gds_available": null,
   "allocations": [
@@ -231,7 +231,7 @@ class DynamoSnapshot : public SnapshotDirectory {
     dir_.write("snap/shards/shard_0001.bin", make_part("", "", "", 2 * kMiB, 2).bytes);
   }
 
-  std::string hash_;
+  gms::LayoutHash hash_;
 };
 
 class SimulatedDynamoSnapshot : public DynamoSnapshot {};
@@ -438,7 +438,7 @@ TEST_F(SnapshotDirectory, AnyFlippedBitIsFoundBeforeAnythingIsDropped) {
       options.copy_threads = 3;
       const std::string reason =
           "shard_0000.bin': its SHA-256 differs from that in checksums.sha256";
-      const std::string before = state().memory_layout_hash;
+      const gms::LayoutHash before = state().memory_layout_hash;
       expect_refused(options, ExitStatus::kBadData, reason);
       EXPECT_EQ(state().memory_layout_hash, before);
       options.replace_first = true;

@@ -24,7 +24,7 @@ TEST_F(SnapshotDirectory, UnpublishOfNothingIsDone) {
   start();
   const auto report = unpublish(socket_, std::chrono::seconds(20));
   ASSERT_TRUE(report);
-  EXPECT_EQ(report->memory_layout_hash, "");
+  EXPECT_EQ(report->memory_layout_hash, gms::LayoutHash());
   EXPECT_EQ(format_text(*report), "nothing was published");
 }
 
@@ -45,7 +45,7 @@ TEST_F(SnapshotDirectory, UnpublishDropsASealedLayoutToo) {
 }
 
 TEST(UnpublishReport, OfALayoutWithoutAHashSaysThatItWasDropped) {
-  const UnpublishReport report{true, 3, ""};
+  const UnpublishReport report{true, 3, {}};
   EXPECT_EQ(format_text(report), "unpublished 3 allocations, layout unknown");
   EXPECT_EQ(format_json(report), R"({"allocations": 3, "memory_layout_hash": ""})");
 }

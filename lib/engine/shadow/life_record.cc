@@ -9,8 +9,9 @@
 namespace fo::engine {
 namespace {
 
-std::vector<std::pair<int, std::string>> places_of(const std::vector<GmsPlace>& gms) {
-  std::vector<std::pair<int, std::string>> places;
+std::vector<std::pair<base::DeviceOrdinal, std::string>> places_of(
+    const std::vector<GmsPlace>& gms) {
+  std::vector<std::pair<base::DeviceOrdinal, std::string>> places;
   for (const GmsPlace& place : gms) places.emplace_back(place.device, place.tag);
   return places;
 }

@@ -28,10 +28,10 @@ json gms_json(const std::vector<GmsPlace>& places, const GmsWatch& gms) {
   json all = json::array();
   for (std::size_t i = 0; i < places.size(); ++i) {
     all.push_back({{"socket", places[i].socket},
-                   {"device", places[i].device},
+                   {"device", places[i].device.value()},
                    {"tag", places[i].tag},
                    {"connected", gms.is_up(i)},
-                   {"memory_layout_hash", gms.layout_hash(i)}});
+                   {"memory_layout_hash", gms.layout_hash(i).value()}});
   }
   return all;
 }

@@ -58,8 +58,8 @@ OwnedPath make_ready_file(const std::string& path) {
 }
 
 // The snapshot's folder for one device.
-std::string snapshot_of(const std::string& dir, int device, bool is_only_one) {
-  std::string own = dir + "/device-" + std::to_string(device);
+std::string snapshot_of(const std::string& dir, base::DeviceOrdinal device, bool is_only_one) {
+  std::string own = dir + "/device-" + std::to_string(device.value());
   std::error_code unknown;
   return is_only_one && !std::filesystem::is_directory(own, unknown) ? dir : own;
 }
@@ -172,8 +172,8 @@ class Bundle {
     const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
     std::vector<MeteredServer> metered;
     for (const auto& server : servers_) {
-      metered.push_back({server->place.device.value(), server->place.uuid, server->place.tag,
-                         &*server->counters});
+      metered.push_back(
+          {server->place.device, server->place.uuid, server->place.tag, &*server->counters});
     }
     UniqueFd listener = std::move(fds_.metrics);
     release_siblings();
@@ -414,14 +414,14 @@ class Bundle {
   }
 
   void begin_restore(Server& server) {
-    const int device = server.place.device.value();
+    const base::DeviceOrdinal device = server.place.device;
     const std::string snapshot =
         snapshot_of(config_.restore, device, servers_.size() == config_.tags.size());
     server.loader_of = server.starts;
     try {
       server.loader.emplace(
           os::spawn({find_loader(), "--snapshot", snapshot, "--role", "rw_or_ro", "--socket",
-                     server.place.path, "--device", std::to_string(device), "--driver",
+                     server.place.path, "--device", std::to_string(device.value()), "--driver",
                      config_.driver, "--timeout", "30s", "-q"},
                     {.parent_death_signal = SIGKILL}));
     } catch (const Error& error) {

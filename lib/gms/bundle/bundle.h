@@ -18,7 +18,7 @@ namespace fo::gms {
 /// The socket of one server, with its device and tag.
 struct Place {
   base::DeviceOrdinal device;
-  std::string uuid;
+  base::GpuUuid uuid;
   std::string tag;
   std::string path;
   os::ServerSocket socket;

@@ -91,17 +91,17 @@ void warn_of_order(const cuda::DeviceInfo& device) {
 
 int report_devices(const ServeConfig& config, int to) {
   const auto driver = cuda::Driver::open(config.driver);
-  std::vector<int> wanted = config.devices;
+  std::vector<base::DeviceOrdinal> wanted = config.devices;
   if (wanted.empty()) {
     const int count = cuda::device_count(*driver);
-    for (int device = 0; device < count; ++device) wanted.push_back(device);
+    for (int device = 0; device < count; ++device) wanted.emplace_back(device);
   }
   std::string report;
-  for (const int device : wanted) {
-    const auto info = cuda::device_info(*driver, base::DeviceOrdinal(device));
+  for (const base::DeviceOrdinal device : wanted) {
+    const auto info = cuda::device_info(*driver, device);
     if (!driver->simulated()) warn_of_order(info);
-    report += std::to_string(device) + " " + info.uuid + " " +
-              (info.gpu_uuid.empty() ? "-" : info.gpu_uuid) + "\n";
+    report += std::to_string(device.value()) + " " + info.uuid.value() + " " +
+              (info.gpu_uuid.empty() ? "-" : info.gpu_uuid.value()) + "\n";
   }
   os::write_all(to, report, "write the list of devices");
   return 0;
@@ -111,11 +111,13 @@ std::vector<cuda::DeviceInfo> parse_devices(const std::string& report) {
   std::vector<cuda::DeviceInfo> devices;
   std::istringstream lines(report);
   int ordinal = 0;
-  cuda::DeviceInfo device;
-  while (lines >> ordinal >> device.uuid >> device.gpu_uuid) {
+  std::string uuid;
+  std::string gpu_uuid;
+  while (lines >> ordinal >> uuid >> gpu_uuid) {
+    cuda::DeviceInfo& device = devices.emplace_back();
     device.ordinal = base::DeviceOrdinal(ordinal);
-    if (device.gpu_uuid == "-") device.gpu_uuid.clear();
-    devices.push_back(device);
+    device.uuid = base::GpuUuid(uuid);
+    if (gpu_uuid != "-") device.gpu_uuid = base::GpuUuid(gpu_uuid);
   }
   return devices;
 }
@@ -199,7 +201,7 @@ int serve(const ServeConfig& given) {
                   os::open_server_socket(path, config.socket_mode),
                   {}};
       if (is_bundle) {
-        const int ordinal = device.ordinal.value();
+        const base::DeviceOrdinal ordinal = device.ordinal;
         place.links.push_back(make_link(socket_link(config.socket_dir, ordinal, tag), path));
         if (tag == "weights") {
           place.links.push_back(make_link(weights_link(config.socket_dir, ordinal), path));

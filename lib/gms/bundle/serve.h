@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/strong.h"
 #include "base/units.h"
 #include "gms/server/admission.h"
 
@@ -23,7 +24,7 @@ struct ServeConfig {
   std::string socket_path;
   std::string socket_dir;
   /// Empty: all devices.
-  std::vector<int> devices;
+  std::vector<base::DeviceOrdinal> devices;
   std::vector<std::string> tags;
   /// Receives a newline, and is closed, once every server answers; -1 for none. Takes ownership.
   int ready_fd = -1;

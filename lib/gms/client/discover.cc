@@ -59,7 +59,7 @@ std::optional<FoundSocket> parse_socket_name(std::string_view name) {
   FoundSocket socket;
   socket.tag = name.substr(split + 1);
   const std::optional<std::uint64_t> number = base::parse_uint(name.substr(0, split));
-  if (number && *number <= 1023) socket.device = static_cast<int>(*number);
+  if (number && *number <= 1023) socket.device.emplace(static_cast<int>(*number));
   if (!number) socket.uuid = name.substr(0, split);
   return socket;
 }
@@ -76,8 +76,9 @@ std::vector<FoundSocket> find_sockets(const std::string& dir) {
   return found;
 }
 
-std::vector<int> find_devices(const std::string& dir, const std::vector<std::string>& tags) {
-  std::set<int> devices;
+std::vector<base::DeviceOrdinal> find_devices(const std::string& dir,
+                                              const std::vector<std::string>& tags) {
+  std::set<base::DeviceOrdinal> devices;
   std::error_code error;
   if (!fs::exists(dir, error) && !error) return {};
   for (const FoundSocket& socket : read_names(dir)) {

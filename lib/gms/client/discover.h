@@ -6,12 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/strong.h"
+
 namespace fo::gms {
 
 struct FoundSocket {
   std::string path;
   /// Known if a link by device index points to the socket.
-  std::optional<int> device;
+  std::optional<base::DeviceOrdinal> device;
   std::string tag;
   /// Set if the name contains a uuid instead of an index.
   std::string uuid = {};
@@ -28,6 +30,7 @@ std::vector<FoundSocket> find_sockets(const std::string& dir);
 
 /// The devices with a link for one of `tags` in `dir`, in order; empty if the folder does not
 /// exist.
-std::vector<int> find_devices(const std::string& dir, const std::vector<std::string>& tags);
+std::vector<base::DeviceOrdinal> find_devices(const std::string& dir,
+                                              const std::vector<std::string>& tags);
 
 }  // namespace fo::gms

@@ -32,7 +32,7 @@ bool read_granules(const MemoryManager& manager, const Deadline& deadline) {
   return true;
 }
 
-RemapOutcome check(MemoryManager& manager, const std::string& expect_hash, const Deadline& deadline,
+RemapOutcome check(MemoryManager& manager, const LayoutHash& expect_hash, const Deadline& deadline,
                    const std::string& what) {
   if (!manager.connect(LockType::kRo, deadline)) return no_lock_in_time(what);
   manager.rpc().set_deadline(deadline);

@@ -109,7 +109,7 @@ void MemoryManager::commit() {
   disconnect();
 }
 
-std::string MemoryManager::seal() { return layout_hash_ = rpc_->seal(); }
+LayoutHash MemoryManager::seal() { return layout_hash_ = rpc_->seal(); }
 
 void MemoryManager::import_all(cuda::Access access) {
   if (!allocations_.empty()) {
@@ -156,14 +156,14 @@ RemapOutcome MemoryManager::remap_all(const Deadline& deadline) {
   try {
     if (!connect(LockType::kRo, deadline)) return fail(no_lock_in_time(what));
     rpc_->set_deadline(deadline);
-    const std::string hash = rpc_->layout_hash();
+    LayoutHash hash = rpc_->layout_hash();
     RemapOutcome compared = compare_layouts(what, hash, layout_hash_);
     if (compared.result != RemapResult::kOk) return fail(std::move(compared));
     std::vector<Allocation> found = rpc_->list_allocations();
     if (const auto difference = difference_from(found)) {
       return fail({RemapResult::kStaleLayout, what + ": Layout changed: " + *difference});
     }
-    layout_hash_ = hash;
+    layout_hash_ = std::move(hash);
     for (std::size_t rank = 0; rank < found.size(); ++rank) {
       allocations_[rank].allocation = std::move(found[rank]);
     }

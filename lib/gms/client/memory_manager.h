@@ -52,7 +52,7 @@ class MemoryManager {
   /// Waits for the device, unmaps everything, publishes, and disconnects.
   void commit();
   /// Seals the layout; the mappings stay writable. Returns the layout's hash.
-  std::string seal();
+  LayoutHash seal();
 
   // For readers (ro, rw_data).
 
@@ -73,7 +73,7 @@ class MemoryManager {
   [[nodiscard]] const std::vector<MappedAllocation>& allocations() const { return allocations_; }
   [[nodiscard]] bool mapped() const { return !mappings_.empty(); }
   /// The hash of the layout that import_all imported.
-  [[nodiscard]] const std::string& layout_hash() const { return layout_hash_; }
+  [[nodiscard]] const LayoutHash& layout_hash() const { return layout_hash_; }
   [[nodiscard]] base::ByteCount bytes() const;
   [[nodiscard]] const cuda::DeviceInfo& device() const { return device_; }
   [[nodiscard]] const std::shared_ptr<const cuda::Driver>& driver() const { return driver_; }
@@ -93,7 +93,7 @@ class MemoryManager {
   std::string socket_path_;
   std::optional<uid_t> server_uid_;
   std::optional<RpcClient> rpc_;
-  std::string layout_hash_;
+  LayoutHash layout_hash_;
   std::vector<MappedAllocation> allocations_;
   // Mappings, one per allocation, are destroyed before the ranges that contain them.
   std::vector<cuda::AddressRange> ranges_;

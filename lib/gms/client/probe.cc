@@ -31,14 +31,14 @@ std::optional<std::string> failure_of(const std::string& path, const SocketsProb
   }
 }
 
-std::vector<int> expected_devices(const SocketsProbe& probe) {
+std::vector<base::DeviceOrdinal> expected_devices(const SocketsProbe& probe) {
   return probe.devices.empty() ? find_devices(probe.socket_dir, probe.tags) : probe.devices;
 }
 
 SocketsAnswer ask_once(const SocketsProbe& probe) {
   SocketsAnswer answer;
-  const std::vector<int> devices = expected_devices(probe);
-  for (const int device : devices) {
+  const std::vector<base::DeviceOrdinal> devices = expected_devices(probe);
+  for (const base::DeviceOrdinal device : devices) {
     for (const std::string& tag : probe.tags) {
       ++answer.sockets;
       const auto failure = failure_of(socket_link(probe.socket_dir, device, tag), probe);
@@ -95,7 +95,9 @@ RemapAnswer probe_remap(const RemapProbe& probe) {
 
 std::string to_json(const RemapAnswer& answer) {
   nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"memory_layout_hash", nullptr}};
-  if (!answer.memory_layout_hash.empty()) out["memory_layout_hash"] = answer.memory_layout_hash;
+  if (!answer.memory_layout_hash.empty()) {
+    out["memory_layout_hash"] = answer.memory_layout_hash.value();
+  }
   if (!answer.yes) out["reason"] = answer.reason;
   return json::dump(out);
 }

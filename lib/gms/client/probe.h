@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/strong.h"
 #include "base/units.h"
+#include "gms/protocol/types.h"
 
 namespace fo::gms {
 
@@ -17,7 +19,7 @@ struct SocketsProbe {
   /// As RpcClient::connect takes it.
   std::optional<uid_t> server_uid;
   /// Empty: those with a link for one of the tags in `socket_dir`, at least one.
-  std::vector<int> devices;
+  std::vector<base::DeviceOrdinal> devices;
   std::vector<std::string> tags;
   /// Each must have a published layout, too.
   bool committed = false;
@@ -45,7 +47,7 @@ struct RemapProbe {
   /// As RpcClient::connect takes it.
   std::optional<uid_t> server_uid;
   /// Another layout means no; empty: any layout is accepted.
-  std::string expect_hash;
+  LayoutHash expect_hash;
   /// For the server's answers and the reader's lock.
   base::Duration timeout{};
   /// How long to retry. A check that began in time has its full time.
@@ -55,7 +57,7 @@ struct RemapProbe {
 struct RemapAnswer {
   bool yes = false;
   /// The hash of the published layout; empty if unknown.
-  std::string memory_layout_hash;
+  LayoutHash memory_layout_hash;
   /// If the answer is no: one line.
   std::string reason;
 };

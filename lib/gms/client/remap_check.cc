@@ -55,9 +55,9 @@ RemapOutcome check_layout(const RemapCheckRequest& request, const Deadline& dead
     return no_lock_in_time(what);
   }
   check.memory_layout_hash = rpc.layout_hash();
-  if (!is_layout_hash(check.memory_layout_hash)) {
+  if (!is_layout_hash(check.memory_layout_hash.value())) {
     throw Error(ExitStatus::kProtocol,
-                what + ": its layout hash is " + base::quoted(check.memory_layout_hash));
+                what + ": its layout hash is " + base::quoted(check.memory_layout_hash.value()));
   }
   for (const Allocation& one : rpc.list_allocations()) {
     ++check.allocation_count;
@@ -84,11 +84,11 @@ RemapOutcome check_mapping(const RemapCheckRequest& request, const Deadline& dea
                                 "--socket",
                                 request.socket,
                                 "--device",
-                                std::to_string(request.device),
+                                std::to_string(request.device.value()),
                                 "--timeout",
                                 base::format_duration(left),
                                 "--expect-hash",
-                                check.memory_layout_hash};
+                                check.memory_layout_hash.value()};
   if (request.server_uid) {
     argv.insert(argv.end(), {"--server-uid", std::to_string(*request.server_uid)});
   }
@@ -144,7 +144,7 @@ std::optional<RemapResult> parse_exit_status(int status) {
 std::string to_json(const RemapCheck& check) {
   nlohmann::json out{{"socket", check.socket},
                      {"result", name_of(check.outcome.result).name},
-                     {"memory_layout_hash", check.memory_layout_hash},
+                     {"memory_layout_hash", check.memory_layout_hash.value()},
                      {"allocation_count", check.allocation_count},
                      {"bytes", check.bytes},
                      {"mapped", check.mapped},
@@ -156,21 +156,21 @@ std::string to_json(const RemapCheck& check) {
 std::string to_text(const RemapCheck& check) {
   return check.socket + ": could wake: " + base::counted(check.allocation_count, "allocation") +
          ", " + base::format_size(check.bytes) + (check.mapped ? ", mapped and read" : "") +
-         ", layout " + check.memory_layout_hash;
+         ", layout " + check.memory_layout_hash.value();
 }
 
-std::vector<std::string> read_hash_file(const std::string& path, std::size_t count) {
+std::vector<LayoutHash> read_hash_file(const std::string& path, std::size_t count) {
   const std::string text = os::read_file(path, base::kMiB);
   const auto refuse = [&](const std::string& reason) {
     throw Error(ExitStatus::kBadData, "read hash file " + base::quoted(path) + ": " + reason);
   };
-  std::vector<std::string> hashes;
+  std::vector<LayoutHash> hashes;
   std::string_view rest = text;
   while (!rest.empty()) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     if (!is_layout_hash(line)) refuse(base::quoted(line) + " is not a layout hash");
-    hashes.emplace_back(line);
+    hashes.emplace_back(std::string(line));
   }
   if (hashes.size() != count) {
     refuse(base::counted(hashes.size(), "hash") + " for " + base::counted(count, "socket"));
@@ -178,9 +178,9 @@ std::vector<std::string> read_hash_file(const std::string& path, std::size_t cou
   return hashes;
 }
 
-void write_hash_file(const std::string& path, const std::vector<std::string>& hashes) {
+void write_hash_file(const std::string& path, const std::vector<LayoutHash>& hashes) {
   std::string text;
-  for (const std::string& hash : hashes) text += hash + "\n";
+  for (const LayoutHash& hash : hashes) text += hash.value() + "\n";
   os::write_file_atomic(path, text);
 }
 

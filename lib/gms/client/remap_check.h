@@ -12,6 +12,7 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "base/strong.h"
 #include "gms/client/remap_outcome.h"
 #include "gms/protocol/types.h"
 
@@ -22,10 +23,10 @@ struct RemapCheckRequest {
   /// As RpcClient::connect takes it.
   std::optional<uid_t> server_uid;
   /// Another layout is stale; empty: any layout is accepted.
-  std::string expect_hash;
+  LayoutHash expect_hash;
   /// Map every allocation on this device, and read through the mapping.
   bool map = false;
-  int device = 0;
+  base::DeviceOrdinal device;
   /// The driver for the helper, as cuda::Driver::open takes it; empty: from the environment.
   std::string driver;
 };
@@ -34,7 +35,7 @@ struct RemapCheck {
   std::string socket;
   RemapOutcome outcome;
   /// The values found so far.
-  std::string memory_layout_hash;
+  LayoutHash memory_layout_hash;
   std::size_t allocation_count = 0;
   base::ByteCount bytes = 0;
   bool mapped = false;
@@ -58,8 +59,8 @@ std::string to_text(const RemapCheck& check);
 
 /// A hash file has one hash per line, in the order of the sockets. Throws Error: kNoInput if it is
 /// missing, kBadData for other content or another number of hashes than `count`.
-std::vector<std::string> read_hash_file(const std::string& path, std::size_t count);
+std::vector<LayoutHash> read_hash_file(const std::string& path, std::size_t count);
 /// Replaces the file atomically.
-void write_hash_file(const std::string& path, const std::vector<std::string>& hashes);
+void write_hash_file(const std::string& path, const std::vector<LayoutHash>& hashes);
 
 }  // namespace fo::gms

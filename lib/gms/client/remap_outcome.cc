@@ -11,10 +11,11 @@ RemapOutcome no_lock_in_time(const std::string& what) {
   return {RemapResult::kTimedOut, what + ": Timeout waiting for lock ro"};
 }
 
-RemapOutcome compare_layouts(const std::string& what, const std::string& found,
-                             const std::string& wanted) {
+RemapOutcome compare_layouts(const std::string& what, const LayoutHash& found,
+                             const LayoutHash& wanted) {
   if (wanted.empty() || found == wanted) return {};
-  return {RemapResult::kStaleLayout, what + ": Layout changed: " + found + " instead of " + wanted};
+  return {RemapResult::kStaleLayout,
+          what + ": Layout changed: " + found.value() + " instead of " + wanted.value()};
 }
 
 RemapOutcome outcome_of(const Error& error) {

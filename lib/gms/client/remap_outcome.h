@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "gms/protocol/types.h"
 
 namespace fo::gms {
 
@@ -24,8 +25,8 @@ struct RemapOutcome {
 RemapOutcome no_lock_in_time(const std::string& what);
 
 /// kOk if the layout `found` equals `wanted`, or `wanted` is empty; else kStaleLayout.
-RemapOutcome compare_layouts(const std::string& what, const std::string& found,
-                             const std::string& wanted);
+RemapOutcome compare_layouts(const std::string& what, const LayoutHash& found,
+                             const LayoutHash& wanted);
 
 /// The outcome for `error`, which is being handled; throws if it does not stand for an outcome.
 RemapOutcome outcome_of(const base::Error& error);

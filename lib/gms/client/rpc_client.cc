@@ -32,8 +32,9 @@ template <typename Answer>
 void check_sizes(const Answer& answer) {
   if (answer.size < 0 || answer.aligned_size <= 0 || answer.aligned_size < answer.size ||
       answer.layout_slot < 0) {
-    throw Error(ExitStatus::kProtocol,
-                "GMS allocation " + base::quoted(answer.allocation_id) + ": invalid size or slot");
+    throw Error(
+        ExitStatus::kProtocol,
+        "GMS allocation " + base::quoted(answer.allocation_id.value()) + ": invalid size or slot");
   }
 }
 
@@ -232,8 +233,9 @@ Handshake RpcClient::shake_hands(LockType type, const Deadline& deadline) {
   if (!response.success) return result;
   result.grant = parse_grant(response.granted_lock_type.value_or(""));
   if (!result.grant) {
-    throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(path_) + ": granted " +
-                                           base::quoted(response.granted_lock_type.value_or("nothing")));
+    throw Error(ExitStatus::kProtocol,
+                "GMS at " + base::quoted(path_) + ": granted " +
+                    base::quoted(response.granted_lock_type.value_or("nothing")));
   }
   return result;
 }
@@ -271,17 +273,17 @@ std::vector<AllocateResponse> RpcClient::allocate_many(const std::vector<base::B
   return made;
 }
 
-bool RpcClient::free_allocation(const std::string& allocation_id) {
+bool RpcClient::free_allocation(const AllocationId& allocation_id) {
   return call<FreeAllocationResponse>(FreeAllocationRequest{allocation_id}).success;
 }
 
-void RpcClient::put_metadata(const std::string& key, const std::string& allocation_id,
+void RpcClient::put_metadata(const std::string& key, const AllocationId& allocation_id,
                              base::ByteCount offset, std::string value) {
   const MetadataPutRequest request{
       {key, allocation_id, static_cast<std::int64_t>(offset), Bytes{std::move(value)}}};
   if (!call<MetadataPutResponse>(request).success) {
-    throw RequestRefused(ExitStatus::kBadData,
-                         "GMS at " + base::quoted(path_) + " refused the metadata " + base::quoted(key));
+    throw RequestRefused(ExitStatus::kBadData, "GMS at " + base::quoted(path_) +
+                                                   " refused the metadata " + base::quoted(key));
   }
 }
 
@@ -316,11 +318,12 @@ bool RpcClient::delete_metadata(const std::string& key) {
 
 void RpcClient::commit() {
   if (!call<CommitResponse>(CommitRequest{}).success) {
-    throw RequestRefused(ExitStatus::kBadData, "GMS at " + base::quoted(path_) + " refused to commit");
+    throw RequestRefused(ExitStatus::kBadData,
+                         "GMS at " + base::quoted(path_) + " refused to commit");
   }
 }
 
-std::string RpcClient::seal() {
+LayoutHash RpcClient::seal() {
   auto response = call<CommitLayoutResponse>(CommitLayoutRequest{});
   if (!response.success) {
     throw RequestRefused(ExitStatus::kBadData,
@@ -337,11 +340,11 @@ std::vector<Allocation> RpcClient::list_allocations(std::optional<std::string> t
   return allocations;
 }
 
-Allocation RpcClient::get_allocation(const std::string& allocation_id) {
+Allocation RpcClient::get_allocation(const AllocationId& allocation_id) {
   return to_allocation(call<GetAllocationResponse>(GetAllocationRequest{allocation_id}));
 }
 
-UniqueFd RpcClient::export_allocation(const std::string& allocation_id) {
+UniqueFd RpcClient::export_allocation(const AllocationId& allocation_id) {
   std::vector<UniqueFd> fds;
   call<ExportAllocationResponse>(ExportAllocationRequest{allocation_id}, &fds);
   if (fds.size() != 1) came_with(ExportAllocationResponse::kType, fds.size());
@@ -370,8 +373,8 @@ std::vector<UniqueFd> RpcClient::export_from(const std::vector<Allocation>& allo
   for (std::size_t i = 0; i < exported.size(); ++i) {
     if (rank + i >= allocations.size() ||
         exported[i].allocation_id != allocations[rank + i].allocation_id) {
-      throw Error(ExitStatus::kProtocol,
-                  "GMS at " + base::quoted(path_) + ": exported a different allocation than requested");
+      throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(path_) +
+                                             ": exported a different allocation than requested");
     }
   }
   // The server prepares the next ones while the caller processes these.
@@ -411,8 +414,8 @@ Metadata RpcClient::fetch_metadata() {
     more = page.more;
     for (MetadataRecord& one : page.entries) {
       if (one.offset_bytes < 0 || (!metadata.empty() && one.key <= request.after)) {
-        throw Error(ExitStatus::kProtocol,
-                    "GMS at " + base::quoted(path_) + ": invalid metadata for " + base::quoted(one.key));
+        throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(path_) +
+                                               ": invalid metadata for " + base::quoted(one.key));
       }
       request.after = one.key;
       metadata.emplace_hint(
@@ -431,7 +434,7 @@ GetLockStateResponse RpcClient::lock_state() {
   return call<GetLockStateResponse>(GetLockStateRequest{});
 }
 
-std::string RpcClient::layout_hash() {
+LayoutHash RpcClient::layout_hash() {
   return call<GetMemoryLayoutHashResponse>(GetMemoryLayoutHashRequest{}).memory_layout_hash;
 }
 

@@ -69,8 +69,8 @@ class RpcClient {
   std::vector<AllocateResponse> allocate_many(const std::vector<base::ByteCount>& sizes,
                                               const std::string& tag);
   /// False for an unknown id.
-  bool free_allocation(const std::string& allocation_id);
-  void put_metadata(const std::string& key, const std::string& allocation_id,
+  bool free_allocation(const AllocationId& allocation_id);
+  void put_metadata(const std::string& key, const AllocationId& allocation_id,
                     base::ByteCount offset, std::string value);
   /// All of it, in as few requests as the limits allow; one by one.
   void put_metadata_many(const Metadata& metadata);
@@ -78,13 +78,13 @@ class RpcClient {
   /// Publishes; the connection is closed afterwards.
   void commit();
   /// Seals; the session continues as rw_data. Returns the layout's hash.
-  std::string seal();
+  LayoutHash seal();
 
   // For readers.
   std::vector<Allocation> list_allocations(std::optional<std::string> tag = std::nullopt);
-  Allocation get_allocation(const std::string& allocation_id);
+  Allocation get_allocation(const AllocationId& allocation_id);
   /// A descriptor for the driver to import, owned by the caller.
-  base::UniqueFd export_allocation(const std::string& allocation_id);
+  base::UniqueFd export_allocation(const AllocationId& allocation_id);
   /// Descriptors for `allocations` (a layout's, in slot order) from `rank` on: as many as one
   /// answer carries, at least one; one by one: one. The next ones are requested ahead, so call it
   /// until all are received.
@@ -95,7 +95,7 @@ class RpcClient {
   Metadata fetch_metadata();
   std::optional<MetadataEntry> get_metadata(const std::string& key);
   GetLockStateResponse lock_state();
-  std::string layout_hash();
+  LayoutHash layout_hash();
 
   /// For polling: readable if the server closes the connection.
   [[nodiscard]] int fd() const { return socket_.get(); }

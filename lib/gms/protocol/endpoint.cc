@@ -6,6 +6,13 @@
 #include "base/units.h"
 
 namespace fo::gms {
+namespace {
+
+std::string path_of(const std::string& dir, const std::string& device, std::string_view tag) {
+  return dir + "/gms_" + device + "_" + std::string(tag) + ".sock";
+}
+
+}  // namespace
 
 std::string socket_dir_or_default(const std::string& dir) {
   if (!dir.empty()) return dir;
@@ -16,16 +23,16 @@ std::string socket_dir_or_default(const std::string& dir) {
   return "/tmp";
 }
 
-std::string socket_path(const std::string& dir, std::string_view uuid, std::string_view tag) {
-  return dir + "/gms_" + std::string(uuid) + "_" + std::string(tag) + ".sock";
+std::string socket_path(const std::string& dir, const base::GpuUuid& uuid, std::string_view tag) {
+  return path_of(dir, uuid.value(), tag);
 }
 
-std::string socket_link(const std::string& dir, int device, std::string_view tag) {
-  return socket_path(dir, std::to_string(device), tag);
+std::string socket_link(const std::string& dir, base::DeviceOrdinal device, std::string_view tag) {
+  return path_of(dir, std::to_string(device.value()), tag);
 }
 
-std::string weights_link(const std::string& dir, int device) {
-  return dir + "/gms_" + std::to_string(device) + ".sock";
+std::string weights_link(const std::string& dir, base::DeviceOrdinal device) {
+  return dir + "/gms_" + std::to_string(device.value()) + ".sock";
 }
 
 std::string resolve_socket(const std::string& socket, const std::string& dir, int device,

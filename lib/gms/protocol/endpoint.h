@@ -8,19 +8,21 @@
 #include <string>
 #include <string_view>
 
+#include "base/strong.h"
+
 namespace fo::gms {
 
 /// The first of these that is not empty: `dir`, $GMS_SOCKET_DIR, $TMPDIR, /tmp.
 std::string socket_dir_or_default(const std::string& dir);
 
 /// The server's own socket, DIR/gms_<uuid>_<tag>.sock.
-std::string socket_path(const std::string& dir, std::string_view uuid, std::string_view tag);
+std::string socket_path(const std::string& dir, const base::GpuUuid& uuid, std::string_view tag);
 
 /// The link for clients that do not query the driver for a uuid: DIR/gms_<device>_<tag>.sock.
-std::string socket_link(const std::string& dir, int device, std::string_view tag);
+std::string socket_link(const std::string& dir, base::DeviceOrdinal device, std::string_view tag);
 
 /// The short link DIR/gms_<device>.sock, only for the tag "weights".
-std::string weights_link(const std::string& dir, int device);
+std::string weights_link(const std::string& dir, base::DeviceOrdinal device);
 
 /// `socket` unless it is empty, else the link, or the server's own socket, in
 /// socket_dir_or_default(`dir`).

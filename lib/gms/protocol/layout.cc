@@ -7,16 +7,16 @@ namespace fo::gms {
 namespace {
 
 base::ByteCount cost(const Allocation& allocation) {
-  return record_cost(allocation.allocation_id.size() + allocation.tag.size());
+  return record_cost(allocation.allocation_id.value().size() + allocation.tag.size());
 }
 
 base::ByteCount cost(const std::string& key, const MetadataEntry& entry) {
-  return record_cost(key.size() + entry.allocation_id.size() + entry.value.size());
+  return record_cost(key.size() + entry.allocation_id.value().size() + entry.value.size());
 }
 
 }  // namespace
 
-const Allocation& Layout::add(std::string allocation_id, base::ByteCount size,
+const Allocation& Layout::add(AllocationId allocation_id, base::ByteCount size,
                               base::ByteCount aligned_size, std::string tag) {
   restore({std::move(allocation_id), size, aligned_size, std::move(tag), next_slot_});
   return by_slot_.rbegin()->second;
@@ -31,8 +31,8 @@ void Layout::restore(Allocation allocation) {
   next_slot_ = slot + 1;
 }
 
-bool Layout::remove(std::string_view allocation_id) {
-  const auto found = slot_of_.find(std::string(allocation_id));
+bool Layout::remove(const AllocationId& allocation_id) {
+  const auto found = slot_of_.find(allocation_id);
   if (found == slot_of_.end()) return false;
   for (auto at = metadata_.begin(); at != metadata_.end();) {
     at = at->second.allocation_id == allocation_id ? erase(at) : std::next(at);
@@ -45,12 +45,12 @@ bool Layout::remove(std::string_view allocation_id) {
   return true;
 }
 
-const Allocation* Layout::find(std::string_view allocation_id) const {
-  const auto found = slot_of_.find(std::string(allocation_id));
+const Allocation* Layout::find(const AllocationId& allocation_id) const {
+  const auto found = slot_of_.find(allocation_id);
   return found == slot_of_.end() ? nullptr : &by_slot_.at(found->second);
 }
 
-Layout::PutResult Layout::check_put(std::string_view allocation_id, std::int64_t offset) const {
+Layout::PutResult Layout::check_put(const AllocationId& allocation_id, std::int64_t offset) const {
   const Allocation* allocation = find(allocation_id);
   if (allocation == nullptr) return PutResult::kUnknownAllocation;
   const bool inside =
@@ -58,12 +58,12 @@ Layout::PutResult Layout::check_put(std::string_view allocation_id, std::int64_t
   return inside ? PutResult::kDone : PutResult::kOffsetOutOfRange;
 }
 
-Layout::PutResult Layout::put(std::string key, std::string_view allocation_id, std::int64_t offset,
+Layout::PutResult Layout::put(std::string key, AllocationId allocation_id, std::int64_t offset,
                               std::string value) {
   const PutResult result = check_put(allocation_id, offset);
   if (result == PutResult::kDone) {
     erase(key);
-    MetadataEntry entry{std::string(allocation_id), static_cast<base::ByteCount>(offset),
+    MetadataEntry entry{std::move(allocation_id), static_cast<base::ByteCount>(offset),
                         std::move(value)};
     records_ += cost(key, entry);
     metadata_.emplace(std::move(key), std::move(entry));

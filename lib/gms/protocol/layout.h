@@ -25,22 +25,22 @@ constexpr base::ByteCount record_cost(std::size_t text) { return 256 + text; }
 class Layout {
  public:
   /// Adds an allocation in the next slot. Slots count from 0 and are never reused.
-  const Allocation& add(std::string allocation_id, base::ByteCount size,
+  const Allocation& add(AllocationId allocation_id, base::ByteCount size,
                         base::ByteCount aligned_size, std::string tag);
 
   /// Removes an allocation and its metadata; false for an unknown id.
-  bool remove(std::string_view allocation_id);
+  bool remove(const AllocationId& allocation_id);
 
-  [[nodiscard]] const Allocation* find(std::string_view allocation_id) const;
+  [[nodiscard]] const Allocation* find(const AllocationId& allocation_id) const;
 
   /// By slot.
   [[nodiscard]] const std::map<std::uint64_t, Allocation>& allocations() const { return by_slot_; }
 
   enum class PutResult { kDone, kUnknownAllocation, kOffsetOutOfRange };
   /// What put() would return.
-  [[nodiscard]] PutResult check_put(std::string_view allocation_id, std::int64_t offset) const;
+  [[nodiscard]] PutResult check_put(const AllocationId& allocation_id, std::int64_t offset) const;
   /// Sets a key. `offset` must lie in [0, aligned_size) of its allocation.
-  PutResult put(std::string key, std::string_view allocation_id, std::int64_t offset,
+  PutResult put(std::string key, AllocationId allocation_id, std::int64_t offset,
                 std::string value);
   /// False if the key does not exist.
   bool erase(std::string_view key);
@@ -65,7 +65,7 @@ class Layout {
   Metadata::iterator erase(Metadata::iterator at);
 
   std::map<std::uint64_t, Allocation> by_slot_;
-  std::unordered_map<std::string, std::uint64_t> slot_of_;
+  std::unordered_map<AllocationId, std::uint64_t> slot_of_;
   std::uint64_t next_slot_ = 0;
   Metadata metadata_;
   base::ByteCount bytes_ = 0;
@@ -74,6 +74,6 @@ class Layout {
 
 /// Lower-case hex SHA-256 over allocations (in slot order, numbered by rank) and metadata (in byte
 /// order of the keys), as gms-protocol(7) specifies. It covers the layout, not the data.
-std::string layout_hash(const Layout& layout);
+LayoutHash layout_hash(const Layout& layout);
 
 }  // namespace fo::gms

@@ -24,18 +24,18 @@ bool LayoutHasher::step(std::size_t bytes) {
     std::string rank = std::to_string(rank_of_.size());
     taken += add(rank + ":" + std::to_string(allocation.size) + ":" +
                  std::to_string(allocation.aligned_size) + ":" + allocation.tag);
-    rank_of_.emplace(allocation.allocation_id, std::move(rank));
+    rank_of_.emplace(allocation.allocation_id.value(), std::move(rank));
   }
   for (; taken < bytes && next_key_ != layout_.metadata().end(); ++next_key_) {
     const auto& [key, entry] = *next_key_;
-    taken += add(key + ":" + rank_of_.at(entry.allocation_id) + ":" +
+    taken += add(key + ":" + rank_of_.at(entry.allocation_id.value()) + ":" +
                  std::to_string(entry.offset_bytes) + ":");
     taken += add(entry.value);
   }
   return next_allocation_ != layout_.allocations().end() || next_key_ != layout_.metadata().end();
 }
 
-std::string layout_hash(const Layout& layout) {
+LayoutHash layout_hash(const Layout& layout) {
   LayoutHasher hasher(layout);
   while (hasher.step(std::numeric_limits<std::size_t>::max())) {
   }

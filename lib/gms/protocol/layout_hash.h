@@ -21,7 +21,7 @@ class LayoutHasher {
   /// hashed.
   bool step(std::size_t bytes);
   /// What layout_hash() returns. After step() has returned false.
-  std::string finish() { return sha256_.finish(); }
+  LayoutHash finish() { return LayoutHash(sha256_.finish()); }
 
  private:
   std::size_t add(std::string_view text);

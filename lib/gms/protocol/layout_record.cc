@@ -35,7 +35,7 @@ std::string read_at(int fd, std::size_t size, off_t offset) {
 
 }  // namespace
 
-RecordWriter::RecordWriter(const Layout& layout, std::string hash, bool published)
+RecordWriter::RecordWriter(const Layout& layout, LayoutHash hash, bool published)
     : layout_(layout),
       hash_(std::move(hash)),
       published_(published),
@@ -88,7 +88,7 @@ void RecordReader::add(std::string_view message) {
   } else {
     auto part = decode_message<MetadataDumpResponse>(message);
     for (MetadataRecord& one : part.entries) {
-      record_.layout.put(std::move(one.key), one.allocation_id, one.offset_bytes,
+      record_.layout.put(std::move(one.key), std::move(one.allocation_id), one.offset_bytes,
                          std::move(one.value.data));
     }
   }
@@ -98,7 +98,7 @@ LayoutRecord RecordReader::finish() {
   record_.layout.skip_slots(next_slot_);
   if (record_.hash != layout_hash(record_.layout)) {
     throw Error(ExitStatus::kSoftware,
-                "read a layout's record: it does not belong to layout " + record_.hash);
+                "read a layout's record: it does not belong to layout " + record_.hash.value());
   }
   return std::move(record_);
 }

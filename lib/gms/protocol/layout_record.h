@@ -14,7 +14,7 @@ namespace fo::gms {
 
 struct LayoutRecord {
   Layout layout;
-  std::string hash;
+  LayoutHash hash;
   /// Otherwise it is only sealed.
   bool published = false;
 };
@@ -23,14 +23,14 @@ struct LayoutRecord {
 class RecordWriter {
  public:
   /// The layout must outlive this object and not change.
-  RecordWriter(const Layout& layout, std::string hash, bool published);
+  RecordWriter(const Layout& layout, LayoutHash hash, bool published);
 
   /// The next part, a frame of some 100 KiB, or more with a long value. Empty at the end.
   std::string next();
 
  private:
   const Layout& layout_;
-  std::string hash_;
+  LayoutHash hash_;
   bool published_;
   bool has_begun_ = false;
   bool has_head_ = false;

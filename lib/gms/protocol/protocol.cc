@@ -55,6 +55,10 @@ class Writer {
     const std::uint32_t size = checked(bytes.data.size());
     emit(mp_sizeof_bin(size), [&](char* at) { mp_encode_bin(at, bytes.data.data(), size); });
   }
+  template <typename Tag>
+  void put(const base::Strong<Tag, std::string>& text) {
+    put(text.value());
+  }
   template <typename T>
   void put(const std::optional<T>& value) {
     if (value) {
@@ -150,6 +154,11 @@ class Reader {
     std::uint32_t size = 0;
     const char* data = mp_decode_bin(&at_, &size);
     value.data.assign(data, size);
+  }
+  template <typename Tag>
+  void get(std::string_view name, base::Strong<Tag, std::string>& value) {
+    expect(name, MP_STR, "text");
+    value = base::Strong<Tag, std::string>(std::string(text()));
   }
   template <typename T>
   void get(std::string_view name, std::optional<T>& value) {
@@ -261,7 +270,7 @@ MetadataRecord to_record(const std::string& key, const MetadataEntry& entry) {
 
 std::size_t size_on_wire(const std::string& key, const MetadataEntry& entry) {
   constexpr std::size_t kFieldNames = 64;
-  return key.size() + entry.allocation_id.size() + entry.value.size() + kFieldNames;
+  return key.size() + entry.allocation_id.value().size() + entry.value.size() + kFieldNames;
 }
 
 std::uint32_t read_prefix(std::string_view prefix) {

@@ -72,7 +72,7 @@ struct LockState {
 
 /// The common part of two responses about an allocation.
 struct AllocationRecord {
-  std::string allocation_id;
+  AllocationId allocation_id;
   std::int64_t size = 0;
   std::int64_t aligned_size = 0;
   std::string tag = "default";
@@ -89,7 +89,7 @@ struct AllocationRecord {
 /// One key of a layout, on the wire.
 struct MetadataRecord {
   std::string key;
-  std::string allocation_id;
+  AllocationId allocation_id;
   std::int64_t offset_bytes = 0;
   Bytes value;
   static void each_field(auto& self, auto&& visit) {
@@ -132,7 +132,7 @@ struct GetRuntimeStateRequest {
 struct GetRuntimeStateResponse : LockState {
   static constexpr std::string_view kType = "get_runtime_state_response";
   std::int64_t allocation_count = 0;
-  std::string memory_layout_hash;
+  LayoutHash memory_layout_hash;
   /// Size of the current allocations, and of those of the last dropped layout. Dynamo's server does
   /// not report them.
   std::optional<std::int64_t> allocated_bytes = {};
@@ -176,7 +176,7 @@ struct CommitLayoutRequest {
 struct CommitLayoutResponse {
   static constexpr std::string_view kType = "commit_layout_response";
   bool success = false;
-  std::string memory_layout_hash;
+  LayoutHash memory_layout_hash;
   std::optional<std::string> granted_lock_type;
   static void each_field(auto& self, auto&& visit) {
     visit("success", self.success);
@@ -197,7 +197,7 @@ struct AllocateRequest {
 
 struct AllocateResponse {
   static constexpr std::string_view kType = "allocate_response";
-  std::string allocation_id;
+  AllocationId allocation_id;
   std::int64_t size = 0;
   std::int64_t aligned_size = 0;
   std::int64_t layout_slot = 0;
@@ -211,7 +211,7 @@ struct AllocateResponse {
 
 struct FreeAllocationRequest {
   static constexpr std::string_view kType = "free_allocation_request";
-  std::string allocation_id;
+  AllocationId allocation_id;
   static void each_field(auto& self, auto&& visit) { visit("allocation_id", self.allocation_id); }
 };
 
@@ -245,7 +245,7 @@ struct MetadataDeleteResponse {
 
 struct ExportAllocationRequest {
   static constexpr std::string_view kType = "export_allocation_request";
-  std::string allocation_id;
+  AllocationId allocation_id;
   static void each_field(auto& self, auto&& visit) { visit("allocation_id", self.allocation_id); }
 };
 
@@ -255,7 +255,7 @@ struct ExportAllocationResponse : AllocationRecord {
 
 struct GetAllocationRequest {
   static constexpr std::string_view kType = "get_allocation_request";
-  std::string allocation_id;
+  AllocationId allocation_id;
   static void each_field(auto& self, auto&& visit) { visit("allocation_id", self.allocation_id); }
 };
 
@@ -284,7 +284,7 @@ struct MetadataGetRequest {
 struct MetadataGetResponse {
   static constexpr std::string_view kType = "metadata_get_response";
   bool found = false;
-  std::optional<std::string> allocation_id;
+  std::optional<AllocationId> allocation_id;
   std::optional<std::int64_t> offset_bytes;
   std::optional<Bytes> value;
   static void each_field(auto& self, auto&& visit) {
@@ -336,7 +336,7 @@ struct GetMemoryLayoutHashRequest {
 
 struct GetMemoryLayoutHashResponse {
   static constexpr std::string_view kType = "get_memory_layout_hash_response";
-  std::string memory_layout_hash;
+  LayoutHash memory_layout_hash;
   static void each_field(auto& self, auto&& visit) {
     visit("memory_layout_hash", self.memory_layout_hash);
   }
@@ -359,7 +359,7 @@ struct ExportLayoutResponse {
   std::vector<GetAllocationResponse> allocations;
   /// The slot for the next request; nullopt at the end.
   std::optional<std::int64_t> next_slot;
-  std::string memory_layout_hash;
+  LayoutHash memory_layout_hash;
   static void each_field(auto& self, auto&& visit) {
     visit("allocations", self.allocations);
     visit("next_slot", self.next_slot);

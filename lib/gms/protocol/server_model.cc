@@ -106,7 +106,7 @@ std::optional<Grant> ServerModel::grant_of(SessionId session) const {
   return found == granted_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void ServerModel::seal(std::string hash) {
+void ServerModel::seal(LayoutHash hash) {
   hash_ = std::move(hash);
   stage_ = Stage::kSealed;
   for (auto& [session, grant] : granted_)
@@ -114,7 +114,7 @@ void ServerModel::seal(std::string hash) {
   add_event("layout_committed", layout_.allocations().size());
 }
 
-void ServerModel::publish(std::string hash) {
+void ServerModel::publish(LayoutHash hash) {
   hash_ = std::move(hash);
   stage_ = Stage::kPublished;
   granted_.clear();
@@ -122,7 +122,7 @@ void ServerModel::publish(std::string hash) {
   add_event("committed");
 }
 
-void ServerModel::restore(Layout layout, std::string hash, bool published) {
+void ServerModel::restore(Layout layout, LayoutHash hash, bool published) {
   layout_ = std::move(layout);
   hash_ = std::move(hash);
   stage_ = published ? Stage::kPublished : Stage::kSealed;
@@ -131,7 +131,7 @@ void ServerModel::restore(Layout layout, std::string hash, bool published) {
 void ServerModel::drop_layout() {
   if (layout_.bytes() > 0) released_bytes_ = layout_.bytes();
   layout_.clear();
-  hash_.clear();
+  hash_ = {};
   stage_ = Stage::kOpen;
   ++layout_epoch_;
 }

@@ -60,11 +60,11 @@ class ServerModel {
 
   /// Seals the layout and narrows its writer to kRwData. Only for the kRw session. `hash` is that
   /// of the layout.
-  void seal(std::string hash);
+  void seal(LayoutHash hash);
   /// Publishes the layout and ends its writer's session. Only for the kRw session.
-  void publish(std::string hash);
+  void publish(LayoutHash hash);
   /// Restores the sealed or published layout of a server that died. Only before the first client.
-  void restore(Layout layout, std::string hash, bool published);
+  void restore(Layout layout, LayoutHash hash, bool published);
 
   [[nodiscard]] ServerState state() const;
   /// The number of sessions that hold, or wait for, a kind of lock.
@@ -73,7 +73,7 @@ class ServerModel {
   [[nodiscard]] GetLockStateResponse lock_state() const;
   [[nodiscard]] GetRuntimeStateResponse runtime_state() const;
   /// Empty if nothing is published or sealed.
-  [[nodiscard]] const std::string& hash() const { return hash_; }
+  [[nodiscard]] const LayoutHash& hash() const { return hash_; }
   [[nodiscard]] bool published() const { return stage_ == Stage::kPublished; }
 
   void add_event(std::string kind, std::size_t allocation_count = 0);
@@ -108,7 +108,7 @@ class ServerModel {
   std::uint64_t layout_epoch_ = 0;
   // Size of the last layout that was dropped with allocations.
   base::ByteCount released_bytes_ = 0;
-  std::string hash_;
+  LayoutHash hash_;
   std::deque<Event> events_;
 };
 

@@ -11,6 +11,12 @@
 
 namespace fo::gms {
 
+/// The protocol's name of an allocation.
+using AllocationId = base::Strong<struct AllocationIdTag, std::string>;
+
+/// The hash of a layout as text. A peer may send any text; is_layout_hash() checks it.
+using LayoutHash = base::Strong<struct LayoutHashTag, std::string>;
+
 /// The lock that a client requests in its handshake.
 enum class LockType { kRw, kRo, kRwOrRo, kRwDataOrRw };
 
@@ -33,7 +39,7 @@ bool is_layout_hash(std::string_view text);
 
 /// One allocation of a layout, as responses show it.
 struct Allocation {
-  std::string allocation_id;
+  AllocationId allocation_id;
   base::ByteCount size = 0;
   base::ByteCount aligned_size = 0;
   std::string tag;
@@ -44,7 +50,7 @@ struct Allocation {
 
 /// The allocation and offset that a key refers to, and its value.
 struct MetadataEntry {
-  std::string allocation_id;
+  AllocationId allocation_id;
   base::ByteCount offset_bytes = 0;
   std::string value;
 

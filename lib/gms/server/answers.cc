@@ -38,13 +38,13 @@ void check_records(const Layout& layout, base::ByteCount more) {
 }
 
 base::ByteCount record_cost(const MetadataRecord& record) {
-  return gms::record_cost(record.key.size() + record.allocation_id.size() +
+  return gms::record_cost(record.key.size() + record.allocation_id.value().size() +
                           record.value.data.size());
 }
 
 // The text of Dynamo's server, without quotes, because log filters search for it.
-Refusal unknown_allocation(const std::string& id) {
-  const std::string shown = base::quoted(id);
+Refusal unknown_allocation(const AllocationId& id) {
+  const std::string shown = base::quoted(id.value());
   return {"Unknown allocation: " + shown.substr(1, shown.size() - 2)};
 }
 
@@ -69,7 +69,7 @@ void check_put(const Layout& layout, const MetadataRecord& put) {
 }
 
 void put(Layout& layout, MetadataRecord& record) {
-  layout.put(std::move(record.key), record.allocation_id, record.offset_bytes,
+  layout.put(std::move(record.key), std::move(record.allocation_id), record.offset_bytes,
              std::move(record.value.data));
 }
 
@@ -234,7 +234,7 @@ void check_room(const Layout& layout, const std::vector<AllocationWish>& wishes)
   check_records(layout, more);
 }
 
-const Allocation& find_allocation(const ServerModel& model, const std::string& id) {
+const Allocation& find_allocation(const ServerModel& model, const AllocationId& id) {
   const Allocation* allocation = model.layout().find(id);
   if (allocation == nullptr) throw unknown_allocation(id);
   return *allocation;

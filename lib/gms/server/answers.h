@@ -54,7 +54,7 @@ void check_allowed(const Request& request, Grant grant);
 void check_room(const Layout& layout, const std::vector<AllocationWish>& wishes);
 
 /// The allocation; throws Refusal for an unknown id.
-const Allocation& find_allocation(const ServerModel& model, const std::string& id);
+const Allocation& find_allocation(const ServerModel& model, const AllocationId& id);
 
 /// Up to `limit` allocations from a slot on, in slot order, optionally of one tag; and the next
 /// slot.

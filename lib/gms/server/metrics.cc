@@ -39,7 +39,9 @@ double seconds(base::Duration duration) { return std::chrono::duration<double>(d
 class Page {
  public:
   explicit Page(const std::vector<MeteredServer>& servers) : servers_(servers) {
-    for (const MeteredServer& server : servers) devices_.push_back(std::to_string(server.device));
+    for (const MeteredServer& server : servers) {
+      devices_.push_back(std::to_string(server.device.value()));
+    }
   }
 
   template <typename Number>
@@ -79,7 +81,7 @@ class Page {
   static std::string_view type_of(const Counter&) { return "counter"; }
 
   [[nodiscard]] PrometheusText::Labels labels(std::size_t i) const {
-    return {{"device", devices_[i]}, {"uuid", servers_[i].uuid}, {"tag", servers_[i].tag}};
+    return {{"device", devices_[i]}, {"uuid", servers_[i].uuid.value()}, {"tag", servers_[i].tag}};
   }
 
   const std::vector<MeteredServer>& servers_;

@@ -4,14 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "base/strong.h"
 #include "gms/server/server_counters.h"
 
 namespace fo::gms {
 
 /// One server and its counters, which the caller owns.
 struct MeteredServer {
-  int device = 0;
-  std::string uuid;
+  base::DeviceOrdinal device;
+  base::GpuUuid uuid;
   std::string tag;
   const ServerCounters* counters = nullptr;
 };

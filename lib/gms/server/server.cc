@@ -160,7 +160,7 @@ class Server {
     }
     is_protected_ = true;
     os::log(LogLevel::kInfo, "restored {}, layout {}: {}",
-            base::counted(allocations.size(), "allocation"), record.hash, label_);
+            base::counted(allocations.size(), "allocation"), record.hash.value(), label_);
     model_.restore(std::move(record.layout), std::move(record.hash), record.published);
     memory_epoch_ = model_.layout_epoch();
   }
@@ -507,8 +507,9 @@ class Server {
   }
 
   AllocateResponse add_allocation(const AllocationWish& wish, Memory memory) {
-    const Allocation& made = model_.layout().add(
-        os::make_uuid4(), static_cast<base::ByteCount>(wish.size), memory->size(), wish.tag);
+    const Allocation& made =
+        model_.layout().add(AllocationId(os::make_uuid4()), static_cast<base::ByteCount>(wish.size),
+                            memory->size(), wish.tag);
     bytes_ += made.aligned_size;
     memory_.emplace(made.allocation_id, std::move(memory));
     counters_.allocations.set(memory_.size());
@@ -644,14 +645,14 @@ class Server {
 
   // The layout cannot change while others are served: it belongs to the writer, who waits for the
   // answer.
-  awaitable<std::string> hash_layout() {
+  awaitable<LayoutHash> hash_layout() {
     LayoutHasher hasher(std::as_const(model_).layout());
     while (hasher.step(kHashedAtOnce)) co_await asio::post(io_, use_awaitable);
     co_return hasher.finish();
   }
 
   // A file with the layout's record; empty without a free descriptor or memory for it.
-  awaitable<base::UniqueFd> write_record(const std::string& hash, bool published) {
+  awaitable<base::UniqueFd> write_record(const LayoutHash& hash, bool published) {
     base::UniqueFd file(::memfd_create("gms-layout", MFD_CLOEXEC));
     RecordWriter writer(std::as_const(model_).layout(), hash, published);
     for (std::string part = writer.next(); file && !part.empty(); part = writer.next()) {
@@ -667,12 +668,12 @@ class Server {
 
   // Publishes or seals the layout. The parent stores it before any client sees it.
   awaitable<std::optional<Reply>> answer_commit(SessionPtr session, bool publish) {
-    std::string hash = co_await hash_layout();
+    LayoutHash hash = co_await hash_layout();
     const std::string label = this->label(*session);
     if (vault_) co_await keep_layout(*session, hash, publish);
     const std::size_t count = model_.layout().allocations().size();
     log_of(session->peer, LogLevel::kInfo, "{} {}, layout {}: {}", publish ? "published" : "sealed",
-           base::counted(count, "allocation"), hash, label);
+           base::counted(count, "allocation"), hash.value(), label);
     (publish ? counters_.commits : counters_.seals).add();
     if (publish) {
       model_.publish(std::move(hash));
@@ -686,7 +687,7 @@ class Server {
     co_return reply(response);
   }
 
-  awaitable<void> keep_layout(const Session& session, const std::string& hash, bool published) {
+  awaitable<void> keep_layout(const Session& session, const LayoutHash& hash, bool published) {
     std::vector<Memory> memory;
     for (const auto& [slot, allocation] : model_.layout().allocations()) {
       memory.push_back(memory_.at(allocation.allocation_id));
@@ -716,7 +717,7 @@ class Server {
     log_of(session.peer, LogLevel::kWarning,
            "layout {} is not protected against a crash of this server: it takes {}, "
            "there is room for {} (raise the limit on open files): {}",
-           hash, base::counted(memory.size() + 1, "descriptor"), answer.room, label_);
+           hash.value(), base::counted(memory.size() + 1, "descriptor"), answer.room, label_);
   }
 
   ServerConfig config_;
@@ -730,7 +731,7 @@ class Server {
   base::ByteCount bytes_ = 0;
   /// Whether the vault has the layout.
   bool is_protected_ = false;
-  std::unordered_map<std::string, Memory> memory_;
+  std::unordered_map<AllocationId, Memory> memory_;
   std::exception_ptr failure_;
   // Declared in reverse order of destruction: sockets and timers are destroyed before their loop,
   // and the CUDA thread before the loop that it posts to. The loop destroys pending operations.

@@ -48,7 +48,7 @@ std::optional<Listing> read_listing(const std::string& socket, const StatRequest
   listing.allocations = rpc.list_allocations();
   std::map<std::string_view, std::size_t> rank_of;
   for (const Allocation& one : listing.allocations) {
-    rank_of.emplace(one.allocation_id, rank_of.size());
+    rank_of.emplace(one.allocation_id.value(), rank_of.size());
   }
   for (std::string& key : rpc.list_metadata()) {
     if (listing.tensors.size() % kKeysBetweenLooks == 0 && rpc.lock_state().waiting_writers > 0) {
@@ -61,7 +61,7 @@ std::optional<Listing> read_listing(const std::string& socket, const StatRequest
     tensor.name = std::move(key);
     tensor.allocation_id = entry->allocation_id;
     tensor.offset_bytes = entry->offset_bytes;
-    const auto rank = rank_of.find(tensor.allocation_id);
+    const auto rank = rank_of.find(tensor.allocation_id.value());
     if (rank != rank_of.end()) tensor.rank = rank->second;
     if (auto about = parse_tensor_metadata(entry->value)) {
       tensor.dtype = std::move(about->dtype);
@@ -82,6 +82,8 @@ json fields_of(const Record& record) {
   Record::each_field(record, [&](const char* name, const auto& value) {
     if constexpr (requires { value.has_value(); }) {
       out[name] = or_null(value);
+    } else if constexpr (requires { value.value(); }) {
+      out[name] = value.value();
     } else {
       out[name] = value;
     }
@@ -100,7 +102,7 @@ json to_object(const Stat& stat) {
   if (!stat.listing) return out;
   out["allocations"] = json::array();
   for (const Allocation& one : stat.listing->allocations) {
-    out["allocations"].push_back({{"allocation_id", one.allocation_id},
+    out["allocations"].push_back({{"allocation_id", one.allocation_id.value()},
                                   {"size", one.size},
                                   {"aligned_size", one.aligned_size},
                                   {"tag", one.tag},
@@ -109,7 +111,7 @@ json to_object(const Stat& stat) {
   out["tensors"] = json::array();
   for (const TensorRecord& tensor : stat.listing->tensors) {
     out["tensors"].push_back({{"key", tensor.name},
-                              {"allocation_id", tensor.allocation_id},
+                              {"allocation_id", tensor.allocation_id.value()},
                               {"allocation_rank", or_null(tensor.rank)},
                               {"offset_bytes", tensor.offset_bytes},
                               {"dtype", or_null(tensor.dtype)},
@@ -139,7 +141,7 @@ std::string listing_text(const Listing& listing) {
   for (const Allocation& one : listing.allocations) {
     allocations.add({std::to_string(one.layout_slot), std::to_string(one.size),
                      std::to_string(one.aligned_size), text::shown(one.tag),
-                     text::shown(one.allocation_id)});
+                     text::shown(one.allocation_id.value())});
   }
   text::TextTable tensors("lllrr");
   tensors.add({"name", "dtype", "shape", "allocation", "offset"});
@@ -194,8 +196,9 @@ std::string to_text(const Stat& stat) {
     if (bytes >= base::kKiB) text += " (" + base::format_size(bytes) + ")";
     table.add({"allocated", std::move(text)});
   }
-  table.add({"layout hash",
-             state.memory_layout_hash.empty() ? "none" : text::shown(state.memory_layout_hash)});
+  table.add({"layout hash", state.memory_layout_hash.empty()
+                                ? "none"
+                                : text::shown(state.memory_layout_hash.value())});
   std::string out = table.text("");
   if (stat.events) out += events_text(*stat.events);
   if (stat.listing) out += listing_text(*stat.listing);
@@ -236,13 +239,13 @@ std::vector<StatRow> read_all_stats(const std::string& dir, const StatRequest& r
 std::string to_json(const StatRow& row) {
   json out =
       row.stat ? to_object(*row.stat) : json{{"socket", row.socket.path}, {"error", row.error}};
-  out["device"] = or_null(row.socket.device);
+  out["device"] = row.socket.device ? json(row.socket.device->value()) : json();
   out["tag"] = row.socket.tag;
   return fo::json::dump(out);
 }
 
 std::vector<std::string> cells_of(const StatRow& row, const std::string& absence) {
-  const std::string device = row.socket.device ? std::to_string(*row.socket.device) : "?";
+  const std::string device = row.socket.device ? std::to_string(row.socket.device->value()) : "?";
   const std::string tag = text::shown(row.socket.tag);
   const std::string socket = text::shown(row.socket.path);
   if (!row.stat) return {device, tag, absence, "", "", "", "", "", "", socket};
@@ -257,7 +260,7 @@ std::vector<std::string> cells_of(const StatRow& row, const std::string& absence
           state.allocated_bytes
               ? base::format_size(static_cast<base::ByteCount>(*state.allocated_bytes))
               : "?",
-          text::shown(std::string_view(state.memory_layout_hash).substr(0, kShortHash)),
+          text::shown(std::string_view(state.memory_layout_hash.value()).substr(0, kShortHash)),
           socket};
 }
 

@@ -21,7 +21,7 @@ namespace fo::gms {
 /// known.
 struct TensorRecord {
   std::string name;
-  std::string allocation_id;
+  AllocationId allocation_id;
   /// Index of its allocation, counted from 0 by layout slot.
   std::optional<std::size_t> rank;
   base::ByteCount offset_bytes = 0;
@@ -30,7 +30,7 @@ struct TensorRecord {
 };
 
 struct Listing {
-  std::string memory_layout_hash;
+  LayoutHash memory_layout_hash;
   std::vector<Allocation> allocations;
   std::vector<TensorRecord> tensors;
 };

@@ -56,23 +56,29 @@ class Line {
 // The label of a row for display.
 std::string label(const FoundSocket& socket) {
   if (!socket.device) return text::shown(socket.path);
-  return fmt::format("device {} {}", *socket.device, text::shown(socket.tag));
+  return fmt::format("device {} {}", socket.device->value(), text::shown(socket.tag));
 }
 
 auto order_of(const FoundSocket& socket) {
-  return std::make_tuple(socket.device.value_or(std::numeric_limits<int>::max()), socket.tag,
-                         socket.path);
+  constexpr base::DeviceOrdinal kLast(std::numeric_limits<int>::max());
+  return std::make_tuple(socket.device.value_or(kLast), socket.tag, socket.path);
 }
 
-std::string short_hash(const std::string& hash) {
-  return hash.empty() ? "none" : text::shown(std::string_view(hash).substr(0, kShortHash));
+std::string short_hash(const LayoutHash& hash) {
+  return hash.empty() ? "none" : text::shown(std::string_view(hash.value()).substr(0, kShortHash));
 }
 
 // The fields of a state as text, by name. The optional sizes change with the others.
 std::map<std::string, std::string> fields_of(const GetRuntimeStateResponse& state) {
   std::map<std::string, std::string> fields;
   GetRuntimeStateResponse::each_field(state, [&](const char* name, const auto& value) {
-    if constexpr (!requires { value.has_value(); }) fields.emplace(name, fmt::format("{}", value));
+    if constexpr (requires { value.has_value(); }) {
+      return;
+    } else if constexpr (requires { value.value(); }) {
+      fields.emplace(name, value.value());
+    } else {
+      fields.emplace(name, fmt::format("{}", value));
+    }
   });
   return fields;
 }

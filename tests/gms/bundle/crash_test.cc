@@ -52,7 +52,7 @@ class Crash : public ServerWithDevice {
   }
 
   // Returns the layout's hash.
-  [[nodiscard]] std::string publish(int allocations) const {
+  [[nodiscard]] LayoutHash publish(int allocations) const {
     MemoryManager writer = manager();
     EXPECT_EQ(writer.connect(LockType::kRw, soon()), Grant::kRw);
     for (int i = 0; i < allocations; ++i) {
@@ -89,8 +89,8 @@ TEST_F(Crash, PublishedLayoutIsBackWithIdsSlotsMetadataHashAndBytes) {
     // Creates gaps in the slots.
     MemoryManager writer = manager();
     ASSERT_TRUE(writer.connect(LockType::kRw, soon()));
-    const std::string gone = writer.allocate(kUnit, "t").allocation.allocation_id;
-    const std::string kept = writer.allocate(2 * kUnit, "u").allocation.allocation_id;
+    const AllocationId gone = writer.allocate(kUnit, "t").allocation.allocation_id;
+    const AllocationId kept = writer.allocate(2 * kUnit, "u").allocation.allocation_id;
     writer.rpc().put_metadata("key", kept, 256, std::string("\0\xff", 2));
     fill(writer.allocations()[1], 'x');
     ASSERT_TRUE(writer.rpc().free_allocation(gone));
@@ -126,7 +126,7 @@ TEST_F(Crash, SealedLayoutIsBackAndMayBeAdopted) {
   start();
   RpcClient writer = enter(LockType::kRw);
   writer.allocate(kGranule, "t");
-  const std::string hash = writer.seal();
+  const LayoutHash hash = writer.seal();
   kill_server();
   EXPECT_EQ(state().state, "LAYOUT_COMMITTED");
   EXPECT_EQ(state().memory_layout_hash, hash);
@@ -153,7 +153,7 @@ TEST_F(Crash, ReplacedLayoutDoesNotComeBack) {
 
 TEST_F(Crash, WriterThatOnlyWaitedHasReplacedNothing) {
   start();
-  const std::string hash = publish(2);
+  const LayoutHash hash = publish(2);
   RpcClient reader = enter(LockType::kRo);
   const base::UniqueFd waiting = os::connect_unix(socket_, soon());
   os::write_all(waiting.get(), encode_frame(HandshakeRequest{"rw", std::nullopt}), "wait");
@@ -170,7 +170,7 @@ TEST_F(Crash, WriterThatOnlyWaitedHasReplacedNothing) {
 
 TEST_F(Crash, ConnectsMadeMeanwhileAreServed) {
   start();
-  const std::string hash = publish(1);
+  const LayoutHash hash = publish(1);
   const pid_t victim = serving();
   // No new connection is accepted.
   ASSERT_EQ(::kill(victim, SIGSTOP), 0);
@@ -194,7 +194,7 @@ TEST_F(CrashOfMany, AllocationsAndCrashesLeaveNoDescriptorBehind) {
   writer.allocate_many(
       std::vector<base::ByteCount>(3 * os::kMaxFdsPerMessage + 1, device_.granularity), "t");
   writer.commit();
-  const std::string hash = state().memory_layout_hash;
+  const LayoutHash hash = state().memory_layout_hash;
   const std::size_t parents = fd_count(server_->child().pid());
   EXPECT_GT(parents, 3 * os::kMaxFdsPerMessage);
   kill_server();
@@ -318,7 +318,7 @@ TEST_F(SimulatedCrash, RestoredLayoutIsServedWithoutBeingImported) {
   set("GMS_SIM_FAULTS", "cuMemImportFromShareableHandle:*=999");
   start();
   unset("GMS_SIM_FAULTS");
-  const std::string hash = publish(3);
+  const LayoutHash hash = publish(3);
   for (int crash = 0; crash < 2; ++crash) {
     kill_server();
     MemoryManager reader = manager();
@@ -380,7 +380,7 @@ class Script {
   }
 
   RawClient client_;
-  std::string id_;
+  AllocationId id_;
 };
 
 // For each message: killed when it is sent, and when it is answered.
@@ -412,14 +412,14 @@ TEST_F(Crash, AtEveryMessageOfAWriterNothingHalfIsLeft) {
       if (found.committed) {
         EXPECT_EQ(last, Script::kCommit);
         EXPECT_EQ(found.allocation_count, 3);
-        EXPECT_EQ(found.memory_layout_hash.size(), 64u);
+        EXPECT_EQ(found.memory_layout_hash.value().size(), 64u);
       } else {
         EXPECT_FALSE(last == Script::kCommit && answered);
         EXPECT_EQ(found.state, "EMPTY");
         expect_used(0);
       }
       // It continues to work normally.
-      const std::string hash = publish(2);
+      const LayoutHash hash = publish(2);
       EXPECT_EQ(state().allocation_count, 2);
       EXPECT_EQ(state().memory_layout_hash, hash);
       expect_all_given_back();
@@ -443,7 +443,7 @@ TEST_F(Crash, AtEveryMessageOfAReaderTheLayoutStays) {
   };
   for (std::size_t last = 0; last < requests.size(); ++last) {
     start();
-    const std::string hash = publish(2);
+    const LayoutHash hash = publish(2);
     RpcClient reader = RpcClient::connect(socket_, soon());
     for (std::size_t i = 0; i <= last; ++i) requests[i](reader);
     kill_server();
@@ -481,7 +481,7 @@ TEST_F(Crash, AtAnyMomentUnderLoad) {
   std::mt19937 random(20261121);
   for (int round = 0; round < 12; ++round) {
     start();
-    const std::string hash = publish(4);
+    const LayoutHash hash = publish(4);
     std::vector<os::Child> readers;
     for (int i = 0; i < 3; ++i) {
       readers.push_back(os::fork_child([&] {

@@ -88,7 +88,7 @@ TEST_F(SimulatedRestore, FailureOfTheKvServerLeavesTheWeightsAlone) {
   unset("GMS_SIM_FAULTS");
   ASSERT_TRUE(both.is_ready());
   const auto enter_at = [this](const char* tag) {
-    RpcClient client = RpcClient::connect(socket_link(dir_, 0, tag), soon());
+    RpcClient client = RpcClient::connect(socket_link(dir_, base::DeviceOrdinal(0), tag), soon());
     EXPECT_EQ(client.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
     return client;
   };
@@ -96,9 +96,10 @@ TEST_F(SimulatedRestore, FailureOfTheKvServerLeavesTheWeightsAlone) {
   weights.allocate(kGranule, "t");
   weights.commit();
   const auto state_of_weights = [this] {
-    return RpcClient::connect(socket_link(dir_, 0, "weights"), soon()).runtime_state();
+    return RpcClient::connect(socket_link(dir_, base::DeviceOrdinal(0), "weights"), soon())
+        .runtime_state();
   };
-  const std::string hash = state_of_weights().memory_layout_hash;
+  const LayoutHash hash = state_of_weights().memory_layout_hash;
   // More failures than a server of weights may have.
   for (int failure = 0; failure < 3; ++failure) {
     RpcClient kv = enter_at("kv_cache");
@@ -114,7 +115,8 @@ TEST_F(SimulatedRestore, FailureOfAServerEndsAllWhereNoWeightsAreServed) {
   set("GMS_SIM_FAULTS", "cuMemCreate:1=999");
   GmsProcess kv({"--socket-dir", dir_, "--devices", "0", "--tags", "kv_cache"});
   unset("GMS_SIM_FAULTS");
-  RpcClient client = RpcClient::connect(socket_link(dir_, 0, "kv_cache"), soon());
+  RpcClient client =
+      RpcClient::connect(socket_link(dir_, base::DeviceOrdinal(0), "kv_cache"), soon());
   ASSERT_TRUE(client.shake_hands(LockType::kRw, soon()).grant);
   EXPECT_THROW(client.allocate(kGranule, "t"), base::Error);
   EXPECT_EQ(kv.wait(), 70);

@@ -34,7 +34,7 @@ class Bundle : public TestDevice {
 TEST_F(Bundle, OnlyTheDevicesAndTagsAskedFor) {
   GmsProcess bundle({"--socket-dir", dir_, "--devices", "1", "--tags", "weights"});
   ASSERT_TRUE(bundle.is_ready());
-  EXPECT_EQ(state_at(weights_link(dir_, 1)), "EMPTY");
+  EXPECT_EQ(state_at(weights_link(dir_, base::DeviceOrdinal(1))), "EMPTY");
   EXPECT_EQ(names().size(), 4u);
 }
 

@@ -20,7 +20,7 @@ using testing::ElementsAre;
 TEST(SocketName, SaysDeviceAndTag) {
   const auto by_number = parse_socket_name("gms_7_kv_cache.sock");
   ASSERT_TRUE(by_number);
-  EXPECT_EQ(by_number->device, 7);
+  EXPECT_EQ(by_number->device, base::DeviceOrdinal(7));
   EXPECT_EQ(by_number->uuid, "");
   EXPECT_EQ(by_number->tag, "kv_cache");
   const auto by_uuid =
@@ -79,8 +79,9 @@ TEST_F(Folder, DevicesAreThoseWithALinkOfOneOfTheTags) {
   make("gms_1_kv_cache.sock");
   make("gms_2_other.sock");
   make("gms_GPU-a_weights.sock");
-  EXPECT_THAT(find_devices(dir_.path(), {"weights", "kv_cache"}), ElementsAre(1, 3));
-  EXPECT_THAT(find_devices(dir_.path(), {"weights"}), ElementsAre(3));
+  EXPECT_THAT(find_devices(dir_.path(), {"weights", "kv_cache"}),
+              ElementsAre(base::DeviceOrdinal(1), base::DeviceOrdinal(3)));
+  EXPECT_THAT(find_devices(dir_.path(), {"weights"}), ElementsAre(base::DeviceOrdinal(3)));
   EXPECT_TRUE(find_devices(dir_.path("absent"), {"weights"}).empty());
 }
 

@@ -211,13 +211,13 @@ TEST_F(Manager, SealedLayoutIsFilledThroughAdoptedMappings) {
     MemoryManager writer = manager();
     ASSERT_TRUE(writer.connect(LockType::kRw, soon()));
     writer.allocate(kGranule);
-    EXPECT_EQ(writer.seal().size(), 64u);
+    EXPECT_EQ(writer.seal().value().size(), 64u);
   }
   MemoryManager adopter = manager();
   ASSERT_EQ(adopter.connect(LockType::kRwDataOrRw, soon()), Grant::kRwData);
   adopter.import_all(cuda::Access::kReadWrite);
   fill(adopter.allocations()[0], 'a');
-  EXPECT_EQ(adopter.layout_hash().size(), 64u);
+  EXPECT_EQ(adopter.layout_hash().value().size(), 64u);
 }
 
 // Each in its own process: faults are counted per process, and a driver does not survive fork.

@@ -26,7 +26,7 @@ class Probe : public TestDevice {
     probe_.tags = {"weights", "kv_cache"};
   }
   [[nodiscard]] std::string link(int device, const char* tag = "weights") const {
-    return socket_link(dir_, device, tag);
+    return socket_link(dir_, base::DeviceOrdinal(device), tag);
   }
   static std::string answer(bool committed) {
     GetRuntimeStateResponse state;
@@ -46,7 +46,7 @@ TEST_F(Probe, BundleAnswers) {
   EXPECT_TRUE(answer.yes) << answer.reason;
   EXPECT_EQ(answer.sockets, 4u);
   EXPECT_EQ(to_json(answer), R"({"result":"yes","sockets":4})");
-  probe_.devices = {0, 1, 2};
+  probe_.devices = {base::DeviceOrdinal(0), base::DeviceOrdinal(1), base::DeviceOrdinal(2)};
   answer = probe_sockets(probe_);
   EXPECT_FALSE(answer.yes);
   EXPECT_THAT(answer.reason, HasSubstr(link(2)));
@@ -89,7 +89,7 @@ TEST_F(Probe, ServerThatHangsIsANoAfterASecond) {
 
 TEST_F(Probe, GarbageAndRefusalsAreANo) {
   probe_.tags = {"weights"};
-  probe_.devices = {0};
+  probe_.devices = {base::DeviceOrdinal(0)};
   {
     const FakeServer server(link(0), {{"get_runtime_state_request", garbage()}});
     EXPECT_FALSE(probe_sockets(probe_).yes);
@@ -117,14 +117,14 @@ TEST_F(Probe, WaitEndsWithANo) {
 
 TEST_F(Probe, PathThatIsTooLongIsAnErrorAtOnce) {
   probe_.socket_dir = dir_ + "/" + std::string(120, 'x');
-  probe_.devices = {0};
+  probe_.devices = {base::DeviceOrdinal(0)};
   probe_.wait = std::chrono::hours(1);
   EXPECT_EQ(status_of([&] { probe_sockets(probe_); }), ExitStatus::kUsage);
 }
 
 class RemapProbed : public OneServer {
  protected:
-  RemapAnswer ask(const std::string& expect_hash = {}) const {
+  RemapAnswer ask(const LayoutHash& expect_hash = {}) const {
     RemapProbe probe;
     probe.socket = socket_;
     probe.expect_hash = expect_hash;
@@ -147,20 +147,20 @@ TEST_F(RemapProbed, APublishedLayoutIsAYes) {
   publish();
   const RemapAnswer answer = ask();
   EXPECT_TRUE(answer.yes) << answer.reason;
-  EXPECT_EQ(answer.memory_layout_hash.size(), 64u);
-  EXPECT_EQ(to_json(answer),
-            R"({"memory_layout_hash":")" + answer.memory_layout_hash + R"(","result":"yes"})");
+  EXPECT_EQ(answer.memory_layout_hash.value().size(), 64u);
+  EXPECT_EQ(to_json(answer), R"({"memory_layout_hash":")" + answer.memory_layout_hash.value() +
+                                 R"(","result":"yes"})");
   EXPECT_TRUE(ask(answer.memory_layout_hash).yes);
 }
 
 TEST_F(RemapProbed, AnotherLayoutIsANo) {
   start();
   publish();
-  const RemapAnswer answer = ask(std::string(64, 'a'));
+  const RemapAnswer answer = ask(LayoutHash(std::string(64, 'a')));
   EXPECT_FALSE(answer.yes);
   EXPECT_THAT(answer.reason, HasSubstr("instead of aaaa"));
   EXPECT_EQ(nlohmann::json::parse(to_json(answer))["memory_layout_hash"],
-            answer.memory_layout_hash);
+            answer.memory_layout_hash.value());
 }
 
 TEST_F(RemapProbed, NoServerNothingPublishedASilentOneAndGarbageAreANo) {

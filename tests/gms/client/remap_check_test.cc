@@ -34,12 +34,12 @@ class RemapChecked : public OneServer {
   void publish(const std::vector<base::ByteCount>& sizes) const {
     RpcClient rpc = enter(LockType::kRw);
     for (const base::ByteCount size : sizes) {
-      const std::string id = rpc.allocate(size, "t").allocation_id;
+      const AllocationId id = rpc.allocate(size, "t").allocation_id;
       rpc.put_metadata("tensor " + std::to_string(size), id, 0, "{}");
     }
     rpc.commit();
   }
-  RemapCheck check(const std::string& expect_hash = {}, bool map = false,
+  RemapCheck check(const LayoutHash& expect_hash = {}, bool map = false,
                    Deadline deadline = soon()) const {
     RemapCheckRequest request;
     request.socket = socket_;
@@ -47,7 +47,7 @@ class RemapChecked : public OneServer {
     request.map = map;
     return check_remap(request, deadline);
   }
-  [[nodiscard]] RemapResult result(const std::string& expect_hash = {}, bool map = false,
+  [[nodiscard]] RemapResult result(const LayoutHash& expect_hash = {}, bool map = false,
                                    Deadline deadline = soon()) const {
     return check(expect_hash, map, deadline).outcome.result;
   }
@@ -60,13 +60,13 @@ TEST_F(RemapChecked, PublishedLayoutCouldWake) {
   publish({1, 3 << 20});
   const RemapCheck check = this->check();
   EXPECT_EQ(check.outcome.result, RemapResult::kOk) << check.outcome.reason;
-  EXPECT_TRUE(is_layout_hash(check.memory_layout_hash));
+  EXPECT_TRUE(is_layout_hash(check.memory_layout_hash.value()));
   EXPECT_EQ(check.allocation_count, 2u);
   EXPECT_EQ(check.bytes, 6u << 20);
   EXPECT_FALSE(check.mapped);
   const json out = json::parse(to_json(check));
   EXPECT_EQ(out["result"], "ok");
-  EXPECT_EQ(out["memory_layout_hash"], check.memory_layout_hash);
+  EXPECT_EQ(out["memory_layout_hash"], check.memory_layout_hash.value());
   EXPECT_EQ(out["allocation_count"], 2);
   EXPECT_EQ(out["bytes"], 6 << 20);
   EXPECT_TRUE(out["seconds"].is_number());
@@ -76,7 +76,7 @@ TEST_F(RemapChecked, PublishedLayoutCouldWake) {
 TEST_F(RemapChecked, RepublishedIdenticalLayoutIsTheSame) {
   start();
   publish({1, 3 << 20});
-  const std::string hash = check().memory_layout_hash;
+  const LayoutHash hash = check().memory_layout_hash;
   publish({1, 3 << 20});
   EXPECT_EQ(result(hash), RemapResult::kOk);
   EXPECT_EQ(result(hash, true), RemapResult::kOk);
@@ -85,18 +85,18 @@ TEST_F(RemapChecked, RepublishedIdenticalLayoutIsTheSame) {
 TEST_F(RemapChecked, DifferentLayoutIsStale) {
   start();
   publish({1, 3 << 20});
-  const std::string hash = check().memory_layout_hash;
+  const LayoutHash hash = check().memory_layout_hash;
   publish({1});
   const RemapCheck check = this->check(hash, true);
   EXPECT_EQ(check.outcome.result, RemapResult::kStaleLayout);
-  EXPECT_THAT(check.outcome.reason, HasSubstr(" instead of " + hash));
+  EXPECT_THAT(check.outcome.reason, HasSubstr(" instead of " + hash.value()));
   EXPECT_FALSE(check.mapped);
 }
 
 TEST_F(RemapChecked, ServerThatRestartedEmptyTimesOut) {
   start();
   publish({1});
-  const std::string hash = check().memory_layout_hash;
+  const LayoutHash hash = check().memory_layout_hash;
   server_.reset();
   start();
   const RemapCheck check = this->check(hash, false, in_a_moment());
@@ -197,7 +197,7 @@ TEST_F(RemapChecked, MapAndReadHasTheOutcomesOfTheCheck) {
   RemapCheckRequest any;
   any.socket = socket_;
   RemapCheckRequest other = any;
-  other.expect_hash = kHash;
+  other.expect_hash = LayoutHash(kHash);
   const RemapCheck read = map_and_read(driver, device, any, soon());
   EXPECT_EQ(read.outcome.result, RemapResult::kOk) << read.outcome.reason;
   EXPECT_TRUE(read.mapped);
@@ -218,7 +218,8 @@ class RemapCheckOfFake : public RemapChecked {
   void SetUp() override {
     RemapChecked::SetUp();
     script_["handshake_request"] = encode_frame(HandshakeResponse{true, true, "ro"});
-    script_["get_memory_layout_hash_request"] = encode_frame(GetMemoryLayoutHashResponse{kHash});
+    script_["get_memory_layout_hash_request"] =
+        encode_frame(GetMemoryLayoutHashResponse{LayoutHash(kHash)});
     script_["list_allocations_request"] = encode_frame(ListAllocationsResponse{});
   }
   FakeServer::Script script_;
@@ -248,7 +249,8 @@ TEST_F(RemapCheckOfFake, GarbageAndRefusalsBreakTheProtocol) {
 }
 
 TEST_F(RemapCheckOfFake, HashThatIsNoneBreaksTheProtocol) {
-  script_["get_memory_layout_hash_request"] = encode_frame(GetMemoryLayoutHashResponse{"short"});
+  script_["get_memory_layout_hash_request"] =
+      encode_frame(GetMemoryLayoutHashResponse{LayoutHash("short")});
   const FakeServer server(socket_, script_);
   EXPECT_EQ(status_of([&] { check(); }), ExitStatus::kProtocol);
 }
@@ -269,14 +271,14 @@ class HashFile : public testing::Test {
 };
 
 TEST_F(HashFile, ReadsWhatWasWritten) {
-  write_hash_file(path_, {kHash, kOtherHash});
-  EXPECT_THAT(read_hash_file(path_, 2), ElementsAre(kHash, kOtherHash));
+  write_hash_file(path_, {LayoutHash(kHash), LayoutHash(kOtherHash)});
+  EXPECT_THAT(read_hash_file(path_, 2), ElementsAre(LayoutHash(kHash), LayoutHash(kOtherHash)));
   EXPECT_EQ(os::read_file(path_, 200), kHash + "\n" + kOtherHash + "\n");
 }
 
 TEST_F(HashFile, LastNewlineMayBeMissing) {
   std::ofstream(path_) << kHash;
-  EXPECT_THAT(read_hash_file(path_, 1), ElementsAre(kHash));
+  EXPECT_THAT(read_hash_file(path_, 1), ElementsAre(LayoutHash(kHash)));
 }
 
 TEST_F(HashFile, AbsentIsNoInput) {

@@ -22,12 +22,12 @@ using base::ExitStatus;
 using Call = std::function<void(RpcClient&)>;
 
 AllocateResponse allocated(std::int64_t size, std::int64_t aligned_size, std::int64_t slot = 0) {
-  return {"a", size, aligned_size, slot};
+  return {AllocationId("a"), size, aligned_size, slot};
 }
 
 GetAllocationResponse listed(std::int64_t size, std::int64_t aligned_size, std::int64_t slot = 0) {
   GetAllocationResponse answer;
-  answer.allocation_id = "a";
+  answer.allocation_id = AllocationId("a");
   answer.size = size;
   answer.aligned_size = aligned_size;
   answer.layout_slot = slot;
@@ -86,8 +86,8 @@ TEST_F(LyingServer, SizesAndSlotsThatCanNotBeAreRefused) {
   for (const GetAllocationResponse& answer :
        {listed(-1, 8), listed(8, 0), listed(8, 4), listed(8, 8, -1)}) {
     expect_lie(
-        GetAllocationRequest::kType, answer, [](RpcClient& rpc) { rpc.get_allocation("a"); },
-        reason);
+        GetAllocationRequest::kType, answer,
+        [](RpcClient& rpc) { rpc.get_allocation(AllocationId("a")); }, reason);
     expect_lie(
         ListAllocationsRequest::kType, ListAllocationsResponse{{answer}},
         [](RpcClient& rpc) { rpc.list_allocations(); }, reason);
@@ -113,7 +113,7 @@ TEST_F(LyingServer, AGrantOfNothingKnownIsRefused) {
 TEST_F(LyingServer, ExportsWithoutDescriptorsOrOfAnotherAllocationAreRefused) {
   expect_lie(
       ExportAllocationRequest::kType, ExportAllocationResponse{},
-      [](RpcClient& rpc) { rpc.export_allocation("a"); },
+      [](RpcClient& rpc) { rpc.export_allocation(AllocationId("a")); },
       of_server(": export_allocation_response came with 0 descriptors"));
   extensions_ = {std::string(kExportLayout)};
   ExportLayoutResponse answer;
@@ -121,7 +121,7 @@ TEST_F(LyingServer, ExportsWithoutDescriptorsOrOfAnotherAllocationAreRefused) {
     expect_lie(
         ExportLayoutRequest::kType, answer,
         [](RpcClient& rpc) {
-          rpc.export_from({{"a", 8, 8, "t", 0}}, 0);
+          rpc.export_from({{AllocationId("a"), 8, 8, "t", 0}}, 0);
         },
         of_server(": export_layout_response came with 0 descriptors"));
     answer.allocations.push_back(listed(8, 8));
@@ -132,9 +132,9 @@ TEST_F(LyingServer, MetadataThatCanNotBeIsRefused) {
   const Call get = [](RpcClient& rpc) { rpc.get_metadata("k"); };
   for (const MetadataGetResponse& answer :
        {MetadataGetResponse{true, std::nullopt, 0, Bytes{"v"}},
-        MetadataGetResponse{true, "a", std::nullopt, Bytes{"v"}},
-        MetadataGetResponse{true, "a", -1, Bytes{"v"}},
-        MetadataGetResponse{true, "a", 0, std::nullopt}}) {
+        MetadataGetResponse{true, AllocationId("a"), std::nullopt, Bytes{"v"}},
+        MetadataGetResponse{true, AllocationId("a"), -1, Bytes{"v"}},
+        MetadataGetResponse{true, AllocationId("a"), 0, std::nullopt}}) {
     expect_lie(MetadataGetRequest::kType, answer, get, of_server(": incomplete metadata for 'k'"));
   }
   extensions_ = {std::string(kMetadataDump)};
@@ -174,12 +174,12 @@ TEST_F(LyingServer, WhatDidNotSucceedIsARefusal) {
       "to seal the layout");
   expect_refusal(
       MetadataPutRequest::kType, MetadataPutResponse{},
-      [](RpcClient& rpc) { rpc.put_metadata("k", "a", 0, "v"); }, "the metadata 'k'");
+      [](RpcClient& rpc) { rpc.put_metadata("k", AllocationId("a"), 0, "v"); }, "the metadata 'k'");
   extensions_ = {std::string(kMetadataPutMany)};
   expect_refusal(
       MetadataPutManyRequest::kType, MetadataPutManyResponse{},
       [](RpcClient& rpc) {
-        rpc.put_metadata_many({{"k", {"a", 0, "v"}}});
+        rpc.put_metadata_many({{"k", {AllocationId("a"), 0, "v"}}});
       },
       "the metadata");
 }

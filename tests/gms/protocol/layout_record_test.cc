@@ -17,18 +17,18 @@ namespace {
 
 Layout some_layout() {
   Layout layout;
-  layout.add("a", 5, 16, "t");
-  layout.add("b", 16, 16, "u");
-  layout.add("c", 16, 16, "u");
-  layout.remove("b");
-  layout.remove("c");
-  layout.add("d", 1, 16, "");
-  layout.put("k", "a", 3, std::string("\0v", 2));
-  layout.remove("d");
+  layout.add(AllocationId("a"), 5, 16, "t");
+  layout.add(AllocationId("b"), 16, 16, "u");
+  layout.add(AllocationId("c"), 16, 16, "u");
+  layout.remove(AllocationId("b"));
+  layout.remove(AllocationId("c"));
+  layout.add(AllocationId("d"), 1, 16, "");
+  layout.put("k", AllocationId("a"), 3, std::string("\0v", 2));
+  layout.remove(AllocationId("d"));
   return layout;
 }
 
-std::vector<std::string> parts_of(const Layout& layout, const std::string& hash, bool published) {
+std::vector<std::string> parts_of(const Layout& layout, const LayoutHash& hash, bool published) {
   RecordWriter writer(layout, hash, published);
   std::vector<std::string> parts;
   for (std::string part = writer.next(); !part.empty(); part = writer.next()) {
@@ -57,7 +57,7 @@ TEST(LayoutRecord, KeepsAllThereIs) {
     EXPECT_EQ(record.layout.metadata(), layout.metadata());
     EXPECT_EQ(record.hash, layout_hash(layout));
     EXPECT_EQ(record.published, published);
-    EXPECT_EQ(record.layout.add("e", 1, 16, "").layout_slot, 4u);
+    EXPECT_EQ(record.layout.add(AllocationId("e"), 1, 16, "").layout_slot, 4u);
   }
 }
 
@@ -68,15 +68,16 @@ TEST(LayoutRecord, NoTruncationAndNoOtherHashIsTaken) {
     EXPECT_THROW(read_back(bytes.substr(0, size)), base::Error) << size;
   }
   EXPECT_THROW(read_back(bytes + "x"), base::Error);
-  EXPECT_THROW(read_back(joined(parts_of(layout, std::string(64, '0'), true))), base::Error);
+  EXPECT_THROW(read_back(joined(parts_of(layout, LayoutHash(std::string(64, '0')), true))),
+               base::Error);
 }
 
 // A server writes the parts between answers to its other clients.
 TEST(LayoutRecord, HasNoLongPart) {
   Layout layout;
-  for (int i = 0; i < 5000; ++i) layout.add("a" + std::to_string(i), 5, 16, "t");
+  for (int i = 0; i < 5000; ++i) layout.add(AllocationId("a" + std::to_string(i)), 5, 16, "t");
   for (int i = 0; i < 5000; ++i) {
-    layout.put("k" + std::to_string(i), "a1", 3, std::string(1000, 'v'));
+    layout.put("k" + std::to_string(i), AllocationId("a1"), 3, std::string(1000, 'v'));
   }
   const std::vector<std::string> parts = parts_of(layout, layout_hash(layout), true);
   EXPECT_GT(parts.size(), 30u);
@@ -92,8 +93,9 @@ TEST(LayoutRecord, HasNoLongPart) {
 
 TEST(LayoutHasher, GoesOnWhereItStoppedAndTakesALittleAtATime) {
   Layout layout;
-  for (int i = 0; i < 100; ++i) layout.add("a" + std::to_string(i), 5, 16, "t");
-  for (int i = 0; i < 100; ++i) layout.put(std::to_string(i), "a1", 3, std::string(100, 'v'));
+  for (int i = 0; i < 100; ++i) layout.add(AllocationId("a" + std::to_string(i)), 5, 16, "t");
+  for (int i = 0; i < 100; ++i)
+    layout.put(std::to_string(i), AllocationId("a1"), 3, std::string(100, 'v'));
   LayoutHasher hasher(layout);
   int steps = 1;
   while (hasher.step(100)) ++steps;

@@ -58,7 +58,8 @@ TEST(Protocol, FrameIsLengthPrefixAndMapWithTypeFirst) {
 }
 
 TEST(Protocol, BytesAreBinAndAbsentOptionalsAreNil) {
-  const std::string put = body_of(encode_frame(MetadataPutRequest{"k", "a", 0, Bytes{"v"}}));
+  const std::string put =
+      body_of(encode_frame(MetadataPutRequest{"k", AllocationId("a"), 0, Bytes{"v"}}));
   EXPECT_NE(put.find(Pack().bin("v").done()), std::string::npos);
   const std::string handshake = body_of(encode_frame(HandshakeRequest{"rw", std::nullopt}));
   EXPECT_NE(handshake.find(Pack().str("timeout_ms").nil().done()), std::string::npos);
@@ -145,33 +146,35 @@ void expect_round_trip(const Message& message) {
 }
 
 TEST(Protocol, EveryMessageSurvivesTheRoundTripAndNoTruncationDoes) {
-  const GetAllocationResponse allocation{"id", 5, 2097152, "default", 3};
+  const GetAllocationResponse allocation{AllocationId("id"), 5, 2097152, "default", 3};
   expect_round_trip(HandshakeRequest{"rw_or_ro", 1500});
   expect_round_trip(HandshakeResponse{true, false, "rw_data", {"export_layout"}});
   expect_round_trip(GetRuntimeStateRequest{});
-  expect_round_trip(GetRuntimeStateResponse{"RO", false, 2, 1, true, true, true, 7, "ab"});
+  expect_round_trip(
+      GetRuntimeStateResponse{"RO", false, 2, 1, true, true, true, 7, LayoutHash("ab")});
   expect_round_trip(GetEventHistoryRequest{});
   expect_round_trip(GetEventHistoryResponse{{{"rw_connected", 0}, {"committed", 300}}});
   expect_round_trip(CommitRequest{});
   expect_round_trip(CommitResponse{true});
   expect_round_trip(CommitLayoutRequest{});
-  expect_round_trip(CommitLayoutResponse{true, "ab", "rw_data"});
+  expect_round_trip(CommitLayoutResponse{true, LayoutHash("ab"), "rw_data"});
   expect_round_trip(AllocateRequest{-1, "w"});
-  expect_round_trip(AllocateResponse{"id", 5, 2097152, 70000});
-  expect_round_trip(FreeAllocationRequest{"id"});
+  expect_round_trip(AllocateResponse{AllocationId("id"), 5, 2097152, 70000});
+  expect_round_trip(FreeAllocationRequest{AllocationId("id")});
   expect_round_trip(FreeAllocationResponse{true});
-  expect_round_trip(MetadataPutRequest{"k", "id", 256, Bytes{std::string("\0\xff", 2)}});
+  expect_round_trip(
+      MetadataPutRequest{"k", AllocationId("id"), 256, Bytes{std::string("\0\xff", 2)}});
   expect_round_trip(MetadataPutResponse{true});
   expect_round_trip(MetadataDeleteRequest{"k"});
   expect_round_trip(MetadataDeleteResponse{true});
-  expect_round_trip(ExportAllocationRequest{"id"});
-  expect_round_trip(ExportAllocationResponse{"id", 5, 2097152, "default", 3});
-  expect_round_trip(GetAllocationRequest{"id"});
+  expect_round_trip(ExportAllocationRequest{AllocationId("id")});
+  expect_round_trip(ExportAllocationResponse{AllocationId("id"), 5, 2097152, "default", 3});
+  expect_round_trip(GetAllocationRequest{AllocationId("id")});
   expect_round_trip(allocation);
   expect_round_trip(ListAllocationsRequest{"w"});
   expect_round_trip(ListAllocationsResponse{{allocation, allocation}});
   expect_round_trip(MetadataGetRequest{"k"});
-  expect_round_trip(MetadataGetResponse{true, "id", 0, Bytes{std::string(300, 'v')}});
+  expect_round_trip(MetadataGetResponse{true, AllocationId("id"), 0, Bytes{std::string(300, 'v')}});
   expect_round_trip(MetadataListRequest{"p"});
   expect_round_trip(MetadataListResponse{{"a", "b"}});
   expect_round_trip(GetLockStateRequest{});
@@ -179,20 +182,20 @@ TEST(Protocol, EveryMessageSurvivesTheRoundTripAndNoTruncationDoes) {
   expect_round_trip(GetAllocationStateRequest{});
   expect_round_trip(GetAllocationStateResponse{9});
   expect_round_trip(GetMemoryLayoutHashRequest{});
-  expect_round_trip(GetMemoryLayoutHashResponse{"ab"});
+  expect_round_trip(GetMemoryLayoutHashResponse{LayoutHash("ab")});
   expect_round_trip(ExportLayoutRequest{"w", 253});
-  expect_round_trip(ExportLayoutResponse{{allocation, allocation}, 5, "ab"});
+  expect_round_trip(ExportLayoutResponse{{allocation, allocation}, 5, LayoutHash("ab")});
   expect_round_trip(MetadataDumpRequest{"p", "k"});
-  expect_round_trip(MetadataDumpResponse{{{"k", "id", 256, Bytes{"v"}}}, true});
+  expect_round_trip(MetadataDumpResponse{{{"k", AllocationId("id"), 256, Bytes{"v"}}}, true});
   expect_round_trip(AllocateManyRequest{{{5, "w"}, {6, "w"}}});
-  expect_round_trip(AllocateManyResponse{{{"id", 5, 2097152, 0}}});
-  expect_round_trip(MetadataPutManyRequest{{{"k", "id", 256, Bytes{"v"}}}});
+  expect_round_trip(AllocateManyResponse{{{AllocationId("id"), 5, 2097152, 0}}});
+  expect_round_trip(MetadataPutManyRequest{{{"k", AllocationId("id"), 256, Bytes{"v"}}}});
   expect_round_trip(MetadataPutManyResponse{true});
   expect_round_trip(ErrorResponse{"no", 75});
 }
 
 TEST(Protocol, RefusesToEncodeMoreThanTheLimit) {
-  const MetadataPutRequest big{"k", "id", 0, Bytes{std::string(1000, 'v')}};
+  const MetadataPutRequest big{"k", AllocationId("id"), 0, Bytes{std::string(1000, 'v')}};
   EXPECT_EQ(status_of([&] { encode_frame(big, 1000); }), base::ExitStatus::kBadData);
   EXPECT_NO_THROW(encode_frame(big, 2000));
 }

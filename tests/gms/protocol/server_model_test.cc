@@ -41,7 +41,7 @@ class Clients {
   SessionId write(int allocations) {
     const SessionId writer = enter(LockType::kRw);
     for (int i = 0; i < allocations; ++i) {
-      model.layout().add("id" + std::to_string(i), 1, 2, "t");
+      model.layout().add(AllocationId("id" + std::to_string(i)), 1, 2, "t");
     }
     return writer;
   }
@@ -185,7 +185,7 @@ TEST(ServerModel, HistoryOfAnAbort) {
   clients.leave(clients.write(2));
   EXPECT_THAT(clients.history(),
               ElementsAre("rw_connected 0", "rw_aborted 0", "allocations_cleared 2"));
-  EXPECT_EQ(clients.model.hash(), "");
+  EXPECT_EQ(clients.model.hash(), LayoutHash());
 }
 
 TEST(ServerModel, HistoryOfASealAndAnAdoption) {
@@ -193,8 +193,8 @@ TEST(ServerModel, HistoryOfASealAndAnAdoption) {
   const SessionId writer = clients.write(2);
   clients.model.seal(layout_hash(clients.model.layout()));
   EXPECT_EQ(clients.model.grant_of(writer), Grant::kRwData);
-  const std::string hash = clients.model.hash();
-  EXPECT_NE(hash, "");
+  const LayoutHash hash = clients.model.hash();
+  EXPECT_NE(hash, LayoutHash());
   clients.leave(writer);
   const SessionId adopter = clients.enter(LockType::kRwDataOrRw);
   EXPECT_EQ(clients.model.grant_of(adopter), Grant::kRwData);
@@ -210,7 +210,7 @@ TEST(ServerModel, SealedLayoutThatIsReplacedLeavesNoEventOfItsOwn) {
   clients.enter(LockType::kRw);
   EXPECT_THAT(clients.history(), ElementsAre("rw_connected 0", "layout_committed 2",
                                              "rw_disconnected 2", "rw_connected 0"));
-  EXPECT_EQ(clients.model.hash(), "");
+  EXPECT_EQ(clients.model.hash(), LayoutHash());
   EXPECT_TRUE(clients.model.layout().allocations().empty());
 }
 
@@ -297,7 +297,7 @@ TEST(ServerModel, WhatADroppedLayoutTookIsRemembered) {
   const auto write = [&](base::ByteCount size) {
     const SessionId writer = model.arrive(LockType::kRw);
     ASSERT_TRUE(model.grant_next(alive));
-    const std::string id = "id";
+    const AllocationId id("id");
     if (size > 0) model.layout().add(id, 1, size, "t");
     EXPECT_EQ(model.runtime_state().allocated_bytes, static_cast<std::int64_t>(size));
     model.leave(writer);

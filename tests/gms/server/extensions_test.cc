@@ -1,8 +1,8 @@
 // Our extensions to Dynamo's protocol, between clients and servers with and without them.
 #include <gmock/gmock.h>
 
-#include "gms/server/plain_relay.h"
 #include "gms/raw_client.h"
+#include "gms/server/plain_relay.h"
 #include "gms/server_with_device.h"
 
 namespace fo::gms {
@@ -124,7 +124,7 @@ TEST_F(Extensions, ExportsOneTagAndFromASlotThatIsNoMore) {
   EXPECT_EQ(page.allocations.size(), 3u);
   EXPECT_EQ(fds.size(), 3u);
   EXPECT_EQ(page.next_slot, std::nullopt);
-  EXPECT_EQ(page.memory_layout_hash, "");
+  EXPECT_EQ(page.memory_layout_hash, LayoutHash());
   request.tag = "b";
   page = writer.ask<ExportLayoutResponse>(request, &fds);
   EXPECT_EQ(page.allocations.size(), 2u);
@@ -150,7 +150,7 @@ TEST_F(Extensions, BatchesAreAllOrNothing) {
   const auto made = writer.allocate_many({size_, size_}, "t");
   EXPECT_EQ(made[0].layout_slot, 0);
   const MetadataEntry good{made[0].allocation_id, 0, "v"};
-  EXPECT_THROW(writer.put_metadata_many({{"a", good}, {"b", {"no such id", 0, "v"}}}),
+  EXPECT_THROW(writer.put_metadata_many({{"a", good}, {"b", {AllocationId("no such id"), 0, "v"}}}),
                RequestRefused);
   EXPECT_THROW(writer.put_metadata_many({{"a", good}, {"b", {good.allocation_id, size_, "v"}}}),
                RequestRefused);
@@ -176,13 +176,13 @@ TEST_F(Extensions, ReadersGetNoBatches) {
   publish(socket_, 1);
   RpcClient reader = enter(LockType::kRo);
   EXPECT_THROW(reader.allocate_many({size_}, "t"), RequestRefused);
-  EXPECT_THROW(reader.put_metadata_many({{"k", {"x", 0, ""}}}), RequestRefused);
+  EXPECT_THROW(reader.put_metadata_many({{"k", {AllocationId("x"), 0, ""}}}), RequestRefused);
   EXPECT_EQ(reader.fetch_metadata().size(), 1u);
 }
 
 TEST_F(Extensions, MetadataOfManyPagesComesWhole) {
   RpcClient writer = enter(LockType::kRw);
-  const std::string id = writer.allocate(size_, "t").allocation_id;
+  const AllocationId id = writer.allocate(size_, "t").allocation_id;
   Metadata metadata;
   // One that fills a page, an empty key, and many small ones.
   metadata["big"] = {id, 0, std::string(kMaxMetadataValue, 'v')};

@@ -111,7 +111,7 @@ class HostileClient : public OneServer {
 
   pid_t serving_ = 0;
   std::size_t fds_before_ = 0;
-  mutable std::string id_;
+  mutable AllocationId id_;
 };
 
 std::string repeated(const std::string& text, int times) {

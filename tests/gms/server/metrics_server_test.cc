@@ -32,7 +32,8 @@ class MetricsServer : public test::FdCounting {
     child_ = os::fork_child(
         [&] {
           stop_.reset();
-          run_metrics_server(std::move(listener.fd), {{0, "GPU-1", "weights", &*page_}},
+          run_metrics_server(std::move(listener.fd),
+                             {{base::DeviceOrdinal(0), base::GpuUuid("GPU-1"), "weights", &*page_}},
                              stop.reader.get());
           return 0;
         },

@@ -28,7 +28,9 @@ class MetricsText : public test::Promtool {
   // Text alone needs no linter.
   void SetUp() override {}
   [[nodiscard]] std::string text() const { return metrics_text({server()}); }
-  [[nodiscard]] MeteredServer server() const { return {0, "GPU-1", "weights", &*page_}; }
+  [[nodiscard]] MeteredServer server() const {
+    return {base::DeviceOrdinal(0), base::GpuUuid("GPU-1"), "weights", &*page_};
+  }
 
   CounterPage page_ = CounterPage::create();
 };
@@ -128,7 +130,8 @@ TEST_F(MetricsText, HistogramsAreInSeconds) {
 
 TEST_F(MetricsText, EveryFamilyIsSaidOnceForAllServers) {
   const CounterPage other = CounterPage::create();
-  const std::string page = metrics_text({server(), {1, "MIG-\"2\"", "kv_cache", &*other}});
+  const std::string page = metrics_text(
+      {server(), {base::DeviceOrdinal(1), base::GpuUuid("MIG-\"2\""), "kv_cache", &*other}});
   std::set<std::string> families;
   for (const std::string& line : lines_of(page)) {
     if (!line.starts_with("# TYPE ")) continue;
@@ -143,7 +146,10 @@ TEST_F(LintedMetrics, PromtoolHasNothingToComplainAbout) {
   page_->granted(Grant::kRo, 3s);
   page_->observe_request(1ms, RequestResult::kRefused);
   const CounterPage other = CounterPage::create();
-  EXPECT_EQ(complaints(metrics_text({server(), {1, "MIG-\"2\\\n", "kv_cache", &*other}})), "");
+  EXPECT_EQ(
+      complaints(metrics_text(
+          {server(), {base::DeviceOrdinal(1), base::GpuUuid("MIG-\"2\\\n"), "kv_cache", &*other}})),
+      "");
 }
 
 }  // namespace

@@ -76,12 +76,12 @@ TEST_F(Server, PublishesALayoutAndLendsIt) {
   const AllocateResponse second = writer.allocate(kGranule + 1, "u");
   EXPECT_EQ(second.aligned_size, static_cast<std::int64_t>(2 * kGranule));
   writer.put_metadata("k", first.allocation_id, 256, "value");
-  EXPECT_EQ(writer.layout_hash(), "");
+  EXPECT_EQ(writer.layout_hash(), LayoutHash());
   writer.commit();
   EXPECT_EQ(status_of([&] { writer.layout_hash(); }), ExitStatus::kUnavailable);
 
   RpcClient reader = enter(LockType::kRo);
-  EXPECT_EQ(reader.layout_hash().size(), 64u);
+  EXPECT_EQ(reader.layout_hash().value().size(), 64u);
   EXPECT_EQ(reader.list_allocations().size(), 2u);
   EXPECT_EQ(reader.list_allocations("u").size(), 1u);
   EXPECT_EQ(reader.get_allocation(first.allocation_id).tag, "t");
@@ -102,15 +102,15 @@ TEST_F(Server, RefusalsLeaveTheConnectionAlive) {
   EXPECT_THROW(writer.allocate(static_cast<base::ByteCount>(-5), "t"), RequestRefused);
   EXPECT_THROW(writer.allocate(device_size_ + 1, "t"), RequestRefused);
   EXPECT_THROW(writer.allocate(std::numeric_limits<std::int64_t>::max(), "t"), RequestRefused);
-  EXPECT_THROW(writer.put_metadata("k", "no such id", 0, ""), RequestRefused);
+  EXPECT_THROW(writer.put_metadata("k", AllocationId("no such id"), 0, ""), RequestRefused);
   const AllocateResponse made = writer.allocate(1, "t");
   EXPECT_THROW(writer.put_metadata("k", made.allocation_id, kGranule, ""), RequestRefused);
   EXPECT_THROW(
       writer.put_metadata("k", made.allocation_id, 0, std::string(kMaxMetadataValue + 1, 'v')),
       RequestRefused);
-  EXPECT_THROW(writer.export_allocation("no such id"), RequestRefused);
+  EXPECT_THROW(writer.export_allocation(AllocationId("no such id")), RequestRefused);
   EXPECT_THROW(writer.shake_hands(LockType::kRo, soon()), RequestRefused);
-  EXPECT_FALSE(writer.free_allocation("no such id"));
+  EXPECT_FALSE(writer.free_allocation(AllocationId("no such id")));
   EXPECT_FALSE(writer.delete_metadata("no such key"));
   EXPECT_TRUE(writer.free_allocation(made.allocation_id));
   EXPECT_EQ(writer.allocate(1, "t").layout_slot, 1);
@@ -123,8 +123,10 @@ TEST_F(Server, ReadersMayNotWrite) {
   EXPECT_EQ(status_of([&] { reader.allocate(1, "t"); }), ExitStatus::kNotPermitted);
   EXPECT_EQ(status_of([&] { reader.commit(); }), ExitStatus::kNotPermitted);
   EXPECT_EQ(status_of([&] { reader.seal(); }), ExitStatus::kNotPermitted);
-  EXPECT_EQ(status_of([&] { reader.free_allocation("x"); }), ExitStatus::kNotPermitted);
-  EXPECT_EQ(status_of([&] { reader.put_metadata("k", "x", 0, ""); }), ExitStatus::kNotPermitted);
+  EXPECT_EQ(status_of([&] { reader.free_allocation(AllocationId("x")); }),
+            ExitStatus::kNotPermitted);
+  EXPECT_EQ(status_of([&] { reader.put_metadata("k", AllocationId("x"), 0, ""); }),
+            ExitStatus::kNotPermitted);
   EXPECT_EQ(status_of([&] { reader.delete_metadata("k"); }), ExitStatus::kNotPermitted);
   EXPECT_EQ(reader.list_allocations().size(), 1u);
 }
@@ -134,8 +136,8 @@ TEST_F(Server, SealedLayoutIsFilledByWhoAdoptsIt) {
   {
     RpcClient writer = enter(LockType::kRw);
     writer.allocate(1, "t");
-    const std::string hash = writer.seal();
-    EXPECT_EQ(hash.size(), 64u);
+    const LayoutHash hash = writer.seal();
+    EXPECT_EQ(hash.value().size(), 64u);
     EXPECT_EQ(status_of([&] { writer.commit(); }), ExitStatus::kNotPermitted);
     EXPECT_EQ(writer.layout_hash(), hash);
   }
@@ -301,16 +303,16 @@ TEST_F(Server, RefusalsHaveTheWordsOfDynamosServer) {
     RpcClient reader = enter(LockType::kRo);
     EXPECT_THAT(refusal_of([&] { reader.commit(); }),
                 testing::HasSubstr("not allowed for RO session"));
-    EXPECT_THAT(refusal_of([&] { static_cast<void>(reader.get_allocation("none")); }),
+    EXPECT_THAT(refusal_of([&] { static_cast<void>(reader.get_allocation(AllocationId("none"))); }),
                 testing::HasSubstr("Unknown allocation: none"));
   }
   RpcClient writer = enter(LockType::kRw);
-  const std::string id = writer.allocate(1, "t").allocation_id;
+  const AllocationId id = writer.allocate(1, "t").allocation_id;
   EXPECT_THAT(refusal_of([&] { writer.put_metadata("k", id, 1u << 30, ""); }),
               testing::HasSubstr("out of range"));
   EXPECT_THAT(refusal_of([&] { writer.put_metadata("k", id, ~base::ByteCount{0}, ""); }),
               testing::HasSubstr("offset_bytes must be >= 0"));
-  EXPECT_THAT(refusal_of([&] { writer.put_metadata("k", "no\nne", 0, ""); }),
+  EXPECT_THAT(refusal_of([&] { writer.put_metadata("k", AllocationId("no\nne"), 0, ""); }),
               testing::HasSubstr("Unknown allocation: no\\x0ane"));
   EXPECT_THAT(refusal_of([&] { writer.allocate(0, "t"); }), testing::HasSubstr("size must be > 0"));
 }
@@ -401,7 +403,7 @@ TEST_F(SimulatedServer, EveryFailureOfTheDeviceEndsTheServerWith70) {
     start();
     RpcClient writer = enter(LockType::kRw);
     try {
-      const std::string id = writer.allocate(1, "t").allocation_id;
+      const AllocationId id = writer.allocate(1, "t").allocation_id;
       writer.export_allocation(id);
       writer.free_allocation(id);
     } catch (const base::Error& error) {
@@ -422,7 +424,7 @@ TEST_F(SimulatedServer, ClientsBeyondTheLimitWaitAndDescriptorsAreLeft) {
     std::vector<RawClient> idle;
     for (int i = 0; i < 35; ++i) idle.emplace_back(socket_);
     // Accepted clients are served, and the device has descriptors left.
-    const std::string id = writer.allocate(1, "t").allocation_id;
+    const AllocationId id = writer.allocate(1, "t").allocation_id;
     if (!writer.export_allocation(id).valid()) return 2;
     idle.clear();
     // Until the server has noticed their end, it may refuse one more of this process.
@@ -466,7 +468,8 @@ TEST_F(SimulatedServer, OthersAreAnsweredWhileALongLayoutIsCommitted) {
   static_cast<void>(state());  // waits until it is there
   const RawClient writer(socket_);
   ASSERT_TRUE(writer.ask<HandshakeResponse>(HandshakeRequest{"rw", std::nullopt}).success);
-  const std::string id = writer.ask<AllocateResponse>(AllocateRequest{kGranule, "t"}).allocation_id;
+  const AllocationId id =
+      writer.ask<AllocateResponse>(AllocateRequest{kGranule, "t"}).allocation_id;
   MetadataPutManyRequest put;
   for (int i = 0; i < 100; ++i) {
     MetadataRecord& one = put.entries.emplace_back();

@@ -56,7 +56,7 @@ TEST_F(StatOfServer, ListsAllocationsAndTensorsAndGivesTheLockBack) {
   RpcClient rpc = enter(LockType::kRw);
   rpc.allocate(1000, "first");
   rpc.free_allocation(rpc.allocate(1000, "gone").allocation_id);
-  const std::string id = rpc.allocate(3 << 20, "last").allocation_id;
+  const AllocationId id = rpc.allocate(3 << 20, "last").allocation_id;
   rpc.put_metadata("model.w", id, 512, R"({"dtype": "torch.bfloat16", "shape": [2, 3]})");
   rpc.put_metadata("odd\x1b[31m\xff", id, 0, "\xff\xfe");
   rpc.commit();
@@ -70,7 +70,7 @@ TEST_F(StatOfServer, ListsAllocationsAndTensorsAndGivesTheLockBack) {
   EXPECT_EQ(stat.listing->tensors[0].rank, 1u);
 
   const json out = json::parse(to_json(stat));
-  EXPECT_EQ(out["allocations"][1]["allocation_id"], id);
+  EXPECT_EQ(out["allocations"][1]["allocation_id"], id.value());
   EXPECT_EQ(out["allocations"][1]["aligned_size"], 4 << 20);
   EXPECT_EQ(out["tensors"][0]["key"], "model.w");
   EXPECT_EQ(out["tensors"][0]["shape"], json({2, 3}));
@@ -81,9 +81,10 @@ TEST_F(StatOfServer, ListsAllocationsAndTensorsAndGivesTheLockBack) {
   const std::string text = to_text(stat);
   EXPECT_THAT(text, HasSubstr("\nstate             COMMITTED\n"));
   EXPECT_THAT(text, HasSubstr("\nallocations (2, sizes in bytes)\n  slot     size  aligned  tag"));
-  EXPECT_THAT(text, HasSubstr("\n     2  3145728  4194304  last   " + id));
+  EXPECT_THAT(text, HasSubstr("\n     2  3145728  4194304  last   " + id.value()));
   EXPECT_THAT(text, HasSubstr("\nallocated         6291456 bytes (6 MiB)\n"));
-  EXPECT_EQ(cells_of(read_row({socket_, 0, "weights"}, {}, soon()), "")[7], "6 MiB");
+  EXPECT_EQ(cells_of(read_row({socket_, base::DeviceOrdinal(0), "weights"}, {}, soon()), "")[7],
+            "6 MiB");
   EXPECT_THAT(text, HasSubstr("torch.bfloat16  [2, 3]"));
   EXPECT_THAT(text, HasSubstr("odd\\x1b[31m"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
@@ -121,15 +122,16 @@ class StatOfFake : public testing::Test {
     GetRuntimeStateResponse state;
     state.state = "COMMITTED";
     state.committed = true;
-    state.memory_layout_hash = "h";
+    state.memory_layout_hash = LayoutHash("h");
     script_["get_runtime_state_request"] = encode_frame(state);
     script_["handshake_request"] = encode_frame(HandshakeResponse{true, true, "ro"});
-    script_["get_memory_layout_hash_request"] = encode_frame(GetMemoryLayoutHashResponse{"h"});
+    script_["get_memory_layout_hash_request"] =
+        encode_frame(GetMemoryLayoutHashResponse{LayoutHash("h")});
     script_["list_allocations_request"] = encode_frame(ListAllocationsResponse{});
     script_["metadata_list_request"] = encode_frame(MetadataListResponse{{"a", "b"}});
     script_["get_lock_state_request"] = encode_frame(GetLockStateResponse{});
     script_["metadata_get_request"] =
-        encode_frame(MetadataGetResponse{true, "nowhere", 0, Bytes{"{}"}});
+        encode_frame(MetadataGetResponse{true, AllocationId("nowhere"), 0, Bytes{"{}"}});
   }
   test::TempDir dir_;
   std::string socket_ = dir_.path("gms_0_weights.sock");

@@ -26,20 +26,22 @@ constexpr std::string_view kMark = "\x1b[7m";
 StatRow row(const std::string& state, int readers = 0, const std::string& hash = "",
             std::int64_t allocations = 0, int device = 0) {
   StatRow row;
-  row.socket = {"/run/gms_" + std::to_string(device) + "_weights.sock", device, "weights"};
+  row.socket = {"/run/gms_" + std::to_string(device) + "_weights.sock", base::DeviceOrdinal(device),
+                "weights"};
   Stat& stat = row.stat.emplace();
   stat.socket = row.socket.path;
   stat.state.state = state;
   stat.state.has_rw_session = state == "RW";
   stat.state.ro_session_count = readers;
   stat.state.allocation_count = allocations;
-  stat.state.memory_layout_hash = hash;
+  stat.state.memory_layout_hash = LayoutHash(hash);
   return row;
 }
 
 StatRow failed(ExitStatus status, const std::string& error, int device = 0) {
   StatRow row;
-  row.socket = {"/run/gms_" + std::to_string(device) + "_weights.sock", device, "weights"};
+  row.socket = {"/run/gms_" + std::to_string(device) + "_weights.sock", base::DeviceOrdinal(device),
+                "weights"};
   row.status = status;
   row.error = error;
   return row;
@@ -137,8 +139,8 @@ TEST_F(Watch, ServersAreInTheOrderOfDevices) {
   const auto changes =
       look({row("EMPTY", 0, "", 0, 10), row("EMPTY", 0, "", 0, 2), row("EMPTY", 0, "", 0, 0)});
   ASSERT_THAT(changes, SizeIs(3));
-  EXPECT_EQ(changes[0].row.socket.device, 0);
-  EXPECT_EQ(changes[2].row.socket.device, 10);
+  EXPECT_EQ(changes[0].row.socket.device, base::DeviceOrdinal(0));
+  EXPECT_EQ(changes[2].row.socket.device, base::DeviceOrdinal(10));
   EXPECT_THAT(plain(screen()[5]), StartsWith("    10  weights"));
 }
 

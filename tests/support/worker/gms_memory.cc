@@ -104,7 +104,7 @@ void GmsMemory::import_layout() {
 }
 
 void GmsMemory::remap() {
-  const std::string hash = rpc_->layout_hash();
+  gms::LayoutHash hash = rpc_->layout_hash();
   const std::vector<gms::Allocation> found = rpc_->list_allocations();
   bool same = (hash_.empty() || hash == hash_) && found.size() == blocks_.size();
   for (std::size_t i = 0; same && i < found.size(); ++i) {
@@ -112,7 +112,7 @@ void GmsMemory::remap() {
     blocks_[i].id = found[i].allocation_id;
   }
   if (!same) throw Error(ExitStatus::kBadData, "GMS " + path_ + ": Layout changed");
-  hash_ = hash;
+  hash_ = std::move(hash);
   for (const Block& block : blocks_) map(block, cuda::Access::kRead);
 }
 

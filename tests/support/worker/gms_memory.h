@@ -66,7 +66,7 @@ class GmsMemory {
  private:
   struct Block {
     cuda::AddressRange range;
-    std::string id;
+    gms::AllocationId id;
     base::ByteCount size = 0;
   };
 
@@ -81,7 +81,7 @@ class GmsMemory {
   std::string tag_;
   std::string path_;
   std::optional<gms::RpcClient> rpc_;
-  std::string hash_;
+  gms::LayoutHash hash_;
   std::vector<Block> blocks_;
   std::vector<Piece> tensors_;
   // Mappings are destroyed before their ranges.
