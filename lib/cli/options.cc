@@ -118,13 +118,6 @@ CLI::Option* add_server_uid(CLI::App& app, std::optional<uid_t>& server_uid) {
       ->type_name("UID");
 }
 
-CLI::Option* add_device(CLI::App& app, int& device, const std::string& description) {
-  return app.add_option("--device", device, description)
-      ->check(CLI::Range(0, 1023))
-      ->capture_default_str()
-      ->type_name("N");
-}
-
 CLI::Option* add_id(CLI::App& app, std::string& id, const std::string& description) {
   return app.add_option("--id", id, description + " (default: engine-$ENGINE_ID)")->type_name("ID");
 }

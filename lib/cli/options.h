@@ -56,9 +56,6 @@ CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir);
 /// of root and our own user.
 CLI::Option* add_server_uid(CLI::App& app, std::optional<uid_t>& server_uid);
 
-/// `--device N`, 0 to 1023.
-CLI::Option* add_device(CLI::App& app, int& device, const std::string& description);
-
 /// `--id ID`: the name of an engine. If it is empty, the caller takes the default that --help
 /// names.
 CLI::Option* add_id(CLI::App& app, std::string& id, const std::string& description);
@@ -84,7 +81,7 @@ CLI::Option* add_ready_fd(CLI::App& app, int& fd, const std::string& when);
 /// `--driver`, default $GMS_DRIVER.
 CLI::Option* add_driver(CLI::App& app, std::string& driver);
 
-/// `--device N`; the current value is shown as the default.
+/// `--device N`, 0 to 1023; the current value is shown as the default.
 CLI::Option* add_device(CLI::App& app, base::DeviceOrdinal& device, const std::string& description);
 /// A comma-separated list of device ordinals or "all" (an empty list), default "all".
 CLI::Option* add_devices(CLI::App& app, std::vector<base::DeviceOrdinal>& devices,

@@ -35,13 +35,13 @@ std::string weights_link(const std::string& dir, base::DeviceOrdinal device) {
   return dir + "/gms_" + std::to_string(device.value()) + ".sock";
 }
 
-std::string resolve_socket(const std::string& socket, const std::string& dir, int device,
-                           std::string_view tag) {
-  return resolve_socket(socket, dir, std::to_string(device), tag);
+std::string resolve_socket(const std::string& socket, const std::string& dir,
+                           base::DeviceOrdinal device, std::string_view tag) {
+  return socket.empty() ? socket_link(socket_dir_or_default(dir), device, tag) : socket;
 }
 
-std::string resolve_socket(const std::string& socket, const std::string& dir, std::string_view uuid,
-                           std::string_view tag) {
+std::string resolve_socket(const std::string& socket, const std::string& dir,
+                           const base::GpuUuid& uuid, std::string_view tag) {
   return socket.empty() ? socket_path(socket_dir_or_default(dir), uuid, tag) : socket;
 }
 

@@ -26,10 +26,10 @@ std::string weights_link(const std::string& dir, base::DeviceOrdinal device);
 
 /// `socket` unless it is empty, else the link, or the server's own socket, in
 /// socket_dir_or_default(`dir`).
-std::string resolve_socket(const std::string& socket, const std::string& dir, int device,
-                           std::string_view tag);
-std::string resolve_socket(const std::string& socket, const std::string& dir, std::string_view uuid,
-                           std::string_view tag);
+std::string resolve_socket(const std::string& socket, const std::string& dir,
+                           base::DeviceOrdinal device, std::string_view tag);
+std::string resolve_socket(const std::string& socket, const std::string& dir,
+                           const base::GpuUuid& uuid, std::string_view tag);
 
 /// The user whose servers are accepted besides those of root and the client's own user, by default:
 /// $GMS_SERVER_UID. Throws Error(kConfig) if it is not a user id.
