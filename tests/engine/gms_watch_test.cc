@@ -46,7 +46,9 @@ class GmsWatchTest : public gms::OneServer {
   void make(base::Duration grace, std::vector<std::string> sockets = {}) {
     if (sockets.empty()) sockets = {socket_};
     std::vector<GmsPlace> places;
-    for (const std::string& socket : sockets) places.push_back({socket, 0, "weights"});
+    for (const std::string& socket : sockets) {
+      places.push_back({socket, base::DeviceOrdinal(0), "weights"});
+    }
     watch_ = std::make_unique<GmsWatch>(
         loop_.io().get_executor(), std::move(places), grace,
         [this](std::size_t i, bool up) {

@@ -45,7 +45,8 @@ class SimulatedKvGateTest : public gms::OneServer {
   [[nodiscard]] std::vector<GmsPlace> places() const {
     return {{socket_, base::DeviceOrdinal(3), "kv_cache"}};
   }
-  [[nodiscard]] std::map<int, base::ByteCount> settle(const base::Deadline& deadline = soon()) {
+  [[nodiscard]] std::map<base::DeviceOrdinal, base::ByteCount> settle(
+      const base::Deadline& deadline = soon()) {
     KvGate gate(places());
     return loop_.run(gate.settle(deadline));
   }
@@ -56,12 +57,12 @@ class SimulatedKvGateTest : public gms::OneServer {
 TEST_F(SimulatedKvGateTest, WhatTheLastEngineHadIsWhatTheNextOneWants) {
   EXPECT_THAT(settle(), IsEmpty()) << "nobody had any";
   { const RpcClient first = engine(6 * kMiB); }
-  EXPECT_THAT(settle(), ElementsAre(Pair(3, 6 * kMiB)));
+  EXPECT_THAT(settle(), ElementsAre(Pair(base::DeviceOrdinal(3), 6 * kMiB)));
   { const RpcClient second = engine(10 * kMiB); }
-  EXPECT_THAT(settle(), ElementsAre(Pair(3, 10 * kMiB)));
+  EXPECT_THAT(settle(), ElementsAre(Pair(base::DeviceOrdinal(3), 10 * kMiB)));
   // An engine without memory changes nothing.
   { const RpcClient none = enter(LockType::kRw); }
-  EXPECT_THAT(settle(), ElementsAre(Pair(3, 10 * kMiB)));
+  EXPECT_THAT(settle(), ElementsAre(Pair(base::DeviceOrdinal(3), 10 * kMiB)));
 }
 
 TEST_F(SimulatedKvGateTest, AnEngineThatStillHoldsItIsWaitedFor) {
@@ -71,15 +72,16 @@ TEST_F(SimulatedKvGateTest, AnEngineThatStillHoldsItIsWaitedFor) {
   EXPECT_EQ(failure.message,
             "wait for the KV memory at '" + socket_ + "': an engine still holds it");
   KvGate gate(places());
-  std::map<int, base::ByteCount> settled;
-  boost::asio::co_spawn(loop_.io(), gate.settle(soon()),
-                        [&](const std::exception_ptr&, std::map<int, base::ByteCount> sizes) {
-                          settled = std::move(sizes);
-                        });
+  std::map<base::DeviceOrdinal, base::ByteCount> settled;
+  boost::asio::co_spawn(
+      loop_.io(), gate.settle(soon()),
+      [&](const std::exception_ptr&, std::map<base::DeviceOrdinal, base::ByteCount> sizes) {
+        settled = std::move(sizes);
+      });
   loop_.run_ready();
   holder.reset();
   loop_.run_until([&] { return !settled.empty(); });
-  EXPECT_THAT(settled, ElementsAre(Pair(3, 4 * kMiB)));
+  EXPECT_THAT(settled, ElementsAre(Pair(base::DeviceOrdinal(3), 4 * kMiB)));
 }
 
 TEST_F(SimulatedKvGateTest, KvMemoryThatOutlivesItsEngineIsNotWaitedFor) {

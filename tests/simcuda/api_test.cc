@@ -408,9 +408,9 @@ TEST_F(SimApi, MigSlicesHaveOneGpu) {
   const auto driver = Driver::open("sim");
   const auto first = device_info(*driver, base::DeviceOrdinal(0));
   const auto second = device_info(*driver, base::DeviceOrdinal(1));
-  EXPECT_TRUE(first.uuid.starts_with("MIG-"));
+  EXPECT_TRUE(first.uuid.value().starts_with("MIG-"));
   EXPECT_NE(first.uuid, second.uuid);
-  EXPECT_TRUE(first.gpu_uuid.starts_with("GPU-"));
+  EXPECT_TRUE(first.gpu_uuid.value().starts_with("GPU-"));
   EXPECT_EQ(first.gpu_uuid, second.gpu_uuid);
 }
 
