@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -17,6 +16,7 @@
 #include <boost/system/system_error.hpp>
 #include <cerrno>
 #include <exception>
+#include <functional>
 #include <list>
 #include <optional>
 #include <span>
@@ -26,9 +26,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "http/message_reader.h"
+#include "loop/acceptor.h"
 #include "loop/adopt.h"
 #include "loop/event.h"
-#include "loop/pause.h"
 #include "net/address.h"
 #include "net/stream.h"
 #include "net/tls.h"
@@ -43,11 +43,7 @@ using asio::awaitable;
 using asio::ip::tcp;
 using boost::system::error_code;
 using Protocol = asio::generic::stream_protocol;
-using Acceptor = asio::basic_socket_acceptor<Protocol>;
 using Socket = Protocol::socket;
-
-// The retry interval while descriptors or memory are exhausted.
-constexpr base::Duration kAcceptRetryInterval = std::chrono::milliseconds(100);
 
 // The timeout for reading the rest of a refused request.
 constexpr base::Duration kRefusalTime = std::chrono::seconds(2);
@@ -67,30 +63,6 @@ void add_field(std::string& head, std::string_view name, std::string_view value)
 }
 
 bool is_bodiless(int status) { return status < 200 || status == 204 || status == 304; }
-
-// Whether descriptors or memory are exhausted.
-bool is_exhausted(const error_code& error) {
-  return error == boost::system::errc::too_many_files_open ||
-         error == boost::system::errc::too_many_files_open_in_system ||
-         error == boost::system::errc::no_buffer_space ||
-         error == boost::system::errc::not_enough_memory;
-}
-
-// Accepts a connection as CLOEXEC, which asio's accept does not set. Returns a closed socket
-// without an error if the client has disconnected already.
-Socket take(Acceptor& acceptor, const Protocol& protocol, error_code& error) {
-  Socket socket(acceptor.get_executor());
-  base::UniqueFd fd(
-      ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (fd) {
-    loop::adopt(socket, std::move(fd), error, protocol);
-    return socket;
-  }
-  const int err = errno;
-  const bool gone = err == EAGAIN || err == EINTR || err == ECONNABORTED || err == EPROTO;
-  if (!gone) error.assign(err, boost::system::system_category());
-  return socket;
-}
 
 }  // namespace
 
@@ -130,7 +102,7 @@ struct Server::State {
   asio::any_io_executor executor;
   Handler handler;
   ServerLimits limits;
-  std::list<Acceptor> acceptors;
+  std::list<loop::Acceptor> acceptors;
   /// Sessions by stage; the one that has been in it for longest is first.
   std::array<std::list<Session*>, kStages> sessions;
   os::LogLimit log_limit;
@@ -172,8 +144,8 @@ class Session : public std::enable_shared_from_this<Session> {
         asio::bind_cancellation_slot(self->cancel_.slot(), [self](const std::exception_ptr&) {}));
   }
 
-  static awaitable<void> accept(std::shared_ptr<State> state, Acceptor& acceptor, Protocol protocol,
-                                std::shared_ptr<net::ServerTls> tls);
+  static awaitable<void> accept(std::shared_ptr<State> state, loop::Acceptor& acceptor,
+                                Protocol protocol, std::shared_ptr<net::ServerTls> tls);
 
   awaitable<void> begin(ResponseHead head) {
     std::string text = status_line(head.status);
@@ -229,6 +201,7 @@ class Session : public std::enable_shared_from_this<Session> {
     if (std::exchange(has_left_, true)) return;
     sessions_in(stage_).erase(place_);
     if (state_->count() == 0) state_->all_ended.cancel();
+    for (loop::Acceptor& acceptor : state_->acceptors) acceptor.notify_room();
   }
 
  private:
@@ -478,23 +451,21 @@ void Reply::add_trailer(std::string name, std::string value) {
 
 void Reply::cancel_when_client_goes() { session_->watch_client(); }
 
-awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor, Protocol protocol,
-                                std::shared_ptr<net::ServerTls> tls) {
-  while (!state->stopping) {
+awaitable<void> Session::accept(std::shared_ptr<State> state, loop::Acceptor& acceptor,
+                                Protocol protocol, std::shared_ptr<net::ServerTls> tls) {
+  const std::function<bool()> is_full = [] { return false; };
+  const std::function<bool()> make_room = [state] { return state->make_room(); };
+  for (;;) {
+    base::UniqueFd client = co_await acceptor.next(is_full, make_room);
+    if (!client || state->stopping) co_return;
     error_code error;
-    co_await acceptor.async_wait(Acceptor::wait_read,
-                                 asio::redirect_error(asio::use_awaitable, error));
-    if (state->stopping) co_return;
     Socket socket(state->executor);
-    if (!error) socket = take(acceptor, protocol, error);
-    if (error && is_exhausted(error) && state->make_room()) continue;
+    loop::adopt(socket, std::move(client), error, protocol);
     if (error) {
       state->log_limit.log(os::LogLevel::kWarning, error.message(),
                            "accept an HTTP connection: " + error.message());
-      co_await loop::pause_for(kAcceptRetryInterval);
       continue;
     }
-    if (!socket.is_open()) continue;
     // Only TCP has this option; for other sockets the call fails without effect.
     socket.set_option(tcp::no_delay(true), error);
     if (state->count() >= state->limits.connections && !state->make_room()) {
@@ -519,11 +490,7 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
 void Server::State::start(const std::shared_ptr<State>& state, base::UniqueFd listener,
                           std::shared_ptr<net::ServerTls> tls) {
   const Protocol protocol(loop::family_of(listener.get(), "ask for a socket's address"), 0);
-  Acceptor acceptor(state->executor);
-  loop::adopt(acceptor, std::move(listener), "watch a listening socket", protocol);
-  // Processes that share the socket may accept the connection first.
-  acceptor.native_non_blocking(true);
-  state->acceptors.push_back(std::move(acceptor));
+  state->acceptors.emplace_back(state->executor, std::move(listener), "accept an HTTP connection");
   asio::co_spawn(state->executor,
                  Session::accept(state, state->acceptors.back(), protocol, std::move(tls)),
                  asio::detached);
@@ -531,8 +498,7 @@ void Server::State::start(const std::shared_ptr<State>& state, base::UniqueFd li
 
 void Server::State::stop_accepting() {
   stopping = true;
-  error_code ignored;
-  for (Acceptor& acceptor : acceptors) acceptor.close(ignored);
+  for (loop::Acceptor& acceptor : acceptors) acceptor.close();
 }
 
 void Server::State::close_sessions(bool idle_only) {

@@ -25,9 +25,11 @@ constexpr auto kTryAgain = std::chrono::seconds(1);
 Acceptor::Acceptor(const asio::any_io_executor& executor, base::UniqueFd listener, std::string what)
     : listener_(executor), room_(executor), what_(std::move(what)) {
   adopt(listener_, std::move(listener), "watch the listening socket");
+  listener_.native_non_blocking(true);
 }
 
-asio::awaitable<base::UniqueFd> Acceptor::next(const std::function<bool()>& is_full) {
+asio::awaitable<base::UniqueFd> Acceptor::next(const std::function<bool()>& is_full,
+                                               const std::function<bool()>& make_room) {
   boost::system::error_code error;
   if (++accepted_ % kAtOnce == 0) co_await asio::post(room_.get_executor(), asio::use_awaitable);
   while (listener_.is_open()) {
@@ -46,6 +48,8 @@ asio::awaitable<base::UniqueFd> Acceptor::next(const std::function<bool()>& is_f
     }
     // The client has given up already.
     if (err == EINTR || err == ECONNABORTED || err == EPROTO) continue;
+    const bool is_exhausted = err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
+    if (is_exhausted && make_room && make_room()) continue;
     const std::string reason = std::generic_category().message(err);
     log_limit_.log(os::LogLevel::kWarning, reason, what_ + ": " + reason);
     co_await wait_for_room();

@@ -16,15 +16,17 @@ namespace fo::loop {
 
 class Acceptor {
  public:
-  /// `listener` is non-blocking; other processes may accept from it, too. `what` begins the lines
-  /// of the log: "accept a client". Throws Error(kOsError).
+  /// `listener` becomes non-blocking; other processes may accept from it, too. `what` begins the
+  /// lines of the log: "accept a client". Throws Error(kOsError).
   Acceptor(const boost::asio::any_io_executor& executor, base::UniqueFd listener, std::string what);
 
-  /// The next client, CLOEXEC and non-blocking; an invalid descriptor once this is closed. Takes
-  /// none while `is_full` is true. Where the system has no descriptor or memory for another one, it
-  /// logs that and tries again when notify_room() is called, or after a second. The loop's other
-  /// work has its turn after every few clients. One call at a time.
-  boost::asio::awaitable<base::UniqueFd> next(const std::function<bool()>& is_full);
+  /// The next client, CLOEXEC and non-blocking; an invalid descriptor once this is closed. Accepts
+  /// none while `is_full` is true. If the system has no descriptor or memory for another one, it
+  /// calls `make_room`, which returns true if it released some. Otherwise it logs that, and tries
+  /// again when notify_room() is called, or after a second. Yields to the loop's other work after
+  /// every few clients. One call at a time.
+  boost::asio::awaitable<base::UniqueFd> next(const std::function<bool()>& is_full,
+                                              const std::function<bool()>& make_room = {});
 
   /// A client has gone, so that there may be room for another.
   void notify_room() { room_.cancel(); }

@@ -83,7 +83,7 @@ double crash_until_it_answers(const std::string& socket, std::size_t allocations
         found = answer_of(socket);
       } catch (const base::Error&) {
       }
-      if (children_of(server.child().pid()) == std::vector<pid_t>{victim}) found.clear();
+      if (children_of(server.child().pid()) == std::vector<pid_t>{victim}) found = {};
     }
   });
 }

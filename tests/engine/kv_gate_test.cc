@@ -103,7 +103,7 @@ TEST_F(SimulatedKvGateTest, NoServerOneThatDoesNotAnswerAndOneThatDoesNotTellAre
   state.state = "EMPTY";
   const gms::FakeServer other(socket_,
                               {{"get_runtime_state_request",
-                                gms::encode_frame(gms::GetRuntimeStateResponse{state, 0, ""})}});
+                                gms::encode_frame(gms::GetRuntimeStateResponse{state, 0, {}})}});
   testing::internal::CaptureStderr();
   EXPECT_THAT(settle(), IsEmpty());
   EXPECT_THAT(testing::internal::GetCapturedStderr(),

@@ -261,7 +261,7 @@ TEST_P(EveryDeath, LeavesNoDeviceMemoryHeldAtTheGrant) {
   }
   const int expected = first_ == First::kRank ? 1 : 128 + signal_of(death_);
   std::optional<GpuGate> gate;
-  if (form_ == Form::kInherit) gate.emplace(wanted(), kDevice.value());
+  if (form_ == Form::kInherit) gate.emplace(wanted(), kDevice);
   int violations = 0;
   int early = 0;
   std::size_t cores = 0;

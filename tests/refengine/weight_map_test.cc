@@ -12,17 +12,17 @@ namespace {
 constexpr base::ByteCount kSize = 64;
 alignas(4) const std::array<std::byte, kSize> kMemory{};
 
-AllocationBytes find(const std::string& id) {
-  return id == "a" ? AllocationBytes{kMemory.data(), kSize} : AllocationBytes{};
+AllocationBytes find(const gms::AllocationId& id) {
+  return id.value() == "a" ? AllocationBytes{kMemory.data(), kSize} : AllocationBytes{};
 }
 
 WeightView map_one(const std::string& value, base::ByteCount offset = 0,
                    const std::string& id = "a") {
-  return map_weights({{"w", {id, offset, value}}}, find);
+  return map_weights({{"w", {gms::AllocationId(id), offset, value}}}, find);
 }
 
 std::string map_refusal(const std::string& value, base::ByteCount offset = 0,
-                    const std::string& id = "a") {
+                        const std::string& id = "a") {
   const test::Failure failure = test::failure_of([&] { map_one(value, offset, id); });
   EXPECT_EQ(failure.status, base::ExitStatus::kBadData);
   return failure.message;
@@ -59,7 +59,8 @@ TEST(WeightMap, WhatDoesNotFitIsRefused) {
             "map tensor 'w': outside the layout's allocations");
   EXPECT_EQ(map_refusal(R"({"dtype":"torch.float32","shape":[1]})", 0, "b"),
             "map tensor 'w': outside the layout's allocations");
-  EXPECT_EQ(map_refusal(R"({"dtype":"torch.float32","shape":[1]})", 2), "map tensor 'w': not aligned");
+  EXPECT_EQ(map_refusal(R"({"dtype":"torch.float32","shape":[1]})", 2),
+            "map tensor 'w': not aligned");
 }
 
 TEST(WeightMap, BrokenMetadataIsRefused) {

@@ -41,12 +41,12 @@ class LaunchTest : public testing::Test {
     return -1;
   }
 
-  Environment environment_{"ENGINE_ID",
-                           "DYN_GMS_SCRATCH_KV_ENABLED",
-                           "VLLM_SERVER_DEV_MODE",
-                           "DYN_VLLM_GMS_SHADOW_MODE",
-                           "DYN_SYSTEM_PORT",
-                           "FAILOVER_LOCK_PATH"};
+  test::Environment environment_{"ENGINE_ID",
+                                 "DYN_GMS_SCRATCH_KV_ENABLED",
+                                 "VLLM_SERVER_DEV_MODE",
+                                 "DYN_VLLM_GMS_SHADOW_MODE",
+                                 "DYN_SYSTEM_PORT",
+                                 "FAILOVER_LOCK_PATH"};
 };
 
 TEST_F(LaunchTest, OnlyTheLoaderConfigMakesVllmAReader) {
