@@ -44,6 +44,7 @@ std::string find_wrong_field(const HttpProbe& probe, const std::string& body) {
   try {
     root = fo::json::parse(body, kMaxPageBytes);
   } catch (const fo::json::TooDeep& error) {
+    if (!json::accept(body)) return "not JSON";
     return "no value at field " + base::quoted(probe.fields.front().first) + ": " + error.what();
   } catch (const fo::json::Misfit&) {
     return "not JSON";

@@ -1,5 +1,6 @@
 #include "loop/acceptor.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
@@ -19,6 +20,11 @@ namespace asio = boost::asio;
 
 constexpr unsigned kAtOnce = 16;
 constexpr auto kTryAgain = std::chrono::seconds(1);
+
+bool is_readable(int fd) {
+  pollfd ready{fd, POLLIN, 0};
+  return ::poll(&ready, 1, 0) > 0;
+}
 
 }  // namespace
 
@@ -41,14 +47,15 @@ asio::awaitable<base::UniqueFd> Acceptor::next(const std::function<bool()>& is_f
         ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (client) co_return client;
     const int err = errno;
-    if (err == EAGAIN) {
+    const bool is_exhausted = err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
+    // The kernel allocates the descriptor before it looks for a client.
+    if (err == EAGAIN || (is_exhausted && !is_readable(listener_.native_handle()))) {
       co_await listener_.async_wait(asio::posix::descriptor_base::wait_read,
                                     asio::redirect_error(asio::use_awaitable, error));
       continue;
     }
     // The client has given up already.
     if (err == EINTR || err == ECONNABORTED || err == EPROTO) continue;
-    const bool is_exhausted = err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
     if (is_exhausted && make_room && make_room()) continue;
     const std::string reason = std::generic_category().message(err);
     log_limit_.log(os::LogLevel::kWarning, reason, what_ + ": " + reason);

@@ -32,7 +32,8 @@ class AcceptorTest : public testing::Test {
   UniqueFd next() { return loop_.run(acceptor_.next(is_full_)); }
   /// Runs next() beside what else the test does; the client is in `accepted_`.
   void begin_next() {
-    boost::asio::co_spawn(loop_.io(), acceptor_.next(is_full_),
+    is_done_ = false;
+    boost::asio::co_spawn(loop_.io(), acceptor_.next(is_full_, make_room_),
                           [this](const std::exception_ptr& error, UniqueFd client) {
                             EXPECT_FALSE(error);
                             is_done_ = true;
@@ -54,6 +55,7 @@ class AcceptorTest : public testing::Test {
   Acceptor acceptor_;
   bool full_ = false;
   std::function<bool()> is_full_ = [this] { return full_; };
+  std::function<bool()> make_room_;
   bool is_done_ = false;
   UniqueFd accepted_;
 };
@@ -100,6 +102,34 @@ TEST_F(AcceptorTest, WithoutADescriptorItTriesAgainWhenOneIsFree) {
   acceptor_.notify_room();
   run_until_done();
   EXPECT_TRUE(accepted_);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST_F(AcceptorTest, MakesRoomOnlyForAClientThatWaits) {
+  const UniqueFd first = connect();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<UniqueFd> all;
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (UniqueFd fd(::dup(first.get())); fd; fd.reset(::dup(first.get()))) {
+    all.push_back(std::move(fd));
+  }
+  int released = 0;
+  make_room_ = [&] {
+    if (all.empty()) return false;
+    ++released;
+    all.pop_back();
+    return true;
+  };
+  begin_next();
+  run_until_done();
+  EXPECT_TRUE(accepted_);
+  EXPECT_EQ(released, 1);
+  begin_next();
+  run_ready();
+  EXPECT_FALSE(is_done_);
+  EXPECT_EQ(released, 1);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
