@@ -42,7 +42,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   run -0 "$PREFIX/bin/gms-lock" acquire -q --lock "$T/lock" --gpu-free 1MiB -- echo active
   [ "$output" = active ]
   run -0 "$PREFIX/bin/gms-stat" --holders --socket-dir "$T"
-  [[ "$output" == *"gms-serve (server)"* ]]
+  [[ "$output" == "device 0, simulated in "* ]]
   # It was the prefix's own: without it there is none.
   mkdir "$T/bin"
   cp "$PREFIX/bin/gms-lock" "$PREFIX/bin/gms-serve" "$T/bin"

@@ -102,7 +102,10 @@ void declare_engine(CLI::App& app, Options& options) {
       ->check(cli::example_words(states))
       ->type_name("STATE,...");
   CLI::Option* lock = cli::add_lock(*engine, options.engine_lock);
-  CLI::Option* id = cli::add_id(*engine, options.engine_id, "the engine's");
+  // An empty id is refused, so it is not cli::add_id, which takes that for none.
+  CLI::Option* id =
+      engine->add_option("--id", options.engine_id, "the engine's (default: engine-$ENGINE_ID)")
+          ->type_name("ID");
   engine->add_option("--url", options.engine_url, "of its status page, instead of lock and id")
       ->excludes(lock)
       ->excludes(id)
@@ -153,8 +156,7 @@ void settle_engine(Options& options) {
     options.engine.url = *options.engine_url;
     return;
   }
-  const std::string id =
-      options.engine_id.empty() ? lock::lock_id_from_environment() : options.engine_id;
+  const std::string id = options.engine_id ? *options.engine_id : lock::lock_id_from_environment();
   const lock::LockUri lock = lock::parse_local_lock_uri(options.engine_lock);
   options.engine.url = "unix:" + engine::status_socket_path(lock, id) + ":/status";
 }

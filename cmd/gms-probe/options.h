@@ -24,7 +24,7 @@ struct Options {
   /// As given: an engine is identified by its URL, or by lock and id.
   std::optional<std::string> engine_url;
   std::string engine_lock;
-  std::string engine_id;
+  std::optional<std::string> engine_id;
   lock::LockProbe lock;
   std::string lock_uri;
   std::string kube_api;
