@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "lock/gpu_gate.h"
+#include "device/gpu_gate.h"
 #include "lock/grant.h"
 #include "lock/holder_report.h"
 #include "lock/lock_status.h"
@@ -149,7 +149,7 @@ AcquireEnd acquire(const AcquireOptions& options,
     os::log(os::LogLevel::kWarning, "{}: {}", what, reason);
     return {options.busy_status, 0};
   };
-  std::optional<GpuGate> gate;
+  std::optional<device::GpuGate> gate;
   if (options.gpu_free) {
     gate.emplace(*options.gpu_free, options.device);
     if (!gate->prepare(signal_fd.get())) return interrupted();
@@ -167,9 +167,11 @@ AcquireEnd acquire(const AcquireOptions& options,
   events.granted(result.grant);
   if (gate) {
     const base::Deadline::Clock::time_point begin = base::Deadline::Clock::now();
-    const GpuGate::Outcome outcome = gate->wait(*lock, deadline, signal_fd.get());
-    if (outcome == GpuGate::Outcome::kDeadline) return busy("released: " + gate->describe());
-    if (outcome == GpuGate::Outcome::kFree) {
+    const auto is_lost = [&] { return lock->check().has_value(); };
+    const device::GpuGate::Outcome outcome = gate->wait(deadline, signal_fd.get(), is_lost);
+    if (outcome == device::GpuGate::Outcome::kDeadline)
+      return busy("released: " + gate->describe());
+    if (outcome == device::GpuGate::Outcome::kFree) {
       events.gpu_free(gate->free(), base::Deadline::Clock::now() - begin);
     }
   }

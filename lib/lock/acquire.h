@@ -45,7 +45,7 @@ struct AcquireEnd {
 };
 
 /// Blocks signals; single thread only. Without a command, `on_held` is called with the grant.
-/// Throws what open_lock, FailoverLock and GpuGate throw, and kNotFound or kCannotRun for the
+/// Throws what open_lock, FailoverLock and device::GpuGate throw, and kNotFound or kCannotRun for the
 /// command.
 AcquireEnd acquire(const AcquireOptions& options, const std::function<void(const Grant&)>& on_held);
 

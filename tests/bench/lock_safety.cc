@@ -22,9 +22,9 @@
 #include "base/units.h"
 #include "cuda/device_memory.h"
 #include "cuda/sim_folder.h"
+#include "device/gpu_gate.h"
 #include "lock/engine_process.h"
 #include "lock/flock/flock_lock.h"
-#include "lock/gpu_gate.h"
 #include "os/file.h"
 #include "os/process.h"
 #include "report.h"
@@ -68,7 +68,7 @@ class Bench {
   }
 
   void run(std::uint64_t deaths, bench::Report& report) {
-    lock::GpuGate gate(memory_.ask().free, kDevice);
+    device::GpuGate gate(memory_.ask().free, kDevice);
     for (std::uint64_t i = 0; i < deaths; ++i) {
       for (Variant& variant : variants_) die(variant, i, variant.gated ? &gate : nullptr);
     }
@@ -162,7 +162,7 @@ class Bench {
          true});
   }
 
-  void die(Variant& variant, std::uint64_t turn, lock::GpuGate* gate) const {
+  void die(Variant& variant, std::uint64_t turn, device::GpuGate* gate) const {
     static_cast<void>(memory_.ask());  // the driver clears away what the dead have left
     std::vector<std::string> argv = variant.wrapper;
     argv.push_back(test::kDyingEngine);
@@ -184,7 +184,7 @@ class Bench {
   // the gate.
   [[nodiscard]] base::ByteCount wait_flock(const test::DeviceFiles& files,
                                            const std::function<void()>& kill,
-                                           lock::GpuGate* gate) const {
+                                           device::GpuGate* gate) const {
     const test::Once once([this] { return test::is_awaited(path_); }, kill);
     if (gate == nullptr) {
       const base::UniqueFd fd = os::open_file(path_, O_RDWR);
@@ -193,8 +193,9 @@ class Bench {
     }
     lock::FlockLock lock(path_, "successor");
     const Deadline deadline = Deadline::after(test::kPatience);
-    if (lock.acquire(deadline).outcome != os::LockWait::kLocked ||
-        gate->wait(lock, deadline, -1) != lock::GpuGate::Outcome::kFree) {
+    if (lock.acquire(deadline).outcome != os::LockWait::kLocked || gate->wait(deadline, -1, [&] {
+          return lock.check().has_value();
+        }) != device::GpuGate::Outcome::kFree) {
       test::give_up("the lock never came, or the device was never free");
     }
     return files.held();

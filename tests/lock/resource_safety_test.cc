@@ -24,9 +24,9 @@
 #include "cuda/memory.h"
 #include "cuda/sim_folder.h"
 #include "cuda/test_device.h"
+#include "device/gpu_gate.h"
 #include "lock/engine_process.h"
 #include "lock/flock/flock_lock.h"
-#include "lock/gpu_gate.h"
 #include "os/process.h"
 #include "support/driver.h"
 #include "support/must_run.h"
@@ -54,6 +54,10 @@ enum class Form {
   /// Under a supervisor, and workers that have closed the lock.
   kSupervise
 };
+
+std::function<bool()> lost_check(FailoverLock& lock) {
+  return [&lock] { return lock.check().has_value(); };
+}
 
 int signal_of(Death death) {
   switch (death) {
@@ -177,7 +181,7 @@ class ResourceSafety : public testing::Test {
     base::ByteCount held = 0;
   };
   /// What is seen by a contender who waits for the lock while `kill` is called.
-  Seen wait_for_death(const std::function<void()>& kill, GpuGate* gate = nullptr) {
+  Seen wait_for_death(const std::function<void()>& kill, device::GpuGate* gate = nullptr) {
     std::optional<test::DeviceFiles> files;
     if (!test::on_gpu()) files.emplace(sim_.device(kDevice.value()));
     FlockLock lock(lock_path(), "observer");
@@ -185,8 +189,8 @@ class ResourceSafety : public testing::Test {
     const FailoverLock::Result result = lock.acquire(base::Deadline::after(kPatience));
     Seen seen{result.grant.generation, held_of(files ? files->held() : used())};
     if (result.outcome != os::LockWait::kLocked) test::give_up("the lock never came");
-    if (gate != nullptr &&
-        gate->wait(lock, base::Deadline::after(kPatience), -1) != GpuGate::Outcome::kFree) {
+    if (gate != nullptr && gate->wait(base::Deadline::after(kPatience), -1, lost_check(lock)) !=
+                               device::GpuGate::Outcome::kFree) {
       test::give_up("the device was never free");
     }
     seen.held = std::max(gate == nullptr ? seen.held_at_grant : 0, held());
@@ -260,7 +264,7 @@ TEST_P(EveryDeath, LeavesNoDeviceMemoryHeldAtTheGrant) {
     }
   }
   const int expected = first_ == First::kRank ? 1 : 128 + signal_of(death_);
-  std::optional<GpuGate> gate;
+  std::optional<device::GpuGate> gate;
   if (form_ == Form::kInherit) gate.emplace(wanted(), kDevice);
   int violations = 0;
   int early = 0;
@@ -326,17 +330,18 @@ TEST_F(ResourceSafety, GateHoldsWhenTheSupervisorIsKilled) {
 
 // What the tests above rely on.
 TEST_F(ResourceSafety, MemoryThatOutlivesTheLockIsSeenAndWaitedFor) {
-  GpuGate gate(wanted(), kDevice);
+  device::GpuGate gate(wanted(), kDevice);
   EngineProcess engine(under_lock({"--exec"}, {"workers=1", "close_lock=1", "stubborn=1"}));
   const Seen seen = wait_for_death([&] { os::send_signal(engine.engine(), SIGKILL); });
   EXPECT_GT(seen.held_at_grant, 0U);
   EXPECT_GT(seen.held, 0U);
   FlockLock lock(lock_path(), "observer");
   ASSERT_EQ(lock.acquire(base::Deadline::after(kPatience)).outcome, os::LockWait::kLocked);
-  EXPECT_EQ(gate.wait(lock, base::Deadline::after(base::Duration::zero()), -1),
-            GpuGate::Outcome::kDeadline);
+  EXPECT_EQ(gate.wait(base::Deadline::after(base::Duration::zero()), -1, lost_check(lock)),
+            device::GpuGate::Outcome::kDeadline);
   os::send_signal(engine.worker(0), SIGKILL);
-  EXPECT_EQ(gate.wait(lock, base::Deadline::after(kPatience), -1), GpuGate::Outcome::kFree);
+  EXPECT_EQ(gate.wait(base::Deadline::after(kPatience), -1, lost_check(lock)),
+            device::GpuGate::Outcome::kFree);
   EXPECT_TRUE(cuda::about(used(), baseline_));
   EXPECT_EQ(engine.await_end(), 128 + SIGKILL);
 }

@@ -137,14 +137,14 @@ struct Connection {
 struct Publisher::State : std::enable_shared_from_this<State> {
   using Ptr = std::shared_ptr<State>;
 
-  State(asio::any_io_executor on, std::string at, const std::string& to, PublisherLimits max_bytes,
+  State(asio::any_io_executor on, std::string at, const std::string& to, PublisherLimits within,
         HttpFraming::Judge by)
       : executor(std::move(on)),
         address(std::move(at)),
         target_name(to),
         endpoint(tcp_endpoint(address)),
         target(stream_endpoint(to)),
-        limits(max_bytes),
+        limits(within),
         judge(std::move(by)),
         listener(executor),
         room(executor),

@@ -1,4 +1,4 @@
-#include "lock/gpu_gate.h"
+#include "device/gpu_gate.h"
 
 #include <poll.h>
 
@@ -7,7 +7,7 @@
 
 #include "os/log.h"
 
-namespace fo::lock {
+namespace fo::device {
 namespace {
 
 bool is_readable(int fd) {
@@ -33,17 +33,17 @@ bool GpuGate::ask(base::Duration time, int interrupt_fd) {
   return enough.value_or(false);
 }
 
-GpuGate::Outcome GpuGate::wait(FailoverLock& lock, const base::Deadline& deadline,
-                               int interrupt_fd) {
-  constexpr base::Duration kSlice = device::GpuMemory::kSlice;
+GpuGate::Outcome GpuGate::wait(const base::Deadline& deadline, int interrupt_fd,
+                               const std::function<bool()>& is_lost) {
+  constexpr base::Duration kSlice = GpuMemory::kSlice;
   for (;;) {
     const base::Duration left = deadline.remaining().value_or(kSlice);
     const bool enough = ask(std::min(left, kSlice), interrupt_fd);
     if (is_readable(interrupt_fd)) return Outcome::kInterrupted;
-    if (lock.check()) return Outcome::kLost;
+    if (is_lost()) return Outcome::kLost;
     if (enough) return Outcome::kFree;
     if (deadline.expired()) return Outcome::kDeadline;
   }
 }
 
-}  // namespace fo::lock
+}  // namespace fo::device

@@ -1,15 +1,16 @@
-// The last check after a grant: the device has as much free memory as the engine will need. A dead
-// engine's driver may release memory later than its locks.
+// The last check after a lock was granted: the device has as much free memory as the engine will
+// need. A dead engine's driver may release memory later than its locks. For programs without an
+// event loop; engine/device_gate.h asks the same of several devices on a loop.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/deadline.h"
 #include "base/strong.h"
 #include "device/gpu_memory.h"
-#include "lock/failover_lock.h"
 
-namespace fo::lock {
+namespace fo::device {
 
 class GpuGate {
  public:
@@ -21,9 +22,11 @@ class GpuGate {
   bool prepare(int interrupt_fd);
 
   enum class Outcome { kFree, kDeadline, kInterrupted, kLost };
-  /// Waits until the memory is free, `deadline`, `interrupt_fd` is readable, or the lock is lost.
-  /// Throws if the device cannot be queried any more.
-  Outcome wait(FailoverLock& lock, const base::Deadline& deadline, int interrupt_fd);
+  /// Waits until the memory is free, `deadline`, `interrupt_fd` is readable, or `is_lost` returns
+  /// true, which is called at least every GpuMemory::kSlice. Throws if the device cannot be queried
+  /// any more.
+  Outcome wait(const base::Deadline& deadline, int interrupt_fd,
+               const std::function<bool()>& is_lost);
 
   /// The device's last answer.
   [[nodiscard]] base::ByteCount free() const { return memory_.free(); }
@@ -34,7 +37,7 @@ class GpuGate {
   // Waits up to `time`; false if there is still too little, or no answer came.
   bool ask(base::Duration time, int interrupt_fd);
 
-  device::GpuMemory memory_;
+  GpuMemory memory_;
 };
 
-}  // namespace fo::lock
+}  // namespace fo::device
