@@ -12,9 +12,9 @@
 #include "loop/blocking.h"
 #include "loop/pause.h"
 #include "os/file.h"
-#include "os/file_lock.h"
 #include "os/log.h"
 #include "os/process_tree.h"
+#include "os/server_socket.h"
 
 namespace fo::engine {
 namespace {
