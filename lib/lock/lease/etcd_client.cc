@@ -30,11 +30,11 @@ using base::Error;
 using base::ExitStatus;
 using boost::asio::awaitable;
 
-// Of one request while there is no lease whose end is near.
+// The timeout of a request while no lease is about to end.
 constexpr Duration kLongestRequest = std::chrono::seconds(5);
-// A connection that is dead without a word is left after that.
+// A silent connection is closed after this time.
 constexpr Duration kLongestWatch = std::chrono::seconds(30);
-// One that ends sooner, with nothing changed, is not worth asking again at once.
+// After a watch that ended sooner without an event, the next query is delayed.
 constexpr Duration kShortestWatch = std::chrono::milliseconds(100);
 
 // Of the 2^63 that there are, without 0, which stands for none.
@@ -105,7 +105,7 @@ class EtcdClient final : public LeaseClient {
     return std::min(LeaseClient::longest_pause(), ttl_ / 10);
   }
 
-  // One step nearer to the lock, and a wait where there is nothing to do.
+  // One step towards the lock, or a wait for its next chance.
   awaitable<Step> step() {
     bool is_alive = true;
     if (!is_granted_) {
@@ -148,7 +148,7 @@ class EtcdClient final : public LeaseClient {
     co_return Next::kAtOnce;
   }
 
-  // nullopt when the lease is gone.
+  // nullopt if the lease has ended.
   awaitable<std::optional<etcd::Outcome>> commit(etcd::Transaction transaction) {
     try {
       co_return co_await etcd_.commit(std::move(transaction), request_deadline());
@@ -187,7 +187,7 @@ class EtcdClient final : public LeaseClient {
     co_return ttl.has_value();
   }
 
-  // Until the one in front of us is gone, or it is time to renew or to ask again.
+  // Waits until the predecessor has left, or a renewal or a query is due.
   awaitable<void> wait_for(const Turn& turn) {
     const BootClock::time_point begin = BootClock::now();
     const Duration left = base::time_until(LeaseTimes(renewal_).renew_at());
@@ -227,12 +227,12 @@ class EtcdClient final : public LeaseClient {
   etcd::Client etcd_;
   Duration ttl_;
   Contender who_;
-  // It was in the queue.
+  // This contender was in the queue.
   bool is_reached_ = false;
   // Without a lease where there is nothing of ours, not even an answer that is still to come.
   Place place_;
   bool is_granted_ = false;
-  // Of the lease that was granted last.
+  // The lease that was granted last.
   Renewal renewal_;
   // A lease that is to be given up; 0: none. A request for it that nobody waits for any more may
   // come after that.

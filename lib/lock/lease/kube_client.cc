@@ -37,18 +37,18 @@ using std::chrono::seconds;
 using std::chrono::system_clock;
 using Outcome = kube::Client::Written::Outcome;
 
-// What an API server gets to answer while nothing is held.
+// The timeout of a request while no lock is held.
 constexpr Duration kRequestTime = seconds(5);
-// A connection that is dead without a word is left after that.
+// A silent connection is closed after this time.
 constexpr Duration kLongestWatch = seconds(30);
-// Where watching is not permitted, and after a watch that told nothing.
+// The interval of queries where watching is not permitted, and after a watch without events.
 constexpr Duration kLookInterval = seconds(1);
-// Roles change.
+// Roles may change, so a refused watch is retried.
 constexpr Duration kWatchAgain = std::chrono::minutes(5);
-// How far the clocks of two machines may be apart for one to tell the other's lease from an old
-// one.
+// The maximum difference of two machines' clocks at which one recognises the other's lease as
+// current.
 constexpr Duration kClocksApart = std::chrono::minutes(1);
-// Somebody who edits the Lease meanwhile is no reason to renew it later.
+// An edit of the Lease by another client does not delay its renewal.
 constexpr int kMaxConflicts = 3;
 
 class KubeClient final : public LeaseClient {
@@ -60,22 +60,22 @@ class KubeClient final : public LeaseClient {
         duration_(
             std::chrono::duration_cast<seconds>(uri.network.ttl.value_or(kDefaultLeaseDuration))),
         identity_(make_identity(id, os::random_hex(8))),
-        // Many that wait do not watch, and look, at the same moments.
+        // Waiters spread their watches and queries over time.
         watch_time_(kLongestWatch, kLongestWatch) {}
 
   awaitable<std::variant<Renewal, LeaseEnded>> renew(Deadline deadline) override;
 
  private:
-  // What the next look at the Lease is to be.
+  // The kind of the next query.
   enum class Look { kGet, kTake, kPause };
 
-  // A Lease and when it was first seen that its holder left it so.
+  // A Lease, and when its current content was first seen.
   struct Seen {
     kube::Lease lease;
     BootClock::time_point since;
-    // The longest duration that was seen for this holder, which may not know of a shorter one.
+    // The longest duration seen for this holder, which may not know of a shorter one.
     seconds longest{0};
-    // It was deleted, which was seen at `since`: whoever held it may not know yet.
+    // The Lease was deleted, seen at `since`; its holder may not know yet.
     bool is_deleted = false;
   };
 
@@ -92,18 +92,19 @@ class KubeClient final : public LeaseClient {
   // `is_known`, which was permitted before.
   [[noreturn]] void fail(const Error& error, bool is_known = false) const;
 
-  // nullopt: there is none.
+  // nullopt if the Lease does not exist.
   awaitable<std::optional<kube::Lease>> get(Deadline deadline);
   awaitable<kube::Client::Written> put(kube::Lease seen, kube::Claim claim, Deadline deadline);
 
   void note(const kube::Lease& lease);
   void note_absence();
   [[nodiscard]] BootClock::time_point free_at(const Seen& seen) const;
-  // Creates the Lease or takes it as it was seen; nullopt when another was faster.
+  // Creates the Lease, or takes it over from the seen state; nullopt if another contender was
+  // faster.
   awaitable<std::optional<Lease>> take();
   // For how long an update in this answer holds it: what is stored counts for the others.
   [[nodiscard]] Duration ttl_of(const kube::Lease& lease) const;
-  // Until the Lease that was seen is free.
+  // Waits until the seen Lease is free.
   awaitable<void> wait_until_free();
   awaitable<Look> watch();
   awaitable<std::optional<Lease>> look_and_take();
@@ -118,7 +119,7 @@ class KubeClient final : public LeaseClient {
 
   bool is_reached_ = false;
   Look look_ = Look::kGet;
-  // When a refused watch is tried again; nullopt: it was not refused.
+  // When a refused watch is retried; nullopt if it was not refused.
   std::optional<BootClock::time_point> watch_again_;
 
   std::optional<Seen> seen_;
@@ -128,7 +129,7 @@ class KubeClient final : public LeaseClient {
   // An update that makes the Lease ours was sent, and is not known to have failed.
   bool may_be_ours_ = false;
   std::uint64_t generation_ = 0;
-  // The Lease as our last update left it; nullopt: not known, ask.
+  // The Lease after our last update; nullopt if it must be queried.
   std::optional<kube::Lease> held_;
 };
 
@@ -174,7 +175,7 @@ awaitable<kube::Client::Written> KubeClient::put(kube::Lease seen, kube::Claim c
   return kube_.update(leases_, name_, kube::encode_lease(seen, claim), deadline);
 }
 
-// Whatever else is changed in a Lease, by whomever, does not renew it.
+// Other changes of a Lease, by any client, do not renew it.
 void KubeClient::note(const kube::Lease& lease) {
   // At the highest number there is, it is counted on from what somebody has set it to.
   const bool is_full = most_transitions_ >= kube::kMaxTransitions;
@@ -226,7 +227,7 @@ awaitable<std::optional<Lease>> KubeClient::take() {
       written = co_await kube_.create(leases_, name_, std::move(object), deadline);
     }
   } catch (const Error& error) {
-    // A server that has failed may have done it all the same.
+    // A server that failed may have executed the request.
     const auto* refused = dynamic_cast<const kube::Refused*>(&error);
     if (refused != nullptr && refused->http_status() < 500) may_be_ours_ = might_be_ours;
     fail(error);

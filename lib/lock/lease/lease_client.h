@@ -1,6 +1,6 @@
-// How a lock that somebody across a network keeps is taken, renewed and given up there: what may
-// pass is tried again here, for all of them. Time, and what becomes of a holder whose lease can't
-// be renewed, are for LeaseLock.
+// The client of a lock service across a network: it acquires, renews and releases a lease there,
+// and retries after transient failures. LeaseLock keeps the times, and ends a holder whose lease
+// cannot be renewed.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -19,33 +19,34 @@
 
 namespace fo::lock {
 
-/// A request that the keeper of the lock has answered: nobody else is granted the lock before
-/// `sent` + `ttl`, for it can't have begun to count before the request was sent.
+/// A request that the lock service has answered. It grants the lock to no other contender before
+/// `sent` + `ttl`, because it cannot have begun to count before the request was sent.
 struct Renewal {
   base::BootClock::time_point sent;
   base::Duration ttl{};
 };
 
-/// What a Grant tells of a lock, and until when nobody else is granted it.
+/// A granted lock, and until when no other contender is granted it.
 struct Lease {
-  /// As Grant has it.
+  /// As in Grant.
   std::uint64_t generation = 0;
   std::chrono::system_clock::time_point granted_at;
   Renewal renewed;
 };
 
-/// The keeper says that the lock is not ours any more.
+/// The lock service reports that this process no longer has the lock.
 struct LeaseEnded {
-  /// kTryAgain for one that expired or went to another; kProtocol for a keeper that broke it.
+  /// kTryAgain if the lease expired or another contender has it; kProtocol if the lock service
+  /// broke the protocol.
   base::ExitStatus status = base::ExitStatus::kTryAgain;
   std::string reason;
 };
 
-/// A failure that may pass, with what the next try has to know of it.
+/// A transient failure, with what the next attempt needs to know.
 class Postponed final : public base::Error {
  public:
-  /// The keeper asks not to be asked again for `pause`; `at_last` is the status of a failure that
-  /// did not pass in time.
+  /// The lock service requests no further attempt for `pause`; `at_last` is the status if the
+  /// failure persists.
   Postponed(const std::string& what, base::Duration pause,
             base::ExitStatus at_last = base::ExitStatus::kUnavailable)
       : Error(base::ExitStatus::kUnavailable, what), pause_(pause), at_last_(at_last) {}
@@ -66,46 +67,46 @@ class LeaseClient {
   LeaseClient& operator=(const LeaseClient&) = delete;
   virtual ~LeaseClient() = default;
 
-  /// Waits for the lock, however long that takes; what may pass is tried again, with pauses. Throws
-  /// what is wrong for good (kConfig, kNotPermitted, kProtocol …), and kUnavailable for a keeper
-  /// that was not reached within kFirstContact of the first call. Called again after the end of a
-  /// lease, it asks anew.
+  /// Waits for the lock without limit, and retries after transient failures, with pauses. Throws
+  /// permanent failures (kConfig, kNotPermitted, kProtocol …), and kUnavailable if the lock service
+  /// was not reached within kFirstContact of the first call. It may be called again after a lease
+  /// has ended.
   boost::asio::awaitable<Lease> acquire();
 
-  /// Renews the lease once. Throws kUnavailable or kTryAgain for what may pass, with which it is
-  /// called again soon, with pauses; `deadline` is well before the lease ends.
+  /// Renews the lease once. Throws kUnavailable or kTryAgain for a transient failure; the caller
+  /// retries soon, with pauses. `deadline` is well before the end of the lease.
   virtual boost::asio::awaitable<std::variant<Renewal, LeaseEnded>> renew(
       base::Deadline deadline) = 0;
 
-  /// Whether somebody who may write where the lock is kept can free it before the lease ends.
+  /// Whether another client of the store can free the lock before the lease ends.
   [[nodiscard]] virtual bool can_be_freed_early() const { return true; }
 
-  /// Gives up what there is, the lock or the place in the queue, so that others need not wait for
-  /// its end; nothing to do is no error. Throws when the keeper could not be told by `deadline`.
+  /// Releases the lock, or the place in the queue, if there is one, so that others need not wait
+  /// for its end. Throws if the lock service could not be informed by `deadline`.
   boost::asio::awaitable<void> release(base::Deadline deadline);
 
  protected:
-  /// What a step came to: the lock, or when the next step is due.
+  /// The result of a step: the lock, or when the next step is due.
   enum class Next { kAtOnce, kAfterPause };
   using Step = std::variant<Lease, Next>;
-  /// One step towards the lock, with a wait where there is nothing to do; what a wait needs to stay
-  /// in the queue is renewed in here. It is called again after what may pass, which is thrown as
-  /// kUnavailable, kTryAgain or Postponed.
+  /// One step towards the lock, or a wait for its next chance, during which it renews the place in
+  /// the queue. It throws a transient failure as kUnavailable, kTryAgain or Postponed, and is then
+  /// called again.
   virtual boost::asio::awaitable<Step> advance() = 0;
-  /// Before the first step.
+  /// Called before the first step.
   virtual void begin() {}
-  /// One try of release(); false: there is to be another.
+  /// One attempt of release(); false if it must be repeated.
   virtual boost::asio::awaitable<bool> give_up(base::Deadline deadline) = 0;
-  /// Whether the keeper was ever spoken to: then it will be back.
+  /// Whether the lock service was ever reached; then it is expected to be reachable again.
   [[nodiscard]] virtual bool is_reached() const = 0;
-  /// Between two tries for the lock.
+  /// The longest pause between two attempts.
   [[nodiscard]] virtual base::Duration longest_pause() const;
 
-  /// Within `time`, and until the keeper was reached not beyond kFirstContact.
+  /// In `time`; before the first contact, at the end of kFirstContact at the latest.
   [[nodiscard]] base::Deadline step_deadline(base::Duration time) const;
 
  private:
-  // From the first call of acquire() on.
+  // Set by the first call of acquire().
   std::optional<base::Deadline> reach_by_;
 };
 

@@ -33,11 +33,11 @@ using base::ExitStatus;
 using base::time_until;
 
 constexpr base::Duration kReleaseTime = std::chrono::seconds(2);
-// Between tries to renew; up to a tenth of the lease.
+// The pauses between renewal attempts, up to a tenth of the lease.
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr base::Duration kLongestPause = std::chrono::seconds(1);
 
-// Sets the flag when `fd`, which stays its owner's, becomes readable.
+// Sets the flag when `fd`, which the caller owns, becomes readable.
 asio::posix::stream_descriptor watch_for(asio::io_context& loop, int fd,
                                          const std::shared_ptr<bool>& came) {
   asio::posix::stream_descriptor descriptor(loop);
@@ -93,7 +93,7 @@ std::optional<Lease> LeaseLock::wait(const Deadline& deadline, int interrupt_fd,
   while (!done) loop_.run_one();
   // Where the end was on its way before the cancellation, that one is left: for nobody else.
   loop_.poll();
-  // What the cancelled wait threw says no more than that it was cancelled.
+  // The exception of the cancelled wait reports only the cancellation.
   if (in_time && failure) std::rethrow_exception(failure);
   interrupted = *came;
   return interrupted ? std::nullopt : lease;
@@ -107,7 +107,7 @@ FailoverLock::Result LeaseLock::acquire(const Deadline& deadline, int interrupt_
     std::optional<Lease> lease;
     try {
       lease = wait(deadline, interrupt_fd, reminder, interrupted);
-      // A process that was stopped with its grant in hand may have had it for too long.
+      // A process that was stopped after its grant may have held it for too long.
       if (lease && time_until(LeaseTimes(lease->renewed).lose_at()) > base::Duration::zero()) {
         start_renewing(lease->renewed);
         return {os::LockWait::kLocked,
@@ -129,7 +129,7 @@ void LeaseLock::start_renewing(const Renewal& first) {
   lost_.reset();
   wake_at(times_->lose_at());
   loop_.restart();
-  // It is over when the lease is, or cancelled: then there is nothing to hear of it.
+  // It ends with the lease, or by cancellation; neither is reported.
   asio::co_spawn(loop_, keep_renewing(),
                  asio::bind_cancellation_slot(cancel_.slot(), [](const std::exception_ptr&) {}));
   thread_ = os::start_signal_masked_thread([this] { loop_.run(); });
@@ -145,10 +145,10 @@ void LeaseLock::stop_renewing() {
 awaitable<void> LeaseLock::keep_renewing() {
   asio::steady_timer timer(loop_);
   loop::Backoff backoff(kFirstPause, std::clamp(times_->ttl() / 10, kFirstPause, kLongestPause));
-  // After a try that failed.
+  // After a failed attempt.
   std::optional<base::Duration> pause;
   for (;;) {
-    // Nobody else writes it while this runs.
+    // No other code writes it while this runs.
     const LeaseTimes times = *times_;
     timer.expires_after(pause.value_or(time_until(times.renew_at())));
     // Here it ends as a rule, and others wait for that: the first exception of a static program
@@ -183,7 +183,7 @@ awaitable<void> LeaseLock::keep_renewing() {
     } else if (error_text.empty()) {
       times_ = LeaseTimes(std::get<Renewal>(answer));
     }
-    // Whoever waits for it to be confirmed looks again.
+    // Wakes a caller that waits for the confirmation.
     if (over || error_text.empty() != error_text_.empty()) wake_at(BootClock::now());
     error_text_ = error_text;
     if (over) co_return;
@@ -217,16 +217,16 @@ std::optional<Loss> LeaseLock::check() {
   const std::scoped_lock guard(mutex_);
   if (!lost_) lost_ = look();
   if (!lost_) {
-    // After a renewal it is later than it was.
+    // A renewal has moved the time.
     wake_at(times_->lose_at());
     return std::nullopt;
   }
-  // Anew each time: this process may have been stopped, or the machine suspended, since the last.
+  // Computed for each call: this process may have been stopped, or the machine suspended.
   const BootClock::time_point now = BootClock::now();
   const auto active_since = lost_->is_ended ? lost_->times.sent() : lost_->times.end();
   Loss loss{lost_->status, lost_->reason, Deadline::after(time_until(lost_->end_by)),
             std::max(base::Duration::zero(), -time_until(active_since))};
-  // While the lease lasts, only the keeper knows whether somebody has freed the lock by hand.
+  // During the lease, only the lock service knows whether an operator has freed the lock.
   loss.is_overlap_known =
       lost_->is_ended || loss.overlap > base::Duration::zero() || !client_->can_be_freed_early();
   if (loss.overlap > base::Duration::zero()) {

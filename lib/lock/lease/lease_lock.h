@@ -1,6 +1,6 @@
-// A failover lock that somebody across a network keeps, as a lease: it is held for as long as it is
-// renewed, by a thread of its own, and given up by this side before it can end on the other. It
-// says who leads, and nothing of memory: pair it with a lock of the node (lock_set.h).
+// A failover lock from a lock service across a network, as a lease. Its own thread renews it, and
+// this side treats it as lost before it can end on the other side. It elects a leader, and protects
+// no memory: combine it with a lock of the node (lock_set.h).
 #pragma once
 
 #include <sys/timerfd.h>
@@ -23,9 +23,9 @@ namespace fo::lock {
 
 class LeaseLock final : public FailoverLock {
  public:
-  /// `path` is the lock's name for messages. Throws kConfig for the id.
+  /// `path` is the lock's name for messages. Throws kConfig for an invalid id.
   LeaseLock(std::string path, std::string id, std::unique_ptr<LeaseClient> client);
-  /// As release().
+  /// Like release().
   ~LeaseLock() override;
 
   /// Throws what LeaseClient::acquire throws.
@@ -33,41 +33,41 @@ class LeaseLock final : public FailoverLock {
                  const os::Reminder& reminder = {}) override;
 
   [[nodiscard]] Watch watch() override;
-  /// Lost when the keeper says so, then to end at once, and at two thirds of the lease when it
-  /// could not be renewed, both kTryAgain; kProtocol for a keeper that broke the protocol.
+  /// Lost if the lock service reports it, with an immediate end, or at two thirds of the lease if
+  /// it could not be renewed: kTryAgain. kProtocol if the lock service broke the protocol.
   std::optional<Loss> check() override;
-  /// While the last try to renew it succeeded.
+  /// True if the last renewal succeeded.
   [[nodiscard]] bool is_confirmed() const override;
-  /// A keeper that can't be told within two seconds lets it end by itself.
+  /// If the lock service cannot be informed within two seconds, the lease expires by itself.
   void release() override;
   [[nodiscard]] std::vector<int> fds() const override { return {}; }
 
  private:
-  // On this thread; nullopt when the deadline passed or `interrupted`.
+  // Runs on the calling thread; nullopt if the deadline passed, or if `interrupted`.
   std::optional<Lease> wait(const base::Deadline& deadline, int interrupt_fd,
                             const os::Reminder& reminder, bool& interrupted);
   void start_renewing(const Renewal& first);
   void stop_renewing();
   boost::asio::awaitable<void> keep_renewing();
-  // On this thread, for up to kReleaseTime; what goes wrong is logged.
+  // Runs on the calling thread for up to kReleaseTime; failures are logged.
   void tell_release(os::LogLevel level);
   struct Lost {
-    // As they were then.
+    // The times at the loss.
     LeaseTimes times;
     base::ExitStatus status = base::ExitStatus::kTryAgain;
     std::string reason;
     base::BootClock::time_point end_by;
-    // The keeper said so; it may have done that since the last renewal.
+    // The lock service reported it; another contender may have the lock since the last renewal.
     bool is_ended = false;
   };
-  // With the mutex.
+  // The caller holds the mutex.
   [[nodiscard]] std::optional<Lost> look() const;
-  // The watch's descriptor becomes ready then.
+  // The watch's descriptor becomes ready at `time`.
   void wake_at(base::BootClock::time_point time) const;
   void sleep_for_good() const;
   void arm(const itimerspec& at) const;
 
-  // Runs on the thread that renews while the lock is held, and on the caller's otherwise.
+  // Runs on the renewing thread while the lock is held, otherwise on the caller's.
   boost::asio::io_context loop_{1};
   boost::asio::cancellation_signal cancel_;
   std::unique_ptr<LeaseClient> client_;
@@ -76,10 +76,10 @@ class LeaseLock final : public FailoverLock {
   bool is_held_ = false;
   std::optional<Lost> lost_;
 
-  // What the two threads share.
+  // Shared by the two threads.
   mutable std::mutex mutex_;
   std::optional<LeaseTimes> times_;
-  // Why the last try to renew failed; empty: it did not.
+  // The reason why the last renewal failed; empty if it succeeded.
   std::string error_text_;
   std::optional<LeaseEnded> ended_;
 };

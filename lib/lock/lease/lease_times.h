@@ -1,5 +1,5 @@
-// What a holder does when, until its lease ends: all by its own clock, from the moment at which the
-// last request was sent that the keeper of the lock answered.
+// The times of a holder until its lease ends, by its own clock, counted from the sending of the
+// last request that the lock service answered.
 #pragma once
 
 #include "base/boot_clock.h"
@@ -15,13 +15,13 @@ class LeaseTimes {
 
   [[nodiscard]] Time sent() const { return last_.sent; }
   [[nodiscard]] base::Duration ttl() const { return last_.ttl; }
-  /// To be renewed, at a third.
+  /// The lease is renewed, at a third.
   [[nodiscard]] Time renew_at() const { return at(1, 3); }
-  /// Not to be used any more: what it protected is told to end, at two thirds.
+  /// The lock counts as lost, and the processes that it protected get SIGTERM, at two thirds.
   [[nodiscard]] Time lose_at() const { return at(2, 3); }
-  /// What has not ended yet is killed: a tenth is left for the kernel to do that.
+  /// The remaining processes get SIGKILL; the last tenth is for the kernel to end them.
   [[nodiscard]] Time end_by() const { return at(9, 10); }
-  /// Another may have the lock.
+  /// Another contender may have the lock.
   [[nodiscard]] Time end() const { return at(1, 1); }
 
  private:
