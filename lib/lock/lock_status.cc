@@ -70,7 +70,7 @@ std::vector<OpenBy> find_open(const struct stat& file) {
   try {
     os::each_process(look_into);
   } catch (const base::Error&) {
-    // Where /proc is not mounted nobody is found.
+    // Without /proc no process is found.
   }
   return found;
 }

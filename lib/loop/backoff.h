@@ -20,7 +20,7 @@ class Backoff {
   /// How long the next pause is: between half of what has come by doubling and all of it, so that
   /// many who failed at once do not come again at once.
   base::Duration next();
-  /// Something worked: the pauses begin anew.
+  /// After a success: the pauses begin with the first one again.
   void reset() { pause_ = first_; }
 
  private:

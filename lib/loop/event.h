@@ -10,8 +10,8 @@
 
 namespace fo::loop {
 
-/// Something changed: the coroutines that wait for it are woken, and look again. A notification
-/// that nobody waits for is forgotten; a wait may end without one.
+/// A change of state: it wakes the coroutines that wait for it, and they check the state again. A
+/// notification without a waiter is lost; a wait may end without one.
 class Event {
  public:
   explicit Event(const boost::asio::any_io_executor& executor)

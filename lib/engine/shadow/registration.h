@@ -38,7 +38,7 @@ class Registration {
   boost::asio::awaitable<void> open(base::Deadline deadline);
   /// Deregisters, and lets requests in flight end. Clients that come now wait for the successor.
   boost::asio::awaitable<void> suspend();
-  /// Undoes suspend(): nobody took over. Errors as open().
+  /// Undoes suspend() if no engine took over. Errors as open().
   boost::asio::awaitable<void> resume();
   /// After suspend(): offers the published sockets to the next active engine, which may be this
   /// one, until they are taken.

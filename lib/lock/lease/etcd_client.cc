@@ -234,8 +234,8 @@ class EtcdClient final : public LeaseClient {
   bool is_granted_ = false;
   // The lease that was granted last.
   Renewal renewal_;
-  // A lease that is to be given up; 0: none. A request for it that nobody waits for any more may
-  // come after that.
+  // A lease that must be revoked; 0 for none. An abandoned request for it may still reach the
+  // server later.
   etcd::LeaseId revoked_ = 0;
   bool may_come_ = false;
   BootClock::time_point claim_from_{};

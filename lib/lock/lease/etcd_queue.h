@@ -67,7 +67,7 @@ struct Listed {
   etcd::Revision created = 0;
   /// 0: the key has no lease, unlike a contender's, and stays until it is deleted.
   etcd::LeaseId lease = 0;
-  /// All empty for one that somebody else queues by.
+  /// Empty for a key that is not a contender of ours.
   Contender who;
 };
 /// The oldest first.

@@ -177,7 +177,7 @@ awaitable<kube::Client::Written> KubeClient::put(kube::Lease seen, kube::Claim c
 
 // Other changes of a Lease, by any client, do not renew it.
 void KubeClient::note(const kube::Lease& lease) {
-  // At the highest number there is, it is counted on from what somebody has set it to.
+  // At the maximum, the count continues from the number that an operator sets.
   const bool is_full = most_transitions_ >= kube::kMaxTransitions;
   most_transitions_ = is_full ? lease.transitions : std::max(most_transitions_, lease.transitions);
   const auto claim = [](const kube::Lease& of) {
@@ -254,7 +254,7 @@ Duration KubeClient::ttl_of(const kube::Lease& lease) const {
 }
 
 awaitable<void> KubeClient::wait_until_free() {
-  // Looked at again now and then: it is later where somebody has edited the Lease meanwhile.
+  // The time is computed repeatedly, because an edit of the Lease may have moved it.
   for (;;) {
     const Duration left = base::time_until(free_at(*seen_));
     if (left <= Duration::zero()) co_return;
@@ -445,7 +445,7 @@ LockStatus ask_kube(const LockUri& uri, const Deadline& deadline) {
   const auto renewed = kube::parse_micro_time(lease.renew_time);
   const Duration own_duration = uri.network.ttl.value_or(kDefaultLeaseDuration);
   const Duration duration = lease.duration ? Duration(*lease.duration) : own_duration;
-  // Whoever wrote that may have another clock, and a lock that is held is never told to be free.
+  // The writer may have another clock, and a held lock must never be reported as free.
   const bool is_over = renewed && system_clock::now() - *renewed >= duration + kClocksApart;
   status.held = !lease.holder.empty() && !is_over;
   if (!status.held) return status;

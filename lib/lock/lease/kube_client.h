@@ -1,6 +1,6 @@
-// A failover lock in Kubernetes: a Lease of coordination.k8s.io/v1, taken and renewed by whoever's
-// update is the first on a resource version. A holder that is gone is found out by watching: a
-// Lease that did not change for as long as it says is free. The generation is leaseTransitions.
+// A failover lock in Kubernetes: a Lease of coordination.k8s.io/v1. The first update of a resource
+// version acquires or renews it. Waiters watch it: a Lease that did not change for its own duration
+// is free. The generation is leaseTransitions.
 #pragma once
 
 #include <memory>
@@ -27,9 +27,8 @@ kube::Config find_kube_config(const LockUri& uri,
 /// while acquire() waits for it is created when its holder's time is over.
 std::unique_ptr<LeaseClient> make_kube_client(const LockUri& uri, const std::string& id);
 
-/// Who has the lock; a Lease whose time has been over for a minute by this machine's wall clock is
-/// held by nobody: until then, a holder may have another clock.
-/// Waiters are not to be seen. Throws kUnavailable, kNotPermitted, kTryAgain when there is no
+/// The holder of the lock. A Lease that expired more than a minute ago by this machine's wall clock
+/// is free; before that, the holder may have another clock. Waiters are not visible. Throws kUnavailable, kNotPermitted, kTryAgain when there is no
 /// answer until `deadline`, kProtocol, and what make_kube_client throws.
 LockStatus ask_kube(const LockUri& uri, const base::Deadline& deadline);
 

@@ -6,10 +6,10 @@
 
 namespace fo::lock {
 
-/// The id in a Lease: with 16 random hexadecimal digits behind it, so that an engine that was
-/// started anew does not take itself for the holder.
+/// The id in a Lease, followed by 16 random hexadecimal digits, so that a restarted engine does not
+/// recognise itself as the holder.
 std::string make_identity(std::string_view id, std::string_view digits);
-/// The id without these; another's identity whole. Without control characters.
+/// The id without these digits; another identity unchanged. Without control characters.
 std::string id_of_identity(std::string_view identity);
 
 }  // namespace fo::lock

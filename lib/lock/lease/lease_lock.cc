@@ -91,7 +91,7 @@ std::optional<Lease> LeaseLock::wait(const Deadline& deadline, int interrupt_fd,
   const bool in_time = done;
   if (!done) cancel_.emit(asio::cancellation_type::terminal);
   while (!done) loop_.run_one();
-  // Where the end was on its way before the cancellation, that one is left: for nobody else.
+  // Runs the handler of an end that was posted before the cancellation.
   loop_.poll();
   // The exception of the cancelled wait reports only the cancellation.
   if (in_time && failure) std::rethrow_exception(failure);
