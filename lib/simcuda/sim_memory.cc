@@ -5,7 +5,8 @@
 // It prints the device's folder, and for each file "DEVICE INODE SIZE NAME", in decimal numbers as
 // stat(2) has them; each ends with a NUL. It changes nothing. Exit statuses are those of
 // fo-exit-status(7).
-#include <iostream>
+#include <cstdint>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -29,7 +30,7 @@ enum Status {
 };
 
 int fail(Status status, const std::string& reason) {
-  std::cerr << "fo-sim-memory: error: " << reason << '\n';
+  std::fprintf(stderr, "fo-sim-memory: error: %s\n", reason.c_str());
   return status;
 }
 
@@ -45,16 +46,18 @@ int list(bool only_held, const std::string& device) {
   const std::string what = "inspect simulated device '" + dir.native() + "'";
   try {
     const DeviceFiles found = list_files(dir, only_held);
-    std::cout << found.dir.native() << '\0';
+    std::printf("%s%c", found.dir.c_str(), '\0');
     for (const DeviceFile& file : found.files) {
-      std::cout << file.device << ' ' << file.id << ' ' << file.size << ' ' << file.name << '\0';
+      std::printf("%ju %ju %ju %s%c", std::uintmax_t{file.device}, std::uintmax_t{file.id},
+                  std::uintmax_t{file.size}, file.name.c_str(), '\0');
     }
   } catch (const std::system_error& error) {
     return fail(status_of(error.code()), what + ": " + error.code().message());
   } catch (const Failure&) {
     return fail(kOsError, what + ": its book cannot be locked");
   }
-  return std::cout.flush() ? kOk : fail(kIoError, "write to standard output");
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return written ? kOk : fail(kIoError, "write to standard output");
 }
 
 }  // namespace

@@ -46,9 +46,15 @@ int open_beneath(int folder, const std::string& name) {
   // Does not block on a FIFO.
   how.flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  const long fd = ::syscall(SYS_openat2, folder, name.c_str(), &how, sizeof how);
+  constexpr int kMaxAttempts = 128;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const long fd = ::syscall(SYS_openat2, folder, name.c_str(), &how, sizeof how);
+    if (fd >= 0) return static_cast<int>(fd);
+    // EAGAIN: a rename or mount somewhere in the system raced with the resolution of "..".
+    if (errno != EAGAIN) break;
+  }
   // ENOSYS in older kernels; EPERM from a seccomp filter that does not know the call.
-  if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(fd);
+  if (errno != ENOSYS && errno != EPERM && errno != EAGAIN) return -1;
   base::UniqueFd found(::openat(folder, name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (found && !path_of_fd(found.get()).starts_with(path_of_fd(folder) + "/")) {
     errno = EXDEV;

@@ -14,6 +14,8 @@
 
 #include "loop/test_loop.h"
 #include "os/unix_socket.h"
+#include "support/must_run.h"
+#include "support/sanitizers.h"
 #include "support/temp_dir.h"
 
 namespace fo::loop {
@@ -86,6 +88,7 @@ TEST_F(AcceptorTest, TakesNoneWhileItIsFull) {
 }
 
 TEST_F(AcceptorTest, WithoutADescriptorItTriesAgainWhenOneIsFree) {
+  if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   const UniqueFd client = connect();
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -106,6 +109,7 @@ TEST_F(AcceptorTest, WithoutADescriptorItTriesAgainWhenOneIsFree) {
 }
 
 TEST_F(AcceptorTest, MakesRoomOnlyForAClientThatWaits) {
+  if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   const UniqueFd first = connect();
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
