@@ -14,7 +14,7 @@ class ReadyFd {
   /// open.
   explicit ReadyFd(int fd);
 
-  /// Writes `line` and closes the descriptor. Later calls do nothing. Throws Error(kIoError).
+  /// Writes `line` and closes the descriptor. Later calls do nothing. Throws as os::write_all.
   void announce(std::string_view line = "\n");
 
  private:

@@ -119,8 +119,8 @@ void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) 
   }
 }
 
-/// Refuses names of the containers that the generator adds, a second main container, one without the
-/// image that those run, and probes of missing ports.
+/// Refuses names of the containers that the generator adds, a second main container, one without
+/// the image that those run, and probes of missing ports.
 void check_containers(const std::vector<Located>& containers, Findings& findings) {
   constexpr std::array<std::string_view, 4> kReserved = {"gms-weights", "gms-server", "gms-lockd",
                                                          "fo-tools"};

@@ -22,7 +22,7 @@ struct ShellRefusal {
 /// Whether the character ends a word unless it is quoted.
 bool ends_shell_word(char c);
 
-/// A position in a script. Everything here throws ShellRefusal.
+/// A position in a script. The functions that read and skip throw ShellRefusal.
 class ShellLexer {
  public:
   /// `environment` tells which names Kubernetes expands.
@@ -41,7 +41,7 @@ class ShellLexer {
   [[nodiscard]] bool sees_one_of(std::string_view characters) const;
   /// "\n" at the end.
   [[nodiscard]] char here() const { return at_end() ? '\n' : script_[at_]; }
-  /// The text here up to the end of the word, unless something in it is quoted.
+  /// The source of the word here, if nothing in it is quoted.
   [[nodiscard]] std::string_view bare_word() const;
 
   /// Skips blanks and comments, at the start of a word.
