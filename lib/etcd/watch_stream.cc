@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/error.h"
+
 namespace fo::etcd {
 
 WatchStream::WatchStream(Watch watch) : watch_(std::move(watch)), lines_(kMaxMessageBytes) {}
@@ -36,6 +38,13 @@ void WatchStream::note(WatchMessage& message) {
     if (event.key.modified == watch_.from) --repeated_;
     return true;
   });
+  const auto is_earlier = [](const Event& a, const Event& b) {
+    return a.key.modified < b.key.modified;
+  };
+  if (!std::is_sorted(message.events.begin(), message.events.end(), is_earlier)) {
+    throw base::Error(base::ExitStatus::kProtocol,
+                      "watch etcd: events are not in the order of their revisions");
+  }
   for (const Event& event : message.events) {
     if (event.key.modified > watch_.from) go_to(event.key.modified);
     ++returned_;

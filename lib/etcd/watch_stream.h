@@ -21,7 +21,8 @@ class WatchStream {
   /// Adds bytes received on the current connection.
   void append(std::string_view bytes) { lines_.append(bytes); }
   /// Returns the next complete message, without events that were returned before; nullopt if it is
-  /// incomplete. Throws kProtocol for an invalid message, or one longer than kMaxMessageBytes.
+  /// incomplete. Throws kProtocol for an invalid message, one longer than kMaxMessageBytes, and one
+  /// whose events are not in the order of their revisions.
   std::optional<WatchMessage> next();
 
   /// The first revision whose events were not all returned; 0 if unknown.

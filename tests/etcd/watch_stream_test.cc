@@ -125,6 +125,17 @@ TEST(EtcdWatchStream, WhatWasToldIsNotToldAgain) {
   EXPECT_THAT(feed(stream, message_line({{"a", 12}, {"b", 5}, {"c", 13}})), ElementsAre("c"));
 }
 
+TEST(EtcdWatchStream, EventsOutOfOrderAreRefused) {
+  WatchStream stream(Watch{keys_with_prefix("x"), 3});
+  stream.begin();
+  stream.append(note(9, true) + message_line({{"a", 7}, {"b", 5}}));
+  stream.next();
+  const auto failure = test::failure_of([&] { stream.next(); });
+  EXPECT_EQ(failure.status, ExitStatus::kProtocol);
+  EXPECT_EQ(failure.message, "watch etcd: events are not in the order of their revisions");
+  EXPECT_EQ(stream.next_revision(), 3U);
+}
+
 TEST(EtcdWatchStream, EndsLeaveItWhereItWas) {
   WatchStream stream(Watch{{"x"}, 10});
   asked_from(stream);
