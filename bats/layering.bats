@@ -91,7 +91,7 @@ sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h
   [ "$output" = "" ]
 }
 
-@test "nobody but simcuda knows its files" {
+@test "only simcuda knows its files" {
   run matches_outside 'GMS_SIM_DIR|gms-sim-|"mem-|/book"' lib/simcuda
   [ "$output" = "" ]
 }

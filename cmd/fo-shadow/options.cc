@@ -176,11 +176,11 @@ void set_places(const Options& options, engine::ShadowOptions& shadow) {
     auto& places = place.tag == kKvTag && options.tag != kKvTag ? shadow.kv : shadow.gms;
     places.push_back(std::move(place));
   }
-  for (const base::DeviceOrdinal device : options.devices) shadow.devices.push_back(device.value());
+  shadow.devices = options.devices;
   if (shadow.devices.empty()) {
-    for (const engine::GmsPlace& place : shadow.gms) shadow.devices.push_back(place.device.value());
+    for (const engine::GmsPlace& place : shadow.gms) shadow.devices.push_back(place.device);
   }
-  if (shadow.devices.empty()) shadow.devices = {0};
+  if (shadow.devices.empty()) shadow.devices.emplace_back(0);
 }
 
 void check_engine(engine::ShadowOptions& shadow) {

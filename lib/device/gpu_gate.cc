@@ -1,25 +1,15 @@
 #include "device/gpu_gate.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <optional>
 
+#include "os/file.h"
 #include "os/log.h"
 
 namespace fo::device {
-namespace {
-
-bool is_readable(int fd) {
-  pollfd ready{fd, POLLIN, 0};
-  return ::poll(&ready, 1, 0) > 0;
-}
-
-}  // namespace
-
 bool GpuGate::prepare(int interrupt_fd) {
   ask(base::Duration::zero(), interrupt_fd);
-  if (is_readable(interrupt_fd)) return false;
+  if (os::is_readable(interrupt_fd)) return false;
   if (!memory_.is_known()) throw memory_.no_answer();
   return true;
 }
@@ -27,7 +17,7 @@ bool GpuGate::prepare(int interrupt_fd) {
 bool GpuGate::ask(base::Duration time, int interrupt_fd) {
   const bool was_known = memory_.is_known();
   const std::optional<bool> enough = memory_.ask(time, memory_.answer_by(time), interrupt_fd);
-  if (!enough && was_known && !is_readable(interrupt_fd)) {
+  if (!enough && was_known && !os::is_readable(interrupt_fd)) {
     os::log(os::LogLevel::kWarning, "{}", memory_.no_answer().what());
   }
   return enough.value_or(false);
@@ -39,7 +29,7 @@ GpuGate::Outcome GpuGate::wait(const base::Deadline& deadline, int interrupt_fd,
   for (;;) {
     const base::Duration left = deadline.remaining().value_or(kSlice);
     const bool enough = ask(std::min(left, kSlice), interrupt_fd);
-    if (is_readable(interrupt_fd)) return Outcome::kInterrupted;
+    if (os::is_readable(interrupt_fd)) return Outcome::kInterrupted;
     if (is_lost()) return Outcome::kLost;
     if (enough) return Outcome::kFree;
     if (deadline.expired()) return Outcome::kDeadline;

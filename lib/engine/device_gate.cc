@@ -34,13 +34,13 @@ awaitable<std::optional<os::Captured>> run_helper(loop::Children& children,
 
 }  // namespace
 
-DeviceGate::DeviceGate(loop::Children& children, const std::vector<int>& devices,
+DeviceGate::DeviceGate(loop::Children& children, std::vector<base::DeviceOrdinal> devices,
                        std::optional<ByteCount> wanted, std::vector<GmsPlace> kv)
     : children_(children),
-      devices_(devices.begin(), devices.end()),
+      devices_(std::move(devices)),
       kv_(std::move(kv)),
       is_configured_(wanted.has_value()),
-      wanted_(devices.size(), wanted.value_or(0)) {
+      wanted_(devices_.size(), wanted.value_or(0)) {
   for (const base::DeviceOrdinal device : devices_) {
     memory_.emplace_back(wanted.value_or(0), device);
   }

@@ -22,7 +22,7 @@ class DeviceGate {
  public:
   /// `wanted` is the size for each device; nullopt: what the engine and the servers of KV memory
   /// release. 0: no gate.
-  DeviceGate(loop::Children& children, const std::vector<int>& devices,
+  DeviceGate(loop::Children& children, std::vector<base::DeviceOrdinal> devices,
              std::optional<base::ByteCount> wanted, std::vector<GmsPlace> kv = {});
 
   /// With a configured size: checks that the devices can be queried for it, so that a gate that

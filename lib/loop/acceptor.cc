@@ -1,6 +1,5 @@
 #include "loop/acceptor.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "loop/adopt.h"
+#include "os/file.h"
 
 namespace fo::loop {
 namespace {
@@ -20,11 +20,6 @@ namespace asio = boost::asio;
 
 constexpr unsigned kAtOnce = 16;
 constexpr auto kTryAgain = std::chrono::seconds(1);
-
-bool is_readable(int fd) {
-  pollfd ready{fd, POLLIN, 0};
-  return ::poll(&ready, 1, 0) > 0;
-}
 
 }  // namespace
 
@@ -49,7 +44,7 @@ asio::awaitable<base::UniqueFd> Acceptor::next(const std::function<bool()>& is_f
     const int err = errno;
     const bool is_exhausted = err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
     // The kernel allocates the descriptor before it looks for a client.
-    if (err == EAGAIN || (is_exhausted && !is_readable(listener_.native_handle()))) {
+    if (err == EAGAIN || (is_exhausted && !os::is_readable(listener_.native_handle()))) {
       co_await listener_.async_wait(asio::posix::descriptor_base::wait_read,
                                     asio::redirect_error(asio::use_awaitable, error));
       continue;

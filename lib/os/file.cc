@@ -1,6 +1,7 @@
 #include "os/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -83,6 +84,11 @@ std::string read_all(int fd, const std::string& what, base::ByteCount limit) {
       throw Error(ExitStatus::kBadData, what + ": longer than " + base::format_size(limit));
     }
   }
+}
+
+bool is_readable(int fd) {
+  pollfd ready{fd, POLLIN, 0};
+  return ::poll(&ready, 1, 0) > 0;
 }
 
 void write_all(int fd, std::string_view bytes, const std::string& what) {

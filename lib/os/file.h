@@ -38,4 +38,7 @@ void write_file_atomic(const std::string& path, std::string_view content, mode_t
 /// Writes all bytes to a blocking descriptor. Throws with the errno's status, and `what`.
 void write_all(int fd, std::string_view bytes, const std::string& what);
 
+/// Whether a read from `fd`, or an accept, would not block now.
+bool is_readable(int fd);
+
 }  // namespace fo::os

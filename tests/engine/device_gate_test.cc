@@ -60,7 +60,8 @@ class DeviceGateTest : public test::FdCounting {
       return "";
     }
   }
-  DeviceGate gate(std::optional<base::ByteCount> wanted, std::vector<int> devices = {0}) {
+  DeviceGate gate(std::optional<base::ByteCount> wanted,
+                  std::vector<base::DeviceOrdinal> devices = {base::DeviceOrdinal(0)}) {
     return {children_, std::move(devices), wanted};
   }
   /// An engine whose device has this much free memory before and after its sleep.
@@ -137,7 +138,7 @@ TEST_F(DeviceGateTest, MemoryThatIsNotFreeInTimeIsTryAgain) {
 }
 
 TEST_F(DeviceGateTest, EveryDeviceHasASizeOfItsOwn) {
-  DeviceGate gate = this->gate(std::nullopt, {0, 3});
+  DeviceGate gate = this->gate(std::nullopt, {base::DeviceOrdinal(0), base::DeviceOrdinal(3)});
   answer("case $device in 0) say 10;; 3) say 20;; esac");
   loop_.run(gate.before_sleep());
   answer("case $device in 0) say 15;; 3) say 90;; esac");
@@ -184,7 +185,7 @@ TEST_F(DeviceGateTest, AGivenSizeThatNobodyCanTellIsAFailure) {
 }
 
 TEST_F(DeviceGateTest, AGivenSizeThatNoDeviceHasIsRefusedBeforeTheWait) {
-  DeviceGate gate = this->gate(64 * kMiB, {0, 1});
+  DeviceGate gate = this->gate(64 * kMiB, {base::DeviceOrdinal(0), base::DeviceOrdinal(1)});
   answer(
       "[ $device = 0 ] || { echo 'fo-gpu: error: it has 32 MiB' >&2; exit 64; }; say 10; exit 75");
   const auto failure = failure_of([&] { loop_.run(gate.check()); });

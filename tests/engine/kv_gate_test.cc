@@ -117,7 +117,7 @@ TEST_F(SimulatedKvGateTest, TheDeviceIsAskedForWhatTheGmsSays) {
   const std::vector<GmsPlace> here{{socket_, base::DeviceOrdinal(0), "kv_cache"}};
   { const RpcClient first = engine(parts(128)); }
   {
-    DeviceGate gate(children, {0}, std::nullopt, here);
+    DeviceGate gate(children, {base::DeviceOrdinal(0)}, std::nullopt, here);
     EXPECT_TRUE(loop_.run(gate.wait(soon())));
     EXPECT_THAT(gate.wanted(), ElementsAre(parts(128)));
   }
@@ -127,12 +127,12 @@ TEST_F(SimulatedKvGateTest, TheDeviceIsAskedForWhatTheGmsSays) {
   RpcClient hog = RpcClient::connect(elsewhere, soon());
   ASSERT_EQ(hog.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
   hog.allocate(parts(200), "x");
-  DeviceGate gate(children, {0}, std::nullopt, here);
+  DeviceGate gate(children, {base::DeviceOrdinal(0)}, std::nullopt, here);
   const auto failure = failure_of([&] { loop_.run(gate.wait(in_ms(300))); });
   EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
   EXPECT_THAT(failure.message, HasSubstr("of the 128 MiB wanted"));
   // A configured size takes precedence over the GMS.
-  DeviceGate given(children, {0}, kMiB, here);
+  DeviceGate given(children, {base::DeviceOrdinal(0)}, kMiB, here);
   EXPECT_TRUE(loop_.run(given.wait(soon())));
 }
 

@@ -63,7 +63,7 @@ TEST_F(ShadowOptionsTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(shadow.lock.path, "/shared/failover.lock");
   EXPECT_EQ(shadow.id, "engine-0");
   EXPECT_TRUE(shadow.gms.empty());
-  EXPECT_THAT(shadow.devices, ElementsAre(0));
+  EXPECT_THAT(shadow.devices, ElementsAre(base::DeviceOrdinal(0)));
   EXPECT_FALSE(shadow.gpu_free);
   EXPECT_EQ(shadow.host, "0.0.0.0");
   EXPECT_EQ(shadow.port, 9090);
@@ -146,11 +146,12 @@ TEST_F(ShadowOptionsTest, SocketsAreFoundInTheFolder) {
   ASSERT_EQ(shadow.gms.size(), 2u);
   EXPECT_EQ(shadow.gms[0].socket, dir.path("gms_2_weights.sock"));
   EXPECT_EQ(shadow.gms[1].device, base::DeviceOrdinal(5));
-  EXPECT_THAT(shadow.devices, ElementsAre(2, 5));
+  EXPECT_THAT(shadow.devices, ElementsAre(base::DeviceOrdinal(2), base::DeviceOrdinal(5)));
   const engine::ShadowOptions chosen = read({"--socket-dir", dir.path(), "--devices", "5"});
   ASSERT_EQ(chosen.gms.size(), 1u);
-  EXPECT_THAT(chosen.devices, ElementsAre(5));
-  EXPECT_THAT(read({"--socket-dir", dir.path(), "--tag", "kv"}).devices, ElementsAre(7));
+  EXPECT_THAT(chosen.devices, ElementsAre(base::DeviceOrdinal(5)));
+  EXPECT_THAT(read({"--socket-dir", dir.path(), "--tag", "kv"}).devices,
+              ElementsAre(base::DeviceOrdinal(7)));
 }
 
 TEST_F(ShadowOptionsTest, TargetsAreNamesAndUrls) {
@@ -218,7 +219,7 @@ TEST_F(ShadowOptionsTest, KvMemoryIsAskedOfServersOfItsOwn) {
   ASSERT_EQ(shadow.kv.size(), 2u);
   EXPECT_EQ(shadow.kv[1].socket, "/s/gms_2_kv_cache.sock");
   EXPECT_EQ(shadow.kv[1].device, base::DeviceOrdinal(2));
-  EXPECT_THAT(shadow.devices, ElementsAre(0, 2));
+  EXPECT_THAT(shadow.devices, ElementsAre(base::DeviceOrdinal(0), base::DeviceOrdinal(2)));
   // By name, whichever program created the sockets.
   const engine::ShadowOptions named =
       read({"--gms", "/s/gms_GPU-1_weights.sock", "--gms", "/s/gms_GPU-1_kv_cache.sock"});

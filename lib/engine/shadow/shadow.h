@@ -37,7 +37,7 @@ struct ShadowOptions {
   std::vector<GmsPlace> kv;
   /// Whose memory the gate asks for; how much on each, nullopt: what the engine gave back, and the
   /// engine before it in `kv`.
-  std::vector<int> devices;
+  std::vector<base::DeviceOrdinal> devices;
   std::optional<base::ByteCount> gpu_free;
 
   /// Of the status server. No port: none.
