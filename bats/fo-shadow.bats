@@ -431,7 +431,8 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   local told='$FAILOVER_LOCK_ID $FAILOVER_GENERATION $FO_ENGINE_URL $FO_PUBLISH'
   pick_address
   start_shadow a --engine command --sleep 'echo sleep >>$LOG' --wake 'echo wake >>$LOG' \
-    --health 'grep -q health $LOG || echo health >>$LOG' --prove 'echo prove >>$LOG' \
+    --health 'grep -q health $LOG || { grep -q start $LOG && echo health >>$LOG; }' \
+    --prove 'echo prove >>$LOG' \
     --engine-url http://127.0.0.1:9 --publish "$PUBLISHED" \
     --register 'echo "register '"$told"'" >>$LOG' \
     --deregister 'echo "deregister '"$told"' $(gms-lock owner)" >>$LOG' -- \
