@@ -7,8 +7,10 @@
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "net/tls.h"
@@ -56,13 +58,21 @@ class LineStreamTls : public testing::Test {
   /// The error of a client without a certificate at a server that requires none.
   std::optional<ExitStatus> failure(TlsFiles files, const std::string& host) {
     files.ca.clear();
-    const TlsServer server(loop_.get_executor(), make_tls_server(files), {});
+    const TlsServer& server = serve(files);
     const auto status = failure(server, host, {authority_.ca(), "", ""});
     named_ = server.host();
     return status;
   }
 
+  const TlsServer& serve(const TlsFiles& files) {
+    servers_.push_back(std::make_unique<TlsServer>(loop_.get_executor(), make_tls_server(files),
+                                                   TlsServer::Behaviour()));
+    return *servers_.back();
+  }
+
   boost::asio::io_context loop_{1};
+  // Each may still be in a handshake when the next client connects.
+  std::vector<std::unique_ptr<TlsServer>> servers_;
   Authority authority_;
   /// The host that the client named in its handshake.
   std::string named_;
@@ -85,15 +95,13 @@ TEST_F(LineStreamTls, WhoIsNotTrustedIsForGood) {
 
 TEST_F(LineStreamTls, WhatIsOutOfDateMayPass) {
   EXPECT_EQ(failure(authority_.issue("DNS:localhost", -1), "localhost"), ExitStatus::kUnavailable);
-  const TlsServer server(loop_.get_executor(), make_tls_server(authority_.issue("DNS:localhost")),
-                         {});
+  const TlsServer& server = serve(authority_.issue("DNS:localhost"));
   EXPECT_EQ(failure(server, "localhost", authority_.issue("DNS:client", -1)),
             ExitStatus::kUnavailable);
 }
 
 TEST_F(LineStreamTls, ToBeRefusedIsForGood) {
-  const TlsServer server(loop_.get_executor(), make_tls_server(authority_.issue("DNS:localhost")),
-                         {});
+  const TlsServer& server = serve(authority_.issue("DNS:localhost"));
   EXPECT_EQ(failure(server, "localhost", {authority_.ca(), "", ""}), ExitStatus::kConfig);
   Authority other;
   TlsFiles files = other.issue("DNS:client");
