@@ -10,8 +10,6 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 #include <cerrno>
@@ -95,9 +93,10 @@ constexpr std::size_t kStages = 4;
 
 struct Server::State {
   State(asio::any_io_executor on, Handler with, const ServerLimits& within)
-      : executor(std::move(on)), handler(std::move(with)), limits(within), all_ended(executor) {
-    all_ended.expires_at(asio::steady_timer::time_point::max());
-  }
+      : executor(std::move(on)),
+        handler(std::move(with)),
+        limits(within),
+        session_ended(executor) {}
 
   asio::any_io_executor executor;
   Handler handler;
@@ -107,8 +106,7 @@ struct Server::State {
   std::array<std::list<Session*>, kStages> sessions;
   os::LogLimit log_limit;
   bool stopping = false;
-  /// Cancelled when the last session ends.
-  asio::steady_timer all_ended;
+  loop::Event session_ended;
 
   static void start(const std::shared_ptr<State>& state, base::UniqueFd listener,
                     std::shared_ptr<net::ServerTls> tls);
@@ -200,7 +198,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void leave() {
     if (std::exchange(has_left_, true)) return;
     sessions_in(stage_).erase(place_);
-    if (state_->count() == 0) state_->all_ended.cancel();
+    state_->session_ended.notify();
     for (loop::Acceptor& acceptor : state_->acceptors) acceptor.notify_room();
   }
 
@@ -571,11 +569,7 @@ awaitable<bool> Server::stop(base::Deadline deadline) {
   const std::shared_ptr<State> state = state_;
   state->stop_accepting();
   state->close_sessions(true);
-  if (state->count() > 0) {
-    if (deadline.at()) state->all_ended.expires_at(*deadline.at());
-    error_code ignored;
-    co_await state->all_ended.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-  }
+  while (state->count() > 0 && !deadline.expired()) co_await state->session_ended.wait(deadline);
   const bool finished = state->count() == 0;
   state->close_sessions(false);
   co_return finished;

@@ -32,10 +32,11 @@ Acceptor::Acceptor(const asio::any_io_executor& executor, base::UniqueFd listene
 asio::awaitable<base::UniqueFd> Acceptor::next(const std::function<bool()>& is_full,
                                                const std::function<bool()>& make_room) {
   boost::system::error_code error;
-  if (++accepted_ % kAtOnce == 0) co_await asio::post(room_.get_executor(), asio::use_awaitable);
+  if (++accepted_ % kAtOnce == 0)
+    co_await asio::post(listener_.get_executor(), asio::use_awaitable);
   while (listener_.is_open()) {
     if (is_full()) {
-      co_await wait_for_room();
+      co_await room_.wait(base::Deadline::after(kTryAgain));
       continue;
     }
     base::UniqueFd client(
@@ -54,21 +55,15 @@ asio::awaitable<base::UniqueFd> Acceptor::next(const std::function<bool()>& is_f
     if (is_exhausted && make_room && make_room()) continue;
     const std::string reason = std::generic_category().message(err);
     log_limit_.log(os::LogLevel::kWarning, reason, what_ + ": " + reason);
-    co_await wait_for_room();
+    co_await room_.wait(base::Deadline::after(kTryAgain));
   }
   co_return base::UniqueFd();
-}
-
-asio::awaitable<void> Acceptor::wait_for_room() {
-  room_.expires_after(kTryAgain);
-  boost::system::error_code ignored;
-  co_await room_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
 
 void Acceptor::close() {
   boost::system::error_code ignored;
   listener_.close(ignored);
-  room_.cancel();
+  room_.notify();
 }
 
 }  // namespace fo::loop

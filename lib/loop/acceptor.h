@@ -5,11 +5,11 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <string>
 
 #include "base/unique_fd.h"
+#include "loop/event.h"
 #include "os/log_limit.h"
 
 namespace fo::loop {
@@ -29,16 +29,14 @@ class Acceptor {
                                               const std::function<bool()>& make_room = {});
 
   /// A client has gone, so that there may be room for another.
-  void notify_room() { room_.cancel(); }
+  void notify_room() { room_.notify(); }
 
   /// Ends the wait of next().
   void close();
 
  private:
-  boost::asio::awaitable<void> wait_for_room();
-
   boost::asio::posix::stream_descriptor listener_;
-  boost::asio::steady_timer room_;
+  Event room_;
   std::string what_;
   os::LogLimit log_limit_;
   unsigned accepted_ = 0;

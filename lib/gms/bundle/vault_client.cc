@@ -1,7 +1,7 @@
 #include "gms/bundle/vault_client.h"
 
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <poll.h>
+
 #include <cerrno>
 #include <span>
 #include <string>
@@ -9,16 +9,16 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "loop/adopt.h"
+#include "loop/event.h"
 #include "os/fd_passing.h"
 
 namespace fo::gms {
 
-namespace asio = boost::asio;
-using asio::awaitable;
+using base::Deadline;
 using base::Error;
 using base::ExitStatus;
 using base::UniqueFd;
+using boost::asio::awaitable;
 using Kind = VaultPacket::Kind;
 
 namespace {
@@ -33,10 +33,6 @@ constexpr base::Duration kDropTimeout = std::chrono::minutes(5);
 
 }  // namespace
 
-VaultClient::VaultClient(asio::io_context& io, UniqueFd socket) : socket_(io), timer_(io) {
-  loop::adopt(socket_, std::move(socket), "watch the parent process's socket");
-}
-
 awaitable<VaultClient::Answer> VaultClient::ask(Kind kind, std::size_t count,
                                                 std::vector<UniqueFd> fds) {
   const VaultPacket packet{kind, count};
@@ -44,30 +40,22 @@ awaitable<VaultClient::Answer> VaultClient::ask(Kind kind, std::size_t count,
   numbers.reserve(fds.size());
   for (const UniqueFd& fd : fds) numbers.push_back(fd.get());
   const std::ptrdiff_t sent =
-      os::send_with_fds(socket_.native_handle(), std::as_bytes(std::span(&packet, 1)), numbers);
+      os::send_with_fds(socket_.get(), std::as_bytes(std::span(&packet, 1)), numbers);
   // The kernel limits descriptors in flight per user: others may have used them up.
   if (sent < 0 && !fds.empty()) co_return Answer();
   if (sent < 0) fail(std::generic_category().message(static_cast<int>(-sent)));
   fds.clear();
-  timer_.expires_after(kind == Kind::kDrop ? kDropTimeout : kTimeout);
-  // A queued handler cannot be cancelled, so it checks whether it is outdated.
-  timer_.async_wait([this, mine = ++asked_](boost::system::error_code ec) {
-    if (!ec && mine == asked_) socket_.cancel();
-  });
+  const Deadline deadline = Deadline::after(kind == Kind::kDrop ? kDropTimeout : kTimeout);
   VaultPacket answer;
   for (;;) {
     std::vector<UniqueFd> none;
-    const std::ptrdiff_t got = os::receive_with_fds(
-        socket_.native_handle(), std::as_writable_bytes(std::span(&answer, 1)), none);
+    const std::ptrdiff_t got =
+        os::receive_with_fds(socket_.get(), std::as_writable_bytes(std::span(&answer, 1)), none);
     if (got == static_cast<std::ptrdiff_t>(sizeof answer)) break;
     if (got != -EAGAIN) fail("it closed the connection");
-    boost::system::error_code ec;
-    co_await socket_.async_wait(asio::posix::descriptor_base::wait_read,
-                                asio::redirect_error(asio::use_awaitable, ec));
-    if (ec) fail("no answer in time");
+    if (deadline.expired()) fail("no answer in time");
+    co_await loop::until_ready(socket_.get(), POLLIN, deadline);
   }
-  ++asked_;
-  timer_.cancel();
   Answer result;
   result.accepted = answer.kind == Kind::kDone;
   result.room = answer.count;

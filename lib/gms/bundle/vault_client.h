@@ -3,10 +3,8 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -17,7 +15,7 @@ namespace fo::gms {
 /// One request at a time. Every call throws Error(kSoftware) if the parent does not answer.
 class VaultClient {
  public:
-  VaultClient(boost::asio::io_context& io, base::UniqueFd socket);
+  explicit VaultClient(base::UniqueFd socket) : socket_(std::move(socket)) {}
 
   struct Answer {
     bool accepted = false;
@@ -37,9 +35,7 @@ class VaultClient {
   boost::asio::awaitable<Answer> ask(VaultPacket::Kind kind, std::size_t count,
                                      std::vector<base::UniqueFd> fds);
 
-  boost::asio::posix::stream_descriptor socket_;
-  boost::asio::steady_timer timer_;
-  unsigned asked_ = 0;
+  base::UniqueFd socket_;
 };
 
 }  // namespace fo::gms

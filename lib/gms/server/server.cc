@@ -10,7 +10,6 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <exception>
@@ -32,6 +31,7 @@
 #include "gms/server/memory_pool.h"
 #include "loop/acceptor.h"
 #include "loop/adopt.h"
+#include "loop/event.h"
 #include "os/fd_passing.h"
 #include "os/file.h"
 #include "os/log.h"
@@ -45,6 +45,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::awaitable;
 using asio::use_awaitable;
+using base::Deadline;
 using base::Error;
 using base::ExitStatus;
 using os::LogLevel;
@@ -78,7 +79,7 @@ class Server {
     const auto end_of_all = [this](std::exception_ptr error) {
       if (error) fail(std::move(error));
     };
-    if (config_.vault) vault_.emplace(io_, std::move(config_.vault));
+    if (config_.vault) vault_.emplace(std::move(config_.vault));
     asio::co_spawn(io_, wait_for_stop(), end_of_all);
     asio::co_spawn(io_, begin(on_ready), end_of_all);
     io_.run();
@@ -89,11 +90,12 @@ class Server {
   struct Session {
     Session(asio::io_context& io, base::UniqueFd socket, const os::PeerCredentials& credentials,
             UnreadAnswers& unread)
-        : connection(io, std::move(socket), unread), wake(io), peer(credentials) {}
+        : connection(io, std::move(socket), unread),
+          changed(io.get_executor()),
+          peer(credentials) {}
     Connection connection;
-    /// Signalled when the session is granted its lock or its client disconnects; expires with its
-    /// timeout.
-    asio::steady_timer wake;
+    /// Notified when the session is granted its lock, or its client disconnects.
+    loop::Event changed;
     SessionId id = 0;
     os::PeerCredentials peer;
     /// When it requested its lock.
@@ -352,23 +354,23 @@ class Server {
     constexpr std::int64_t kYear = std::int64_t{366} * 24 * 3600 * 1000;
     const std::int64_t wait_ms =
         timeout_ms ? std::clamp<std::int64_t>(*timeout_ms, 0, kYear) : kYear;
-    co_await wait_while_watching(session, std::chrono::milliseconds(wait_ms));
-  }
-
-  static awaitable<void> ring_at_hangup(SessionPtr session) {
-    co_await session->connection.watch_hangup();
-    session->wake.cancel();
-  }
-
-  // Waits for `duration`, or until the session is signalled or its client disconnects.
-  awaitable<void> wait_while_watching(SessionPtr session, base::Duration duration) {
-    session->wake.expires_after(duration);
-    asio::co_spawn(io_, ring_at_hangup(session), asio::detached);
-    // The watch may have ended and signalled before this wait began.
-    if (session->connection.is_alive()) {
-      boost::system::error_code ec;
-      co_await session->wake.async_wait(asio::redirect_error(use_awaitable, ec));
+    const auto deadline = Deadline::after(std::chrono::milliseconds(wait_ms));
+    while (session->connection.is_alive() && !model_.grant_of(session->id) && !deadline.expired()) {
+      co_await wait_while_watching(session, deadline);
     }
+  }
+
+  static awaitable<void> notify_at_hangup(SessionPtr session) {
+    co_await session->connection.watch_hangup();
+    session->changed.notify();
+  }
+
+  // Waits until `deadline`, or until the session changes, which includes that its client
+  // disconnects.
+  awaitable<void> wait_while_watching(SessionPtr session, Deadline deadline) {
+    asio::co_spawn(io_, notify_at_hangup(session), asio::detached);
+    // The watch may have ended before this wait begins.
+    if (session->connection.is_alive()) co_await session->changed.wait(deadline);
     co_await session->connection.stop_watching();
   }
 
@@ -382,7 +384,7 @@ class Server {
       log_of(session.peer, LogLevel::kInfo, "granted {}: {} waited_ms={}",
              to_string(granted->grant), label(session),
              std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
-      session.wake.cancel();
+      session.changed.notify();
     }
     if (model_.layout_epoch() != memory_epoch_) {
       memory_epoch_ = model_.layout_epoch();
@@ -553,7 +555,7 @@ class Server {
   // disconnected.
   awaitable<std::vector<Memory>> create_memory(SessionPtr session,
                                                std::vector<base::ByteCount> sizes) {
-    const auto deadline = base::Deadline::after(config_.alloc_retry_timeout);
+    const auto deadline = Deadline::after(config_.alloc_retry_timeout);
     std::vector<Memory> made;
     for (bool first = true;; first = false) {
       std::vector<base::ByteCount> missing(sizes.begin() + static_cast<std::ptrdiff_t>(made.size()),
@@ -574,7 +576,7 @@ class Server {
       const bool in_time = !deadline.expired();
       if (in_time) {
         const base::Duration pause = std::min(config_.alloc_retry_interval, *deadline.remaining());
-        co_await wait_while_watching(session, pause);
+        co_await wait_while_watching(session, Deadline::after(pause));
       }
       const bool alive = session->connection.is_alive();
       if (in_time && alive) {
