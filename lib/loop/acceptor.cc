@@ -19,7 +19,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr unsigned kAtOnce = 16;
-constexpr auto kTryAgain = std::chrono::seconds(1);
+constexpr auto kTryAgain = std::chrono::milliseconds(250);
 
 }  // namespace
 
@@ -60,10 +60,11 @@ asio::awaitable<base::UniqueFd> Acceptor::next(const std::function<bool()>& is_f
   co_return base::UniqueFd();
 }
 
-void Acceptor::close() {
-  boost::system::error_code ignored;
-  listener_.close(ignored);
+base::UniqueFd Acceptor::release() {
+  base::UniqueFd listener;
+  if (listener_.is_open()) listener.reset(listener_.release());
   room_.notify();
+  return listener;
 }
 
 }  // namespace fo::loop

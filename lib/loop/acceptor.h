@@ -23,7 +23,7 @@ class Acceptor {
   /// The next client, CLOEXEC and non-blocking; an invalid descriptor once this is closed. Accepts
   /// none while `is_full` is true. If the system has no descriptor or memory for another one, it
   /// calls `make_room`, which returns true if it released some. Otherwise it logs that, and tries
-  /// again when notify_room() is called, or after a second. Yields to the loop's other work after
+  /// again when notify_room() is called, or after 250 ms. Yields to the loop's other work after
   /// every few clients. One call at a time.
   boost::asio::awaitable<base::UniqueFd> next(const std::function<bool()>& is_full,
                                               const std::function<bool()>& make_room = {});
@@ -32,7 +32,13 @@ class Acceptor {
   void notify_room() { room_.notify(); }
 
   /// Ends the wait of next().
-  void close();
+  void close() { release(); }
+
+  /// Ends the wait of next(), and returns the listener; an invalid descriptor after that.
+  base::UniqueFd release();
+
+  /// The listener; -1 after release().
+  [[nodiscard]] int fd() { return listener_.is_open() ? listener_.native_handle() : -1; }
 
  private:
   boost::asio::posix::stream_descriptor listener_;

@@ -12,6 +12,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cerrno>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string_view>
@@ -23,6 +24,7 @@
 #include "engine/publish/http_framing.h"
 #include "engine/publish/stream_socket.h"
 #include "http/message.h"
+#include "loop/acceptor.h"
 #include "loop/adopt.h"
 #include "loop/event.h"
 #include "loop/pause.h"
@@ -47,9 +49,8 @@ constexpr std::size_t kBufferBytes = std::size_t{64} * 1024;
 // A read of this size is followed by a splice, if the framing need not see the following bytes.
 constexpr ssize_t kBulk = kBufferBytes / 2;
 constexpr std::size_t kMaxSplicedBytes = std::size_t{1024} * 1024;
-// The intervals of attempts to accept or to connect while descriptors, memory or ports are
-// exhausted: there is no event when another process releases some.
-constexpr base::Duration kAcceptRetryInterval = std::chrono::milliseconds(250);
+// The interval of attempts to connect while descriptors, memory or ports are exhausted: there is no
+// event when another process releases some.
 constexpr base::Duration kConnectRetryInterval = std::chrono::milliseconds(100);
 constexpr char kWatch[] = "watch a socket";
 
@@ -146,8 +147,6 @@ struct Publisher::State : std::enable_shared_from_this<State> {
         target(stream_endpoint(to)),
         limits(within),
         judge(std::move(by)),
-        listener(executor),
-        room(executor),
         settled(executor) {}
 
   asio::any_io_executor executor;
@@ -157,7 +156,10 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   StreamEndpoint target;
   PublisherLimits limits;
   HttpFraming::Judge judge;
-  WatchedSocket listener;
+  /// The listening socket while no client is accepted.
+  UniqueFd listener;
+  /// Has the listening socket otherwise.
+  std::shared_ptr<loop::Acceptor> acceptor;
   /// Connections by is_expendable(); those without activity for longest are first.
   Connections idle;
   Connections busy;
@@ -165,10 +167,6 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   std::vector<UniqueFd> kept;
   bool is_draining = false;
   Successor successor = Successor::kFollows;
-  /// The number of the current accept loop; older ones end.
-  unsigned accept_loop = 0;
-  /// Notified when there may be room for another client.
-  loop::Event room;
   /// The number of connections that wait for resources to connect to the engine; no client is
   /// accepted meanwhile.
   std::size_t starved = 0;
@@ -179,7 +177,7 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   os::LogLimit log_limit;
   std::array<char, kBufferBytes> buffer{};
 
-  static awaitable<void> accept(Ptr self, unsigned loop);
+  static awaitable<void> accept(Ptr self, std::shared_ptr<loop::Acceptor> clients);
   static awaitable<void> serve(Ptr self, ConnectionPtr connection);
   static awaitable<bool> connect(Ptr self, ConnectionPtr connection);
   static awaitable<void> pass_on(Ptr self, ConnectionPtr connection, Side side);
@@ -187,6 +185,11 @@ struct Publisher::State : std::enable_shared_from_this<State> {
 
   void begin();
   void stop(Successor follows);
+  void stop_accepting();
+  [[nodiscard]] bool is_full();
+  void notify_room() {
+    if (acceptor) acceptor->notify_room();
+  }
   void add(UniqueFd client);
   [[nodiscard]] std::size_t count() const { return idle.size() + busy.size(); }
   [[nodiscard]] Connections all() const;
@@ -209,19 +212,18 @@ void Publisher::State::log_failure(const std::string& what, int err) {
 
 void Publisher::State::begin() {
   is_draining = false;
-  asio::co_spawn(executor, accept(shared_from_this(), ++accept_loop), asio::detached);
+  acceptor = std::make_shared<loop::Acceptor>(executor, std::move(listener),
+                                              "accept a client on " + base::quoted(address));
+  asio::co_spawn(executor, accept(shared_from_this(), acceptor), asio::detached);
   for (UniqueFd& client : std::exchange(kept, {})) add(std::move(client));
 }
 
 void Publisher::State::stop(Successor follows) {
   is_draining = true;
   successor = follows;
-  ++accept_loop;
-  error_code ignored;
-  listener.cancel(ignored);
-  room.notify();
+  stop_accepting();
   if (successor == Successor::kNone) {
-    close(listener, false);
+    listener.reset();
     for (const UniqueFd& client : std::exchange(kept, {})) discard_unread(client.get());
     // Clients that have sent a request before the stop get their answer.
     for (const auto& connection : all()) {
@@ -235,36 +237,27 @@ void Publisher::State::stop(Successor follows) {
   for (const auto& connection : all()) settle(connection);
 }
 
-awaitable<void> Publisher::State::accept(Ptr self, unsigned loop) {
-  while (loop == self->accept_loop) {
-    const bool open = co_await wait_until(self->listener, WatchedSocket::wait_read);
-    if (!open) co_return;
-    while (loop == self->accept_loop) {
-      int err = 0;
-      const bool has_place = self->count() < self->limits.connections || !self->idle.empty();
-      if (has_place && self->starved == 0) {
-        UniqueFd client(::accept4(self->listener.native_handle(), nullptr, nullptr,
-                                  SOCK_CLOEXEC | SOCK_NONBLOCK));
-        err = client ? 0 : errno;
-        if (client) {
-          self->add(std::move(client));
-          if (self->count() > self->limits.connections) {
-            self->log_failure("keep an idle client on " + base::quoted(self->address), EUSERS);
-            const ConnectionPtr longest = self->idle.front();
-            self->drop(longest, false);
-          }
-        }
-        if (err == EAGAIN) break;
-        if (err == 0 || err == EINTR || err == ECONNABORTED) continue;
-      }
-      // No connection, descriptor or memory is available: continues after `room`, or after a pause.
-      if (self->starved == 0) {
-        self->log_failure("accept a client on " + base::quoted(self->address),
-                          err == 0 ? EUSERS : err);
-      }
-      const base::Deadline again_at = base::Deadline::after(kAcceptRetryInterval);
-      co_await self->room.wait(again_at);
-    }
+void Publisher::State::stop_accepting() {
+  if (const auto clients = std::exchange(acceptor, nullptr)) listener = clients->release();
+}
+
+bool Publisher::State::is_full() {
+  if (starved > 0) return true;
+  const bool has_place = count() < limits.connections || !idle.empty();
+  if (!has_place) log_failure("accept a client on " + base::quoted(address), EUSERS);
+  return !has_place;
+}
+
+awaitable<void> Publisher::State::accept(Ptr self, std::shared_ptr<loop::Acceptor> clients) {
+  const std::function<bool()> is_full = [self] { return self->is_full(); };
+  for (;;) {
+    UniqueFd client = co_await clients->next(is_full);
+    if (!client) co_return;
+    self->add(std::move(client));
+    if (self->count() <= self->limits.connections) continue;
+    self->log_failure("keep an idle client on " + base::quoted(self->address), EUSERS);
+    const ConnectionPtr longest = self->idle.front();
+    self->drop(longest, false);
   }
 }
 
@@ -291,7 +284,7 @@ void Publisher::State::sort(const ConnectionPtr& connection) {
   if (connection->list == nullptr) return;
   list.splice(list.end(), *connection->list, connection->place);
   connection->list = &list;
-  if (&list == &idle && count() >= limits.connections) room.notify();
+  if (&list == &idle && count() >= limits.connections) notify_room();
 }
 
 // The engine is connected only when the client sends its first bytes, so idle clients cost it
@@ -329,7 +322,7 @@ awaitable<bool> Publisher::State::connect(Ptr self, ConnectionPtr connection) {
     close(connection->engine, false);
     ++self->starved;
     co_await loop::pause_for(kConnectRetryInterval);
-    if (--self->starved == 0) self->room.notify();
+    if (--self->starved == 0) self->notify_room();
     if (!connection->client.is_open()) break;
   }
   connection->limit.expires_at(asio::steady_timer::time_point::max());
@@ -515,7 +508,7 @@ void Publisher::State::drop(const ConnectionPtr& connection, bool reset) {
   connection->limit.expires_at(asio::steady_timer::time_point::max());
   Connections* const list = std::exchange(connection->list, nullptr);
   if (list != nullptr) list->erase(connection->place);
-  room.notify();
+  notify_room();
   if (count() == 0) settled.notify();
 }
 
@@ -533,17 +526,15 @@ Publisher::Publisher(asio::any_io_executor executor, std::string address, const 
                                      std::move(judge))) {}
 
 Publisher::~Publisher() {
-  ++state_->accept_loop;
-  close(state_->listener, false);
+  state_->stop_accepting();
+  state_->listener.reset();
   state_->kept.clear();
-  state_->room.notify();
   for (const auto& connection : state_->all()) state_->drop(connection, connection->is_busy());
 }
 
 void Publisher::start(PublishedSockets inherited) {
-  UniqueFd listener = std::move(inherited.listener);
-  if (!listener) listener = listen_on(state_->endpoint, state_->address);
-  loop::adopt(state_->listener, std::move(listener), kWatch);
+  state_->listener = std::move(inherited.listener);
+  if (!state_->listener) state_->listener = listen_on(state_->endpoint, state_->address);
   state_->kept = std::move(inherited.clients);
   state_->begin();
 }
@@ -561,7 +552,7 @@ awaitable<bool> Publisher::drain(base::Deadline deadline, Successor successor) {
 
 PublishedSockets Publisher::take() {
   PublishedSockets left;
-  left.listener.reset(state_->listener.is_open() ? state_->listener.release() : -1);
+  left.listener = std::move(state_->listener);
   for (UniqueFd& client : std::exchange(state_->kept, {})) {
     char first = 0;
     const bool has_ended = ::recv(client.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
@@ -580,10 +571,8 @@ std::uint16_t Publisher::port() const {
   sockaddr_storage name{};
   socklen_t size = sizeof name;
   auto* generic = reinterpret_cast<sockaddr*>(&name);
-  if (!state_->listener.is_open() ||
-      ::getsockname(state_->listener.native_handle(), generic, &size) != 0) {
-    return 0;
-  }
+  const int listener = state_->acceptor ? state_->acceptor->fd() : state_->listener.get();
+  if (::getsockname(listener, generic, &size) != 0) return 0;
   // The port has the same offset in both address families.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&name)->sin_port);
 }
