@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
-# packaging/bench and packaging/plot: what they print, write and answer. How fast anything is, no
-# test asks.
+# packaging/bench and packaging/plot: their output, files and exit statuses. No test checks a speed.
 
 load test_helper
 
@@ -12,18 +11,18 @@ setup() {
   cp "$FO_ROOT"/packaging/{bench,plot} "$checkout/packaging"
 }
 
-# bench_programs: those that packaging/bench runs, one per line.
+# bench_programs: the programs that packaging/bench runs, one per line.
 bench_programs() {
   "$FO_ROOT/packaging/bench" --help | sed -n '/only this program/{n;s/^ *//;s/ /\n/g;p}'
 }
 
-# stub PROGRAM SCRIPT: in place of a program that measures; $rows is where its rows go.
+# stub PROGRAM SCRIPT: replaces a measuring program by SCRIPT, which writes its rows to $rows.
 stub() {
   printf '#!/bin/bash\necho "%s $*" >>"%s/calls"\nrows=$2\n%s\n' "$1" "$T" "$2" >"$tests/$1"
   chmod +x "$tests/$1"
 }
 
-# A row as a program writes it: row WHAT AIM.
+# row WHAT AIM: prints a row as a measuring program writes it.
 row() {
   printf '{"bench":"b","what":"%s","unit":"ms","ours":{"name":"us","median":2,"values":[1,2,3]},' "$1"
   printf '"peer":{"name":"them","median":4,"values":[3,4,5]},"ratio":0.5,"spread":0.25,"aim":%s}' "$2"
@@ -36,7 +35,7 @@ stub_all() {
 
 bench() { "$checkout/packaging/bench" --no-build --json "$T/bench.json" "$@"; }
 
-@test "bench --quick runs all that measures, and prints one table and a file of values" {
+@test "bench --quick runs every program, prints one table and writes a file of values" {
   local program
   for program in "$FO_BUILD"/tests/*; do ln -s "$program" "$tests"; done
   run -0 --separate-stderr bench --quick
@@ -79,7 +78,7 @@ bench() { "$checkout/packaging/bench" --no-build --json "$T/bench.json" "$@"; }
   [[ "$output" =~ ^gms_rpc\ --json\ [^\ ]+\ --quick$ ]]
 }
 
-@test "bench tells which aims were met, and a missed one is no failure" {
+@test "bench reports which aims were met, and a missed aim is not a failure" {
   stub_all
   stub load "cat >\$rows <<'END'
 $(row one '{"of":"speed","at_least":0.9,"met":true}')
@@ -95,7 +94,7 @@ END"
   [ "${#lines[@]}" -eq 6 ]
 }
 
-@test "bench goes on when a program fails, says so, and fails" {
+@test "bench continues when a program fails, reports it, and fails" {
   stub_all
   stub gms_rpc 'echo "gms_rpc: error: no such luck" >&2; exit 70'
   stub publish 'echo "{\"bench\":\"publish\",\"what\":\"a row\",\"skipped\":\"no haproxy\"}" >$rows'
@@ -108,7 +107,7 @@ END"
   [ "$(jq -c '[.rows[] | select(.failed) | .bench]' "$T/bench.json")" = '["gms_rpc","failover"]' ]
 }
 
-@test "bench leaves out what can't be measured here" {
+@test "bench skips what can't be measured here" {
   ln -s "$FO_BUILD/tests/publish" "$tests"
   local program
   for program in awk bash cut date dirname head jq mktemp nproc readlink realpath rm sed tail timeout touch tr uname cp mkdir; do
@@ -118,7 +117,7 @@ END"
   [ "${lines[2]}" = "  left out: haproxy is not installed" ]
 }
 
-@test "bench finds out first that it can't write" {
+@test "bench checks first that it can write its files" {
   stub_all
   : >"$T/file"
   run -73 "$checkout/packaging/bench" --no-build --json "$T/file/bench.json"
@@ -127,7 +126,7 @@ END"
   [ ! -e "$T/calls" ]
 }
 
-@test "bench ends what it has started, when it is ended or a program takes too long" {
+@test "bench ends its processes when it is ended or a program takes too long" {
   stub_all
   # shellcheck disable=SC2016
   stub lock_handover "sleep 1000 & echo \$! >$T/child; wait"
@@ -155,17 +154,17 @@ END"
   for name in import load; do
     python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$T/plots/$name.svg"
   done
-  # Three contenders, in all and each.
+  # There are two series, for N objects and for one of N, with three contenders each.
   [ "$(grep -c '<polyline' "$T/plots/import.svg")" -eq 6 ]
   [ "$(grep -c '<circle' "$T/plots/load.svg")" -eq 2 ]
   jq -e 'length == 14 and all(.series and .name and .n and .n_unit and .unit and .values)' "$T/plots/series.json"
   jq -e '.series | length == 14' "$T/bench.json"
-  # Drawn again from the file.
+  # Draws the same series again, from the JSON file.
   run -0 "$checkout/packaging/plot" "$T/bench.json" "$T/again"
   diff -r "$T/plots" "$T/again"
 }
 
-@test "bench and plot refuse what they don't know" {
+@test "bench and plot refuse unknown arguments" {
   local arguments
   for arguments in --frob '--only' '--only frob' '--json' "--plot ''" frob; do
     eval "run -64 --separate-stderr bench $arguments"

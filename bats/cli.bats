@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# What all tools promise alike: usage errors, stdout that is checked, configuration files, and
-# programs that run where they are meant to.
+# What all tools have in common: usage errors, a checked stdout, configuration files, completion,
+# and the libraries that they need.
 
 load test_helper
 
-# Each tool, and each of its subcommands, as "tool [subcommand]" lines.
+# all_commands: each tool and each of its subcommands, as "tool [subcommand]" lines.
 all_commands() {
   local tool sub
   for tool in $(all_tools); do
@@ -17,7 +17,7 @@ all_commands() {
   done
 }
 
-# for_each CHECK: runs CHECK TOOL [SUBCOMMAND] for all, and says which failed.
+# for_each CHECK: runs CHECK TOOL [SUBCOMMAND] for every command, and prints which one failed.
 for_each() {
   local bad=0 line count=0
   while IFS= read -r line; do
@@ -58,7 +58,7 @@ says_version() {
   [ "$status" -eq 0 ] && [ "$stderr" = "" ] && [[ "$output" =~ ^$1\ [0-9]+\.[0-9]+\.[0-9]+\ \(([0-9a-f]{12,40}(-dirty)?,\ )?[A-Za-z]+\ [0-9.]+,\ [A-Z][a-z]+(\ with\ [a-z,]+)?\)$ ]]
 }
 
-@test "--version is the tool, its version, and what it was built from" {
+@test "--version prints the tool, its version, and the sources that it was built from" {
   for_each says_version
 }
 
@@ -114,11 +114,11 @@ guesses_what_was_meant() {
   [ "$status" -eq 78 ] && [[ "$stderr" == *": key 'verbsoe': no such option; did you mean 'verbose'?" ]]
 }
 
-@test "who mistypes an option or a key is asked for the one that was meant" {
+@test "a mistyped option or key gets a suggestion" {
   for_each guesses_what_was_meant
 }
 
-@test "who puts an option before the subcommand is told so" {
+@test "an option before the subcommand is reported as such" {
   local option
   for option in --json --print-config -v; do
     run -64 --separate-stderr gms-lock "$option" acquire
@@ -128,7 +128,7 @@ guesses_what_was_meant() {
   [ "${stderr_lines[0]}" = "gms-lock: error: The following argument was not expected: completion" ]
 }
 
-@test "the value of a short option is no cluster of options" {
+@test "the value of a short option is not parsed as more options" {
   run -66 --separate-stderr fo-podgen -fhome/h.yaml
   [ "$stderr" = "fo-podgen: error: open 'home/h.yaml': No such file or directory" ]
   echo 'output = "json"' >"$T/output.toml"
@@ -136,14 +136,14 @@ guesses_what_was_meant() {
   [[ "$output" == *'output = "json" '*"# $T/output.toml"* ]]
 }
 
-@test "who mistypes a subcommand is asked for the one that was meant" {
+@test "a mistyped subcommand gets a suggestion" {
   run -64 --separate-stderr gms-lock aquire
   [ "${stderr_lines[0]}" = "gms-lock: error: The following argument was not expected: aquire; did you mean 'acquire'?" ]
   run -64 --separate-stderr gms-stat complete bash
   [[ "${stderr_lines[0]}" == "gms-stat: error: "*"; did you mean 'completion'?" ]]
 }
 
-# Without what it says of where the values come from.
+# without_origins: removes the comments that name the source of each value.
 without_origins() { sed 's/  # .*//'; }
 
 prints_its_configuration() {
@@ -159,7 +159,7 @@ prints_its_configuration() {
   [ "$status" -eq 0 ] && jq -e '.options.json == {value: true, from: "flag"}' <<<"$output" >/dev/null
 }
 
-@test "--print-config prints what --config reads back, and needs nothing" {
+@test "--print-config prints what --config reads back, without a driver or a server" {
   for_each prints_its_configuration
 }
 
@@ -181,7 +181,7 @@ prints_its_variables() {
   done < <("$@" --help | sed -nE 's/^  --([a-z-]+) .*env: ([A-Z_]+)\).*/\1 \2/p')
 }
 
-@test "--print-config prints what is hard to read back so that it can be" {
+@test "--print-config escapes special values so that they can be read back" {
   run -0 gms-lock acquire --lock a --lock '[b,c]' --id '0"x' --nonblock -E 9 --print-config
   printf '%s\n' "$output" >"$T/config.toml"
   run -0 gms-lock acquire --lock a --lock '[b,c]' --id '0"x' --nonblock -E 9 --print-config --json
@@ -192,7 +192,7 @@ prints_its_variables() {
   [ "$output" = '[["a","[b,c]"],"0\"x",true,9]' ]
 }
 
-@test "--print-config tells options from the environment, which flags beat" {
+@test "--print-config names the environment as a source, and flags override it" {
   local options=0
   unset GMS_DRIVER
   for_each prints_its_variables
@@ -209,11 +209,11 @@ complains_of_no_config_file() {
   [ "$status" -eq 64 ] && [ "${stderr_lines[0]}" = "$1: error: --config: needs a file" ]
 }
 
-@test "a configuration file without a name is 64" {
+@test "a configuration file with an empty name is 64" {
   for_each complains_of_no_config_file
 }
 
-@test "a configuration file that is not there is 66" {
+@test "a missing configuration file is 66" {
   for_each complains_of_missing_config
 }
 
@@ -315,7 +315,7 @@ complains_of_unknown_shell() {
   if [ $# -gt 1 ]; then return 0; fi
   run --separate-stderr "$1" completion --help
   [ "$status" -eq 0 ] && [[ "$output" == "Usage: $1 completion bash|zsh|fish"* ]] || return 1
-  # Where files are arguments, one may be called so.
+  # These tools take a file argument, so "completion SHELL" may be the name of a file.
   if [[ "$1" == gms-load || "$1" == gms-save ]]; then return 0; fi
   run --separate-stderr "$1" completion tcsh
   [ "$status" -eq 64 ] && [ "$output" = "" ] && [ "$stderr" = "$1: error: completion 'tcsh': expected bash, zsh or fish
@@ -328,7 +328,7 @@ Try '$1 --help'" ] || return 1
   for_each complains_of_unknown_shell
 }
 
-@test "a folder may be called completion" {
+@test "a folder may have the name completion" {
   mkdir "$T/completion"
   cd "$T"
   run -0 gms-save completion --print-config
@@ -385,9 +385,9 @@ complete_in_zsh() {
   [[ $(complete_in_zsh gms-save be) == *below* && $(complete_in_zsh gms-save be) != *belongs* ]]
 }
 
-# --- lines of daemons -----------------------------------------------------------------------------
+# --- log lines of daemons -------------------------------------------------------------------------
 
-@test "lines of daemons have a time, but not in a journal, and are JSON on request" {
+@test "log lines of daemons have a time, except in a journal, and are JSON on request" {
   local tool=(gms-serve --socket-dir "$T/absent")
   unset FO_LOG_FORMAT
   run -73 --separate-stderr "${tool[@]}"
@@ -396,7 +396,7 @@ complete_in_zsh() {
   [ "$(jq -r '[.tool, .level] | join(" ")' <<<"$stderr")" = "gms-serve error" ]
   FO_LOG_FORMAT=json run -73 --separate-stderr "${tool[@]}" --log-format text
   [[ $stderr == "gms-serve: error: "* ]]
-  # As systemd tells who writes to its journal.
+  # systemd identifies its journal's descriptor by this variable.
   # shellcheck disable=SC2016  # for the shell in there
   run -73 --separate-stderr bash -c 'exec 2>"$0"; JOURNAL_STREAM=$(stat -c %d:%i "$0") exec "$@"' "$T/journal" "${tool[@]}"
   [[ $(<"$T/journal") == "gms-serve: error: "* ]]

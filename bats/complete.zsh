@@ -1,8 +1,8 @@
-# complete.zsh TOOL LINE: types LINE into an interactive zsh that knows the completions of TOOL,
-# and prints what it offers at the end of it, one on each line.
+# complete.zsh TOOL LINE: types LINE into an interactive zsh with the completions of TOOL, and
+# prints the words that zsh offers at its end, one per line.
 zmodload zsh/zpty || exit 1
 zpty shell zsh -f -i
-# Waits until the shell has said so.
+# expect TEXT: waits until the shell has printed TEXT.
 expect() { zpty -r shell answer "*$1*" && [[ $answer == *$1* ]] }
 zpty -w shell 'PROMPT=; unsetopt zle_bracketed_paste; autoload -Uz compinit; compinit -u -D; echo re""ady'
 expect ready || exit 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# The images of packaging/container: what they are built from, and that they work: simulated in a
-# chroot by tests/container/simulate, and built by buildah, which stands for all builders. No image
-# comes from a registry: the server's base is a folder with this machine's C library.
+# The images of packaging/container: their contents, and that they work. tests/container/simulate
+# runs them in a chroot; buildah builds them, as an example of all builders. No image comes from a
+# registry: the server's base is a folder with this machine's C library.
 
 load test_helper
 
@@ -18,7 +18,7 @@ setup_file() {
 
 setup() {
   fo_setup
-  # Anybody is to get there.
+  # The images run as other users.
   chmod 755 "$T"
 }
 
@@ -30,19 +30,19 @@ need_root() {
 need_buildah() {
   need_root
   command -v buildah >/dev/null || skip_because buildah "buildah is not installed"
-  # Short: it is part of socket paths.
+  # The path must be short, because sockets are below it.
   buildah=(buildah --storage-driver vfs --root "$T/store" --runroot "$T/run")
 }
 
-# make_libc_base FOLDER: what an image with a C library and nothing else has.
+# make_libc_base FOLDER: creates an image that has a C library and nothing else.
 make_libc_base() {
   local library
   mkdir -p "$1"
   for library in $(ldd "$FO_BIN/gms-serve" | grep -o '/[^ ]*'); do cp -L --parents "$library" "$1"; done
 }
 
-# Sets in_server: what runs the image of gms-serve with the simulated driver, before further options
-# and the image.
+# use_server: sets in_server to the command that runs the image of gms-serve with the simulated
+# driver; further options and the image follow.
 use_server() {
   install -d -m 777 "$T/sim"
   in_server=(
@@ -63,13 +63,13 @@ use_server() {
   run -1 node "$linter" lint "$T/bad"
 }
 
-@test "a context is the programs of the image, without symbols, and its Containerfile" {
+@test "a build context has the image's programs, stripped, and its Containerfile" {
   need_release
   run -0 bash -c "cd '$IMAGES/server' && find . -type f ! -path \"./share/*\" | sort"
   [ "${lines[*]}" = "./Containerfile $(printf './bin/gms-%s ' load probe save serve stat)./libexec/fo/fo-gpu" ]
   run -0 bash -c "readelf -S '$IMAGES'/*/bin/* | grep -c '\.symtab' || :"
   [ "$output" = 0 ]
-  # All that fo-podgen's pods run, and readable by whoever copies it.
+  # The image has every program that fo-podgen's pods run, and every user can read them.
   run -0 ls "$IMAGES/tools/bin"
   [ "${lines[*]}" = "fo-podgen fo-shadow gms-load gms-lock gms-lockd gms-probe gms-remap-check gms-save gms-serve gms-stat" ]
   run -0 find "$IMAGES/tools" "$IMAGES/server" "$IMAGES/rehearsal" ! -perm -o=r
@@ -82,7 +82,7 @@ use_server() {
   [ "$output" = "" ]
 }
 
-@test "build refuses what it does not know, and never writes into what is there" {
+@test "build refuses unknown images, and never writes into an existing folder" {
   local arguments
   for arguments in --frob tools 'frob DIR' 'tools DIR more' '--preset'; do
     # shellcheck disable=SC2086  # several arguments
@@ -101,8 +101,8 @@ use_server() {
   run -73 --separate-stderr "$BUILD" tools /dev/null/tools
 }
 
-# What the pods of fo-podgen run the tools image for: sets command and folder, a volume of the pod,
-# which is $T/volume.
+# init_container: sets command and folder, which fo-podgen's pods use with the tools image. The
+# folder is a volume of the pod, here $T/volume.
 init_container() {
   local container
   container=$(fo-podgen -q -f "$FO_ROOT/tests/dgd/single.yaml" --tools-image fo-tools -o json |
@@ -113,7 +113,7 @@ init_container() {
   install -d -m 777 "$T/volume"
 }
 
-# The tools in $T/volume run in an engine's container, from where its entrypoint has them.
+# tools_work: runs each tool in $T/volume in an engine's container, at its path there.
 tools_work() {
   local tool
   mkdir -p "$T/engine"
@@ -124,7 +124,7 @@ tools_work() {
     run -0 "$SIMULATE" run --volume "$T/volume:$folder" --entrypoint "$folder/bin/$tool" "$T/engine/root" --version
     [[ "$output" == "$tool "* ]]
   done
-  # With their helper beside them.
+  # The helper program is installed with them.
   run -0 "$SIMULATE" run --volume "$T/volume:$folder" --volume "$FO_BUILD/lib/sim/libcuda.so.1:/libcuda.so.1" \
     --env GMS_DRIVER=sim --env GMS_SIM_LIBRARY=/libcuda.so.1 --env GMS_SIM_DIR=/tmp/device \
     --volume "$GMS_SIM_DIR:/tmp" --entrypoint "$folder/bin/gms-probe" "$T/engine/root" gpu --free 1MiB
@@ -140,12 +140,12 @@ tools_work() {
   [ "$output" = "11 programs installed in $folder" ]
   [ "$(stat -c %u "$T/volume/bin/gms-lock")" -eq 65532 ]
   tools_work
-  # The image by itself does so too, where it is run with that volume, and again over what is there.
+  # So does the image's own command, also when the tools are installed already.
   run -0 --separate-stderr "$SIMULATE" run --volume "$T/volume:$folder" "$T/root"
   [ "$output" = "11 programs installed in $folder" ]
 }
 
-@test "the server image serves as somebody else, answers its probe, and ends when it is told (simulated)" {
+@test "the server image runs as its own user, answers its probe, and ends on a signal (simulated)" {
   need_root
   "$SIMULATE" build --base "$IMAGES/base" "$IMAGES/server" "$T/server"
   use_server
@@ -154,7 +154,7 @@ tools_work() {
   run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights --wait 20s
   [ "$(awk '/^Uid:/ {print $2}' "/proc/$server/status")" -eq 65532 ]
   run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-stat "$T/server" --json
-  # A model goes in, and comes out as a snapshot.
+  # Loads a model, and saves it as a snapshot.
   fo-refengine make-model "$T/sim/model" --layers 1 >/dev/null
   chmod -R a+rX "$T/sim/model"
   run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-load "$T/server" /sim/model --role rw -q
@@ -167,7 +167,7 @@ tools_work() {
   run -1 --separate-stderr "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights
 }
 
-@test "the rehearsal image has a simulated GPU of its own, and all that its pod runs (simulated)" {
+@test "the rehearsal image has a simulated GPU, and all programs of its pod (simulated)" {
   need_root
   "$SIMULATE" build --base "$IMAGES/base" "$IMAGES/rehearsal" "$T/rehearsal"
   local pod=$FO_ROOT/packaging/k8s/rehearsal/deployment.yaml program
@@ -186,7 +186,7 @@ tools_work() {
   run -0 --separate-stderr "${in_image[@]}" --entrypoint gms-load "$T/rehearsal" -q --role rw /sim/model
 }
 
-@test "the server image runs as whom one says (simulated)" {
+@test "the server image runs as a given user (simulated)" {
   need_root
   "$SIMULATE" build --base "$IMAGES/base" "$IMAGES/server" "$T/server"
   use_server
@@ -198,7 +198,7 @@ tools_work() {
   [ "$(stat -c %u "$(find "$T/shared" -type s | head -n 1)")" -eq 1234 ]
 }
 
-@test "the server image is not built on what can't run it (simulated)" {
+@test "the server image is not built on a base that can't run it (simulated)" {
   need_root
   mkdir "$T/empty"
   run -70 --separate-stderr "$SIMULATE" build --base "$T/empty" "$IMAGES/server" "$T/server"
@@ -210,7 +210,7 @@ same_image() {
   local container mounted
   container=$("${buildah[@]}" from "localhost/$1")
   mounted=$("${buildah[@]}" mount "$container")
-  # What a runtime makes to mount something on is no part of an image.
+  # A runtime creates mount points, which are not part of the image.
   diff -r --no-dereference -x proc -x dev -x sys -x etc -x run "$mounted" "$2"
   diff <(cd "$mounted" && find bin libexec share usr/local shared -printf '%p %m %U %G\n' 2>/dev/null | sort) \
     <(cd "$2" && find bin libexec share usr/local shared -printf '%p %m %U %G\n' 2>/dev/null | sort)
@@ -237,7 +237,7 @@ same_image() {
   tools_work
 }
 
-@test "buildah builds the server image on the base that is named, and not on one that can't run it" {
+@test "buildah builds the server image on the given base, and not on one that can't run it" {
   need_buildah
   local container
   container=$("${buildah[@]}" from scratch)

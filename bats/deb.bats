@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
-# The Debian packages: as Debian wants them, installed in a Debian of their own, used and purged.
+# The Debian packages: checked by lintian, and installed, used and purged in a Debian of their own.
 
 load test_helper
 
-# A small Debian, kept from run to run for a month.
+# A small Debian, which is built again after a month.
 BASE=$FO_ROOT/build/bookworm.tar
 
 setup_file() {
@@ -22,13 +22,13 @@ setup() {
 MADE=$FO_ROOT/build/release/packages
 make_packages() { "$FO_ROOT/packaging/package" --deb --no-build >/dev/null; }
 
-# mirror: where apt gets Debian 12 from.
+# mirror: prints the URL from which apt gets Debian 12.
 mirror() {
   apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
     sed -n 's/^bookworm main //p' | head -n 1
 }
 
-# make_base: $BASE, once. Its reason for not doing so is one to skip for.
+# make_base: creates $BASE if there is none. A failure's output is the reason for a skip.
 make_base() {
   if [ -n "$(find "$BASE" -mtime -30 2>/dev/null)" ]; then return 0; fi
   local from proxy new
@@ -37,12 +37,12 @@ make_base() {
   if [ -z "$from" ]; then echo "apt has no Debian 12" && return 1; fi
   proxy=$(apt-config shell proxy Acquire::http::Proxy)
   eval "$proxy"
-  # Mounts of its own, which end with it.
+  # Mounts of debootstrap end with it.
   http_proxy=${proxy:-${http_proxy:-}} timeout 300 unshare --mount debootstrap --variant=minbase \
     --include=systemd-standalone-sysusers bookworm "$T/base" "$from" >"$T/debootstrap.log" 2>&1 3>&- ||
     { echo "debootstrap can't run here: $(tail -n 1 "$T/debootstrap.log")" && return 1; }
   tar -C "$T/base" --exclude=./var/cache/apt --exclude=./var/lib/apt/lists -cf "$T/base.tar" .
-  # Whole, or not at all: others may do the same.
+  # The file is complete or absent, since other runs may create it at the same time.
   new=$(mktemp "$BASE.XXXXXX")
   mv "$T/base.tar" "$new"
   mv "$new" "$BASE"
@@ -54,7 +54,7 @@ make_base() {
   [ "$output" = "" ]
 }
 
-@test "the packages are the same again, and depend on what they need" {
+@test "the packages are reproducible, and depend on what they need" {
   local file
   make_packages
   for file in "$PACKAGES"/*.deb; do cmp "$file" "$MADE/${file##*/}"; done
@@ -64,7 +64,7 @@ make_base() {
   [[ "$output" =~ ^systemd-standalone-sysusers\ \|\ systemd-sysusers,\ libc6\ \(\>=\ 2\.3[0-5]\)$ ]]
   run -0 dpkg-deb --field "$PACKAGES"/fo-simcuda_*.deb Depends
   [[ "$output" =~ ^libc6\ \(\>=\ 2\.3[0-5]\)$ ]]
-  # The dynamic linker does not find it.
+  # The library is not in the dynamic linker's path.
   run -0 dpkg-deb --contents "$PACKAGES"/fo-simcuda_*.deb
   [[ "$output" == *" ./usr/lib/fo/sim/fo-sim-memory"*" ./usr/lib/fo/sim/libcuda.so.1"* ]]
 }

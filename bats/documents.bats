@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The pages and the README, without running anything: no block of commands is without a test, and
-# what a sentence names is there.
+# The pages and the README, without running anything: every block of commands has a test, and every
+# option and file in a sentence exists.
 
 # shellcheck disable=SC1003,SC2016,SC2154  # backslashes and backquotes are text; others set variables
 load test_helper
@@ -12,7 +12,7 @@ teardown() { rm -rf "$T"; }
 @test "every block of every document is run by one test" {
   local document words line bad=0 i
   local -A tests=()
-  # The lines of all tests that name blocks.
+  # Reads the lines of all tests that name blocks.
   while read -r line; do
     eval "set -- $line"
     document=$2 words=$3
@@ -38,7 +38,7 @@ teardown() { rm -rf "$T"; }
   [ "$bad" -eq 0 ]
 }
 
-@test "what is called within a sentence has these options" {
+@test "commands within a sentence have only options that exist" {
   command -v mandoc >/dev/null || skip_because mandoc "mandoc is not installed"
   local document tool word help bad=0
   local -a words
@@ -58,7 +58,7 @@ teardown() { rm -rf "$T"; }
   [ "$bad" -eq 0 ]
 }
 
-@test "the README's links and programs are there" {
+@test "the README's links and programs exist" {
   local path bad=0
   while read -r path; do
     if [ ! -e "$FO_ROOT/$path" ]; then
@@ -69,7 +69,7 @@ teardown() { rm -rf "$T"; }
   [ "$bad" -eq 0 ]
 }
 
-@test "blocks are what is displayed as it is typed" {
+@test "blocks are displayed text exactly as it is typed" {
   FO_ROOT=$T
   cat >"$T/page.1" <<'END'
 .Sh EXAMPLES
@@ -103,7 +103,7 @@ END
   printf '%s\n' a '' '  b' %c | diff - <(sed '$s/%$//' "$T/blocks")
 }
 
-@test "a block is named by words of its own" {
+@test "words identify a block if no other block has them" {
   FO_ROOT=$T
   printf '%s\n' '' '    one two' 'and' '' '    two' >"$T/text.md"
   find_block text.md one

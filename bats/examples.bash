@@ -1,10 +1,10 @@
-# The examples of the documents, and a machine to run them on as they stand: their paths (/shared,
-# /models, /run/gms), ports, addresses and host names are real in it, and are nobody else's.
-# What can't be real is a stub in PATH: see standard_stubs.
+# The examples of the documents, and a machine on which they run unchanged: their paths (/shared,
+# /models, /run/gms), ports, addresses and host names exist there, and are private to it. What can't
+# exist there is a stub in PATH: see standard_stubs.
 
 # shellcheck disable=SC2016,SC2034,SC2119,SC2120,SC2154  # text for other shells; others set variables
 
-# Words of the documents that stand for something, and folders that the host has already.
+# Placeholders of the documents, and folders that exist on the host.
 SUBSTITUTIONS='
   s|\bMODEL\b|/models/llama|g
   s|\bSNAPSHOT\b|--snapshot /snapshots/llama|g
@@ -20,11 +20,11 @@ SUBSTITUTIONS='
 
 # --- documents ------------------------------------------------------------------------------------
 
-# documents: each page, and the README.
+# documents: lists every page, and the README.
 documents() { (cd "$FO_ROOT" && ls README.md man/*.[1-9]); }
 
-# blocks DOCUMENT: its literal blocks, each ended by a zero byte. Of mdoc, the displays of literal
-# text; of Markdown, what is fenced or indented by four columns after an empty line.
+# blocks DOCUMENT: prints its literal blocks, each ended by a zero byte: in mdoc, the literal
+# displays; in Markdown, text that is fenced, or indented by four columns after an empty line.
 blocks() {
   case $1 in
     *.md)
@@ -54,7 +54,7 @@ blocks() {
   esac
 }
 
-# calls DOCUMENT: what it calls within sentences, a line each: a tool and words after it.
+# calls DOCUMENT: prints the commands within its sentences, one per line: a tool and its arguments.
 calls() {
   {
     case $1 in
@@ -64,7 +64,7 @@ calls() {
   } | grep -oE '(`|\*\*)(gms|fo)-[a-z]+ [^`*,]+' | tr -d '`*'
 }
 
-# read_blocks DOCUMENT: they are in BLOCKS.
+# read_blocks DOCUMENT: reads its blocks into BLOCKS.
 BLOCKS_OF=
 read_blocks() {
   if [ "$BLOCKS_OF" = "$1" ]; then return; fi
@@ -72,8 +72,8 @@ read_blocks() {
   BLOCKS_OF=$1
 }
 
-# find_block DOCUMENT WORDS: sets BLOCK to the number, from 1, of the block that has these words, or
-# begins with them if there is a ^ before them. It is an error unless that is exactly one.
+# find_block DOCUMENT WORDS: sets BLOCK to the number, from 1, of the block that contains WORDS, or
+# begins with them if WORDS begins with ^. Fails unless exactly one block does.
 find_block() {
   local i found=
   read_blocks "$1"
@@ -87,8 +87,8 @@ find_block() {
   BLOCK=${found# }
 }
 
-# example DOCUMENT WORDS: the block, with substitutions made, in EXAMPLE, for the test that runs it.
-# Every block has one such line in a test, or one of no_example: documents.bats reads them.
+# example DOCUMENT WORDS: sets EXAMPLE to the block, with substitutions, for the test that runs it.
+# documents.bats checks that every block has one such line, or a line of no_example, in a test.
 example() {
   find_block "$1" "$2" || return
   EXAMPLE=$(sed -E "$SUBSTITUTIONS" <<<"${BLOCKS[BLOCK - 1]%$'\n'}")
@@ -96,8 +96,8 @@ example() {
 
 # --- the machine ----------------------------------------------------------------------------------
 
-# start_machine: ROOM is its root folder, seen from outside. The programs of the host are there,
-# other folders are its own; its network has nothing but itself.
+# start_machine: sets ROOM to the machine's root folder, as seen from outside. It has the host's
+# programs, its own other folders, and a network without connections.
 start_machine() {
   local -a namespaces=(--mount --net --uts)
   if [ "$(id -u)" -ne 0 ]; then namespaces+=(--user --map-root-user); fi
@@ -109,7 +109,7 @@ start_machine() {
   start_bg machine unshare "${namespaces[@]}" bash -ec '
     room=$1 hosts=$2
     shift 2
-    # What the tests bring along, where it lies in a folder that the machine has of its own.
+    # Paths that the tests need, if they are below a folder that the machine has of its own.
     for path; do
       if [ -d "$room/$(cut -d / -f 2 <<<"$path")" ]; then
         mkdir -p "$room$path"
@@ -122,7 +122,7 @@ start_machine() {
       elif [ -d "$path" ] && [ ! -d "$room$path" ]; then
         mkdir "$room$path"
         mount --rbind "$path" "$room$path"
-        # No example is to change the host.
+        # Examples cannot change the host.
         case $path in
           /dev | /proc | /sys) ;;
           *) mount -o remount,bind,ro "$room$path" 2>/dev/null || : ;;
@@ -144,10 +144,10 @@ start_machine() {
   export GMS_SOCKET_DIR=/shared PATH=$T/stubs:$PATH GMS_SIM_CONTEXT_SIZE=0 GMS_SIM_DEVICES=1
 }
 
-# inside COMMAND...: on that machine, in /root/here. In the background, INSIDE itself is used.
+# inside COMMAND...: runs it on the machine, in /root/here. In the background, use INSIDE itself.
 inside() { "${INSIDE[@]}" "$@"; }
 
-# run_example [STATUS] [WORD=VALUE...]: the one in EXAMPLE, with these variables set, as run does.
+# run_example [STATUS] [WORD=VALUE...]: runs EXAMPLE with these variables, like run does.
 run_example() {
   local wanted=0
   if [[ ${1:-} =~ ^[0-9]+$ ]]; then
@@ -158,14 +158,14 @@ run_example() {
   echo "$output$stderr"
 }
 
-# start_example NAME [WORD=VALUE...]: the same in the background, as start_bg does. The shell stays
-# for the processes that the example has left in the background.
+# start_example NAME [WORD=VALUE...]: the same in the background, like start_bg does. The shell
+# waits for the example's own background processes.
 start_example() {
   start_bg "$1" "${INSIDE[@]}" env "${@:2}" bash -ec "$EXAMPLE
 wait"
 }
 
-# end_example PID [STATUS]: asks what that shell runs, or has become, to end; it ends so.
+# end_example PID [STATUS]: sends SIGTERM to the example's program, and expects this exit status.
 end_example() {
   local pids=$1
   if [ "$(cat "/proc/$1/comm")" = bash ]; then pids=$(cat "/proc/$1/task/$1/children"); fi
@@ -175,12 +175,12 @@ end_example() {
   [ "$status" -eq "${2:-0}" ] || { echo "status $status instead of ${2:-0}"; return 1; }
 }
 
-# prints LINES: the program that ran last has printed these, in their shape; it may have printed more.
+# prints LINES: the last program has printed these lines, in their shape, among others.
 prints() {
   run ! grep '^<' <(diff <(shape <<<"$1" | sort -u) <(shape <<<"$output" | sort -u))
 }
 
-# run_session: runs what follows the prompt in EXAMPLE; it prints what stands below it.
+# run_session: runs the command after the prompt in EXAMPLE, and expects the output below it.
 run_session() {
   local wanted=${EXAMPLE#*$'\n'}
   [[ $EXAMPLE == "$ "* ]] || return
@@ -189,15 +189,15 @@ run_session() {
   prints "$wanted"
 }
 
-# shape: standard input without what differs from one run to the next.
+# shape: copies standard input, without the parts that differ between runs.
 shape() {
   sed -E 's/[0-9a-f]{8}-[-0-9a-f]{27}/ID/g; s/[0-9]{4}-[0-9-]+T[0-9:.]+Z/TIME/g
     s/[0-9a-f]{64}|\b[0-9a-f]{4}\.\.\./HASH/g; s/[0-9]+(\.[0-9]+)?/N/g; s/\b[KMGT]iB\b/B/g; s/ +/ /g'
 }
 
-# --- who else is there ----------------------------------------------------------------------------
+# --- other programs and engines ------------------------------------------------------------------
 
-# stub NAME SCRIPT: a program that notes its name and arguments in $T/calls and runs the script.
+# stub NAME SCRIPT: creates a program that records its arguments in $T/calls and runs the script.
 stub() {
   printf '#!/bin/bash\necho "%s $*" >>"%s/calls"\n%s\n' "$1" "$T" "$2" >"$T/stubs/$1"
   chmod +x "$T/stubs/$1"
@@ -206,9 +206,9 @@ called() { grep -qxF -- "$1" "$T/calls"; }
 
 standard_stubs() {
   : >"$T/calls"
-  # An engine of no particular kind: shows what it was given.
+  # An engine of no particular kind, which records its environment.
   stub my-engine 'env >"$T/engine.env"; exec sleep infinity'
-  # vLLM, as far as it is given options here; it can be put to sleep only where it is told so twice.
+  # vLLM, with the options that the documents use. Its sleep mode requires option and variable.
   stub vllm '
     if [ "$1" != serve ] || [ ! -d "$2" ]; then echo "vllm: no model: $*"; exit 2; fi
     model=$2 host=0.0.0.0 port=8000 sleeps= loader= worker= reads=
@@ -229,7 +229,7 @@ standard_stubs() {
     if [ "$loader:$worker" = gms: ]; then echo "vllm: unknown load format: gms"; exit 2; fi
     if [ "${ENGINE_ID:-0}:$reads" = 1:false ]; then echo "vllm: two engines may write"; exit 2; fi
     exec fo-refengine serve -q --model "$model" --host "$host" --port "$port" --kv-bytes 64MiB'
-  # Takes manifests that are YAML, each of some kind.
+  # Accepts YAML manifests that have a kind.
   stub kubectl '
     case $* in
       "apply "*"-f -")
@@ -240,38 +240,38 @@ standard_stubs() {
     esac'
 }
 
-# a_model FOLDER...: small ones of random weights, all the same.
+# a_model FOLDER...: creates small models of random weights, all equal.
 a_model() {
   local folder
   for folder; do fo-refengine make-model -q --hidden 64 --layers 4 --seed 1 "$ROOM$folder" >/dev/null; done
 }
 
-# a_server [OPTION]...: gms-serve, ready. Sets SERVER.
+# a_server [OPTION]...: starts gms-serve and waits until it is ready. Sets SERVER.
 a_server() {
   start_bg server "${INSIDE[@]}" gms-serve "$@"
   SERVER=$BG_PID
   wait_for "[ -e $ROOM$GMS_SOCKET_DIR/gms-ready ]"
 }
 
-# weights [OPTION]...: a server with the weights of /models/llama.
+# weights [OPTION]...: starts a server and publishes the weights of /models/llama.
 weights() {
   a_model /models/llama
   a_server --tags weights "$@"
   inside gms-load -q --role rw /models/llama >/dev/null
 }
 
-# a_holder ID [LOCK]: somebody else has the lock. Sets HOLDER.
+# a_holder ID [LOCK]: starts a process that holds the lock. Sets HOLDER.
 a_holder() {
   start_bg "$1" "${INSIDE[@]}" gms-lock acquire --id "$1" ${2:+--lock "$2"} -- sleep infinity
   HOLDER=$BG_PID
   wait_for "inside gms-lock owner ${2:+--lock $2} | grep -qx $1"
 }
 
-# tokens: what clients of the published address are answered.
+# tokens: prints the tokens that a client of the published address gets.
 tokens() {
   inside curl -fsS -d '{"prompt":"Hello","max_tokens":2}' http://127.0.0.1:8000/v1/completions |
     jq -ce '.choices[0].token_ids'
 }
 
-# engine_runs: until my-engine does; its environment is in $T/engine.env then.
+# engine_runs: waits until my-engine runs; its environment is in $T/engine.env then.
 engine_runs() { wait_for "grep -q '^_=' $T/engine.env"; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Runs the examples of the pages and of the README as they stand there, on a machine of their own:
-# see examples.bash. That none is left out is seen to in documents.bats.
+# Runs the examples of the pages and of the README unchanged, on a machine of their own: see
+# examples.bash. documents.bats checks that none is left out.
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154  # text for other shells; tests are subshells
 load test_helper
@@ -16,20 +16,20 @@ setup() {
 
 teardown() {
   local pid
-  # What an example has left in the background; the machine goes last.
+  # Ends the background processes of an example; the machine ends last.
   for pid in $(processes_left); do
     if [ "$pid" != "${MACHINE:-}" ]; then kill -TERM "$pid" 2>/dev/null || :; fi
   done
   fo_teardown
 }
 
-# no_example DOCUMENT WORDS: a block that is neither typed nor printed.
+# no_example DOCUMENT WORDS: a block that is neither a command nor its output.
 no_example() { :; }
 no_example man/fo-shadow.1 'init --> standby --> waking'
 
 # --- fo-exit-status(7) ----------------------------------------------------------------------------
 
-@test "fo-exit-status(7): waits for a server, but not through a typing error" {
+@test "fo-exit-status(7): a wait for a server, which a typing error ends" {
   example man/fo-exit-status.7 'until gms-probe'
   stub sleep 'exec /bin/sleep 0.01'
   start_example waits
@@ -43,7 +43,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
 
 # --- fo-gpu(8) ------------------------------------------------------------------------------------
 
-@test "fo-gpu(8): what a device says" {
+@test "fo-gpu(8): a device's memory" {
   example man/fo-gpu.8 'free --device 1'
   EXAMPLE=${EXAMPLE/#\/usr/$FO_BUILD}
   GMS_SIM_DEVICES=2 run_example
@@ -52,7 +52,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
 
 # --- fo-podgen(1) ---------------------------------------------------------------------------------
 
-@test "fo-podgen(1): into a cluster" {
+@test "fo-podgen(1): manifests applied to a cluster" {
   example man/fo-podgen.1 'kubectl apply --dry-run=server'
   cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/here/dgd.yaml"
   run_example
@@ -60,7 +60,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   [[ $output == *created* ]]
 }
 
-@test "fo-podgen(1): by Helm" {
+@test "fo-podgen(1): a post-renderer for Helm" {
   example man/fo-podgen.1 'helm install'
   mkdir "$ROOM/root/here/chart"
   cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/here/chart"
@@ -76,7 +76,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   [[ $output == *Deployment/* ]]
 }
 
-@test "fo-podgen(1): reviews changes" {
+@test "fo-podgen(1): a review of changes" {
   example man/fo-podgen.1 'fo-podgen diff old.yaml new.yaml'
   local work=$ROOM/root/here
   cp "$FO_ROOT/bats/pods/refengine.yaml" "$work/old.yaml"
@@ -91,7 +91,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
 
 # --- fo-refengine(1) ------------------------------------------------------------------------------
 
-@test "fo-refengine(1): a model, published and served, and asked something" {
+@test "fo-refengine(1): a model is published, served and queried" {
   example man/fo-refengine.1 'fo-refengine make-model --layers 6'
   mkdir "$ROOM/tmp/gms"
   start_example serves
@@ -102,7 +102,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
     '["text_completion",1,"chat.completion",1]' ]
 }
 
-@test "fo-refengine(1): one of a failover pair" {
+@test "fo-refengine(1): an engine of a failover pair" {
   example man/fo-refengine.1 'exec gms-lock acquire --exec -- fo-refengine'
   weights
   a_model /models/m
@@ -114,7 +114,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
 
 # --- fo-shadow(1) ---------------------------------------------------------------------------------
 
-@test "fo-shadow(1): a pair, its status, and what is done for maintenance" {
+@test "fo-shadow(1): a pair, its status, and its maintenance" {
   weights
   example man/fo-shadow.1 'exec fo-shadow --publish'
   EXAMPLE=${EXAMPLE/fo-shadow/fo-shadow -q}
@@ -126,7 +126,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   wait_for 'inside curl -fsS http://127.0.0.1:9090/health'
   inside curl -fsS http://127.0.0.1:9090/health >"$T/health"
   tokens
-  # What a page shows of it is all of it.
+  # The page shows all members of the answer.
   example man/fo-shadow.1 '{"status":"ready","state":"active"'
   [ "$(jq -c 'keys' <<<"$EXAMPLE")" = "$(jq -c 'keys' "$T/health")" ]
   [ "$(jq -c '[.status, .state, .endpoints]' <<<"$EXAMPLE")" = \
@@ -140,7 +140,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   called 'kubectl delete pod ...'
 }
 
-@test "fo-shadow(1): tells a registry" {
+@test "fo-shadow(1): registration" {
   weights
   example man/fo-shadow.1 'fo-shadow --register'
   stub registry 'read -r line; echo "$line" >>/tmp/registry
@@ -165,7 +165,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   [[ ${lines[0]} == imported* && ${lines[1]} == imported* ]]
 }
 
-@test "gms-load(1): replaces what is published, with proof; another process waits for it" {
+@test "gms-load(1): replaces and verifies what is published; another process waits for it" {
   a_model /models/llama
   a_server
   example man/gms-load.1 'ENGINE_ID=1'
@@ -179,7 +179,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   run_example
 }
 
-@test "gms-save(1), gms-load(1): saves, saves again, publishes what was saved, and drops it" {
+@test "gms-save(1), gms-load(1): saves twice, publishes the snapshot, and unpublishes it" {
   weights
   example man/gms-save.1 'sha256sum -c'
   run_example
@@ -194,7 +194,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
 
 # --- gms-lock(1) ----------------------------------------------------------------------------------
 
-@test "gms-lock(1): be the active engine, and who is active" {
+@test "gms-lock(1): an active engine, and a query for it" {
   example man/gms-lock.1 'exec gms-lock acquire'
   start_example engine-0
   local engine=$BG_PID
@@ -205,7 +205,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   end_example "$engine" 143
 }
 
-@test "gms-lock(1): supervises, and gives workers a minute" {
+@test "gms-lock(1): supervises, and gives workers a minute to end" {
   example man/gms-lock.1 '--grace 1m'
   start_example engine
   local engine=$BG_PID
@@ -225,7 +225,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   engine_runs
 }
 
-# an_etcd: a real one, on that machine.
+# an_etcd: starts a real etcd on the machine.
 an_etcd() {
   command -v etcd >/dev/null || skip_because etcd "etcd is not installed"
   start_bg etcd "${INSIDE[@]}" etcd --data-dir "$T/etcd" --listen-client-urls http://10.0.0.5:2379 \
@@ -236,7 +236,7 @@ an_etcd() {
   wait_for 'inside curl -sf http://etcd:2379/health'
 }
 
-@test "gms-lock(1): leads across nodes by etcd" {
+@test "gms-lock(1): elects a leader across nodes by etcd" {
   an_etcd
   example man/gms-lock.1 '--lock etcd:'
   start_example engine
@@ -245,7 +245,7 @@ an_etcd() {
   run -0 inside gms-lock owner
 }
 
-@test "gms-lock(1): does something only where no engine is active" {
+@test "gms-lock(1): runs a command only if no engine is active" {
   example man/gms-lock.1 'maintenance'
   printf '#!/bin/sh\ngms-lock owner\n' >"$ROOM/root/here/upgrade"
   chmod +x "$ROOM/root/here/upgrade"
@@ -257,7 +257,7 @@ an_etcd() {
 
 # --- gms-lockd(8) ---------------------------------------------------------------------------------
 
-@test "gms-lockd(8): a pod's lock server, its probe, its status; what a holder that hangs looks like" {
+@test "gms-lockd(8): a pod's lock server, its probe, its status, and a holder that hangs" {
   example man/gms-lockd.8 'exec gms-lockd'
   start_example lockd
   local server=$BG_PID
@@ -272,7 +272,7 @@ an_etcd() {
   example man/gms-lockd.8 'socat -t1'
   run_example
   [ "$(jq -c '[.answer, .holder, .waiters[].engine_id]' <<<"$output")" = '["status","engine-0","engine-1"]' ]
-  # The server goes, and a new one waits for a holder that does not come back.
+  # The server is killed, and the new one waits for a holder that does not reconnect.
   kill -STOP "$holder"
   kill -KILL "$server"
   wait_exit "$server"
@@ -304,11 +304,11 @@ an_etcd() {
   end_example "$BG_PID"
 }
 
-@test "gms-lockd(8): a rehearsal of what happens when the server dies" {
+@test "gms-lockd(8): a rehearsal of the server's death" {
   example man/gms-lockd.8 'kill -KILL %1'
   local -a line
   mapfile -t line <<<"$EXAMPLE"
-  # A person waits until it is so.
+  # In place of a person, who waits until the lock is held.
   local until_held='until gms-lock owner --lock unix:/tmp/lock.sock 2>/dev/null; do sleep 0.02; done'
   EXAMPLE="${line[0]}
 ${line[1]}
@@ -320,12 +320,12 @@ $until_held"
   wait_for "[ \"\$(cat $T/rehearsal.out)\" = $'engine-0\nengine-0' ]"
 }
 
-@test "gms-lockd(8): each request is one" {
+@test "gms-lockd(8): each request of the page is valid" {
   example man/gms-lockd.8 '{"request":"acquire","engine_id":"engine-0"}'
   S=$ROOM/shared/failover.sock lockd_knows_it_free
   start_bg lockd "${INSIDE[@]}" gms-lockd --listen 127.0.0.1:7070
   wait_for 'inside gms-probe lock --lock unix:/shared/failover.sock'
-  # hears ADDRESS ANSWERS REQUEST...: these, on one connection, have these answers, sorted.
+  # hears ADDRESS ANSWERS REQUEST...: sends these on one connection, expects these sorted answers.
   hears() {
     printf '%s\n' "${@:3}" >"$T/requests"
     start_bg client "${INSIDE[@]}" socat "OPEN:$T/requests,rdonly,ignoreeof!!STDOUT" "$1"
@@ -346,7 +346,7 @@ $until_held"
 
 # --- gms-probe(1) ---------------------------------------------------------------------------------
 
-# probe_command: the command of the probe in EXAMPLE, which is YAML, as words for a shell.
+# probe_command: prints the command of EXAMPLE's probe, which is YAML, as words for a shell.
 probe_command() {
   fo-podgen -q -o json <<<"$EXAMPLE" | jq -er '.startupProbe.exec.command | @sh'
 }
@@ -365,7 +365,7 @@ probe_command() {
   [ "$(inside gms-lock owner)" = engine-0 ]
 }
 
-@test "gms-probe(1): are the weights there, and could an engine wake?" {
+@test "gms-probe(1): checks that weights are published, and that an engine could wake" {
   a_model /models/llama
   a_server --tags weights
   example man/gms-probe.1 '--tags weights --committed'
@@ -377,7 +377,7 @@ probe_command() {
   run_example 64 GMS_SIM_VRAM=16GiB
 }
 
-@test "gms-probe(1): is the engine healthy, and is the other one of the pair there?" {
+@test "gms-probe(1): checks that the engine is healthy, and that the other one is in standby" {
   weights
   example man/gms-probe.1 'gms-probe engine'
   start_example waits
@@ -403,21 +403,21 @@ probe_command() {
 
 # --- gms-protocol(7) ------------------------------------------------------------------------------
 
-@test "gms-protocol(7): a request of a shell" {
+@test "gms-protocol(7): a request from a shell" {
   example man/gms-protocol.7 'get_runtime_state_request'
   a_server
   run_example
   [[ $output == *g*e*t*_*r*u*n*t*i*m*e*_*s*t*a*t*e*_*r*e*s*p*o*n*s*e* ]]
 }
 
-@test "gms-protocol(7): a writer publishes one tensor, which has the hash that is described" {
+@test "gms-protocol(7): a writer publishes one tensor, whose hash is the documented one" {
   local value hash
   example man/gms-protocol.7 '"tensor_type": "parameter"}'
   value=$EXAMPLE
   example man/gms-protocol.7 '"handshake_request"'
   a_server --devices 0 --tags weights
   inside /usr/bin/python3 - "$EXAMPLE" "$value" /shared/gms_0_weights.sock <<'PYTHON'
-# Sends the requests that are written in argv[1], each in a frame, and reads the answers.
+# Sends the requests of argv[1], each in a frame, and reads the answers.
 import json, re, socket, struct, sys
 
 def packed(value):
@@ -449,7 +449,7 @@ for line in re.sub(r",\n", ",", text).splitlines():
     allocation = found and found[1].decode() or allocation
 PYTHON
   hash=$(inside gms-stat --json | jq -r .memory_layout_hash)
-  # hashed WORD=VALUE...: the line in EXAMPLE with these words replaced.
+  # hashed WORD=VALUE...: prints the line in EXAMPLE with these words replaced.
   hashed() {
     local pair
     for pair; do EXAMPLE=${EXAMPLE/"${pair%%=*}"/"${pair#*=}"}; done
@@ -464,7 +464,7 @@ PYTHON
 
 # --- gms-remap-check(1) ---------------------------------------------------------------------------
 
-@test "gms-remap-check(1): remembers a layout, and checks it" {
+@test "gms-remap-check(1): saves the hash of a layout, and checks it" {
   weights
   mkdir "$ROOM/run/engine"
   example man/gms-remap-check.1 '--save-hash'
@@ -475,7 +475,7 @@ PYTHON
   EXAMPLE=${EXAMPLE#*$'\n'} run_example 65
 }
 
-@test "gms-remap-check(1): starts an engine only where it could import its weights" {
+@test "gms-remap-check(1): starts an engine only if it could import its weights" {
   example man/gms-remap-check.1 'exec gms-lock acquire'
   run_example 69
   weights
@@ -498,7 +498,7 @@ PYTHON
   inside gms-probe sockets --devices 0,1
 }
 
-@test "gms-serve(8): what it logs" {
+@test "gms-serve(8): its log lines" {
   local socket=$ROOM/shared/gms_0_weights.sock line
   GMS_SIM_VRAM=16MiB a_server -v --tags weights --alloc-retry-interval 20ms
   publish "$socket" 1 1
@@ -533,7 +533,7 @@ PYTHON
   end_example "$BG_PID"
 }
 
-@test "gms-serve(8): one server, for the second GPU" {
+@test "gms-serve(8): one server, for the second GPU alone" {
   example man/gms-serve.8 '--socket-path /run/gms/weights.sock'
   export GMS_SIM_DEVICES=2
   start_example serves
@@ -559,7 +559,7 @@ PYTHON
 
 # --- gms-stat(1) ----------------------------------------------------------------------------------
 
-@test "gms-stat(1): every server of the node, once, again and again, and as a log" {
+@test "gms-stat(1): every server of the node: once, repeatedly, and as a log" {
   export GMS_SIM_DEVICES=2 GMS_SOCKET_DIR=/run/gms
   weights
   example man/gms-stat.1 '--all --watch 500ms'
@@ -577,7 +577,7 @@ PYTHON
   [ "$(jq -r .state "$ROOM/root/here/gms.jsonl" | sort)" = $'COMMITTED\nEMPTY' ]
 }
 
-@test "gms-stat(1): what is in the weights, who has them, and how many read them" {
+@test "gms-stat(1): the tensors of the weights, who holds the memory, and the number of readers" {
   export GMS_SIM_DEVICES=2 GMS_SOCKET_DIR=/run/gms
   weights
   inside gms-load -q --device 1 /models/llama >/dev/null
@@ -595,7 +595,7 @@ PYTHON
 
 # --- failover(7) ----------------------------------------------------------------------------------
 
-# Figures and a drawing.
+# These blocks are figures and a drawing.
 no_example man/failover.7 'ms, medians of 5 (spread)'
 no_example man/failover.7 'ms, by allocations published'
 no_example man/failover.7 '1,000 allocations, 1,000 tensors, ms'
@@ -626,7 +626,7 @@ no_example man/failover.7 'us                   request of 200 bytes'
   local before
   before=$(tokens)
   example man/failover.7 'kill -KILL'
-  # The last line is for afterwards.
+  # The last line is for the time after the failover.
   [ "${EXAMPLE##*$'\n'}" = "fo-shadow status" ]
   EXAMPLE=${EXAMPLE%$'\n'*} run_example
   [[ $output == *"holder: engine-0"* ]]
@@ -641,7 +641,7 @@ no_example man/failover.7 'us                   request of 200 bytes'
 
 @test "failover(7): a pair without Kubernetes" {
   ln -s "$FO_ROOT/bats/systemctl" "$T/stubs/systemctl"
-  # The units as the package has them.
+  # Installs the units as the package does.
   DESTDIR=$T/package cmake -DCMAKE_INSTALL_PREFIX=/usr -DFO_BINDIR=bin -P "$FO_ROOT/packaging/systemd/install.cmake"
   mkdir -p "$ROOM/run/systemd" "$ROOM/var/lib/fo-tools/examples"
   cp -r "$T/package/usr/lib/systemd/system" "$ROOM/run/systemd/system"
@@ -653,7 +653,7 @@ no_example man/failover.7 'us                   request of 200 bytes'
   example man/failover.7 'systemctl edit --full fo-shadow@.service'
   run_example
   example man/failover.7 'systemctl kill --signal=KILL fo-shadow@0.service'
-  # The last line is for afterwards.
+  # The last line is for the time after the failover.
   local before_kill=${EXAMPLE%$'\n'*} export_line=${EXAMPLE%%$'\n'*} last_line=${EXAMPLE##*$'\n'}
   [ "$last_line" = "fo-shadow status" ]
   EXAMPLE=$before_kill run_example
@@ -679,8 +679,8 @@ $last_line" run_example
   [ "$(inside gms-lock owner)" = engine-1 ]
 }
 
-@test "failover(7): a lock that nobody gets" {
-  # An engine that ends, and leaves a worker.
+@test "failover(7): a lock that a leftover worker keeps" {
+  # An engine that ends, but leaves a worker running.
   stub my-engine '/usr/bin/python3 -c "import time; time.sleep(1000)" & exit'
   start_bg engine "${INSIDE[@]}" gms-lock acquire --exec -- my-engine
   wait_exit "$BG_PID"
@@ -710,12 +710,12 @@ $last_line" run_example
   run -0 inside gms-lock owner --lock unix:/shared/failover.sock
 }
 
-@test "failover(7): what to type, within its sentences" {
+@test "failover(7): the commands within its sentences" {
   command -v mandoc >/dev/null || skip_because mandoc "mandoc is not installed"
   weights
   inside gms-save -q /snapshots/llama >/dev/null
   inside gms-load --unpublish
-  # What starts or ends an engine has its blocks; these look, and load.
+  # Blocks have the commands that start or end an engine; these only query, and load.
   local count=0
   while read -r EXAMPLE; do
     echo "$EXAMPLE"
@@ -733,7 +733,7 @@ $last_line" run_example
   weights
   export VLLM_SERVER_DEV_MODE=1
   example README.md '^fo-shadow --publish'
-  # The engine can't listen at the published port, too.
+  # The published port is taken, so the engine listens at another one.
   if [[ $EXAMPLE != *--engine-url* ]]; then EXAMPLE=${EXAMPLE/ -- / --engine-url http://127.0.0.1:8001 -- }; fi
   [[ $EXAMPLE =~ --engine-url\ http://127.0.0.1:([0-9]+) ]]
   EXAMPLE+=" --port ${BASH_REMATCH[1]}"
@@ -742,16 +742,16 @@ $last_line" run_example
   tokens
 }
 
-@test "README: the steps, each a program of its own" {
+@test "README: the steps, each as a program of its own" {
   weights
   example README.md '^gms-probe sockets'
-  # Nobody commits a KV cache.
+  # No KV cache is ever committed.
   if [[ $EXAMPLE != *--tags* ]]; then EXAMPLE=${EXAMPLE/--committed/--committed --tags weights}; fi
   start_example engine
   engine_runs
 }
 
-@test "README: a lock that Kubernetes keeps" {
+@test "README: a lock in Kubernetes" {
   local pod=$ROOM/var/run/secrets/kubernetes.io/serviceaccount
   mkdir -p "$pod"
   echo secret >"$pod/token"
@@ -768,7 +768,7 @@ $last_line" run_example
   [ "$(inside gms-lock owner --lock k8s:default/pair)" = engine-0 ]
 }
 
-@test "README: a pod of fo-podgen's" {
+@test "README: a pod generated by fo-podgen" {
   cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/here/dgd.yaml"
   example README.md 'kubectl apply -f -'
   run_example
@@ -776,24 +776,24 @@ $last_line" run_example
   jq -e . "$T/applied.json"
 }
 
-# applies FOLDER: what the example says, which is there.
+# applies FOLDER: runs the example, which applies FOLDER, and checks that FOLDER exists.
 applies() {
   run_example
   called "kubectl apply -k $1"
   [ -f "$FO_ROOT/$1/kustomization.yaml" ]
 }
 
-@test "README: a pair of vLLM is there to be applied" {
+@test "README: applies a pair of vLLM" {
   example README.md 'kubectl apply -k packaging/k8s/vllm'
   applies packaging/k8s/vllm
 }
 
-@test "README: so is a rehearsal" {
+@test "README: applies a rehearsal" {
   example README.md 'kubectl apply -k packaging/k8s/rehearsal'
   applies packaging/k8s/rehearsal
 }
 
-@test "README: what each engine's container runs" {
+@test "README: the command of each engine's container" {
   weights
   export VLLM_SERVER_DEV_MODE=1 DYN_GMS_SCRATCH_KV_ENABLED=1
   example README.md 'exec fo-shadow --publish'
@@ -805,9 +805,9 @@ applies() {
   tokens
 }
 
-@test "README: makes packages" {
+@test "README: builds packages" {
   example README.md './packaging/package'
-  # They are made and installed in deb.bats and install.bats.
+  # deb.bats and install.bats build and install them.
   cd "$FO_ROOT"
   run -0 bash -c "${EXAMPLE%%  *} --help"
   [[ ${lines[0]} == "Usage: packaging/package"* ]]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The whole job: packaging/demo on this build.
+# A whole failover: packaging/demo on this build.
 
 load test_helper
 load examples
@@ -9,8 +9,8 @@ setup() {
   fo_setup
 }
 
-@test "the demo fails over twice and hands over once, with the same tokens" {
-  # What the README says to type, but for what runs this test.
+@test "the demo fails over twice and switches over once, with the same tokens" {
+  # Runs the README's commands, except packaging/test, which runs this test.
   example README.md './packaging/demo'
   cd "$FO_ROOT"
   run -0 env -u GMS_SIM_DIR -u GMS_DRIVER bash -c "$(grep -v packaging/test <<<"$EXAMPLE")"
@@ -20,34 +20,34 @@ setup() {
   [ "$(sort -u <<<"$answers" | wc -l)" -eq 1 ]
   [ "$(grep -c '^  first token  ' <<<"$output")" -eq 2 ]
   [ "${lines[-1]}" = "Two failovers and a switchover, the same tokens each time, all memory given back." ]
-  # And what it says that is printed.
+  # The README shows the same output.
   example README.md '== SIGKILL of engine 0'
   prints "$EXAMPLE"
 }
 
-# Which it takes for a GPU.
-@test "the demo runs on a driver that does not say that it is simulated" {
+# The demo treats such a driver as a GPU.
+@test "the demo runs on a driver that does not identify itself as simulated" {
   run -0 env -u GMS_DRIVER LD_LIBRARY_PATH="$FO_BUILD/tests/unmarked" GMS_SIM_VRAM=1GiB \
     "$FO_ROOT/packaging/demo"
   [[ "$output" == *"Running on this machine's GPU."* ]]
   [ "${lines[-1]}" = "Two failovers and a switchover, the same tokens each time, all memory given back." ]
 }
 
-@test "the demo, asked to end in the middle, ends all it started" {
+@test "the demo ends all its processes on SIGTERM" {
   start_bg demo env -u GMS_SIM_DIR -u GMS_DRIVER "$FO_ROOT/packaging/demo"
   wait_for "grep -q '^engine 0 answers' $T/demo.out" 120
   kill -TERM "$BG_PID"
   wait_exit "$BG_PID" 60
-  # Whatever still ran would fail the teardown.
+  # Leftover processes fail the teardown.
   [ "$status" -eq 143 ]
 }
 
-@test "the demo, told to keep the pair, says how to kill and start engines, and ends all on Ctrl-C" {
-  # Signals that the shell of this test has ignored can't be trapped.
+@test "the demo with --keep prints how to kill and start engines, and ends all on Ctrl-C" {
+  # A signal that is ignored at a shell's start can't be trapped.
   start_bg demo env -u GMS_SIM_DIR -u GMS_DRIVER --default-signal=INT "$FO_ROOT/packaging/demo" --keep
   local demo=$BG_PID start url folder
   wait_for "grep -q '^Ctrl-C here' $T/demo.out || ! kill -0 $demo" 300
-  # What it says, typed in another shell.
+  # Runs the printed commands, as another shell would.
   eval "$(grep '^  export ' "$T/demo.out")"
   start=$(sed -n 's/^  \(.*start-engine 1\) &$/\1/p' "$T/demo.out")
   url=$(grep -o 'http://[^ ]*/v1/completions' "$T/demo.out")
@@ -66,7 +66,7 @@ setup() {
   [ ! -e "$GMS_SIM_DIR" ]
 }
 
-@test "the demo names what it does not know" {
+@test "the demo reports unknown arguments" {
   run -64 "$FO_ROOT/packaging/demo" --kepp
   [ "$output" = "demo: error: unknown argument '--kepp'" ]
 }

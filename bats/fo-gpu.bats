@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# fo-gpu, the private helper: what the programs that start it rely on.
+# fo-gpu, the private helper program: the behaviour on which its callers rely.
 
 # shellcheck disable=SC2030,SC2031,SC2154  # tests are subshells
 load test_helper
@@ -13,18 +13,18 @@ setup() {
 
 TOTAL=67108864
 
-# free [OPTION]...; field KEY: of the answer in $output.
+# free [OPTION]...: runs fo-gpu free. field KEY: prints a member of the answer in $output.
 free() { fo-gpu free "$@" 3>&-; }
 field() { sed -E "s/.*\"$1\":\"?([^,\"}]*).*/\1/" <<<"$output"; }
 
-# hold SIZE [DEVICE]: fills a device, which then says so.
+# hold SIZE [DEVICE]: allocates memory of a device, and checks that it is reported as used.
 hold() {
   fill "$@"
   run -0 free --device "${2:-0}"
   [ "$(field free)" -eq $((TOTAL - $1)) ]
 }
 
-# start_waiting [OPTION]...: asks in the background; its driver is open.
+# start_waiting [OPTION]...: starts a query in the background, and waits until its driver is open.
 start_waiting() {
   start_bg waiter fo-gpu free "$@"
   wait_for "ls -l /proc/$BG_PID/fd | grep -q /book"
@@ -60,7 +60,7 @@ start_waiting() {
 
 # --- free -----------------------------------------------------------------------------------------
 
-@test "free tells a device's memory and its uuid in one line of JSON" {
+@test "free prints a device's memory and its uuid in one line of JSON" {
   run -0 --separate-stderr free --device 1
   [[ $output =~ ^\{\"free\":$TOTAL,\"total\":$TOTAL,\"uuid\":\"GPU-[0-9a-f-]{36}\"\}$ ]]
   [ -z "$stderr" ]
@@ -70,7 +70,7 @@ start_waiting() {
   [ "$(field uuid)" != "$second" ]
 }
 
-@test "free answers of a full device and takes nothing of it" {
+@test "free queries a full device and allocates nothing" {
   export GMS_SIM_CONTEXT_SIZE=16MiB
   hold "$TOTAL" 1
   run -0 --separate-stderr free --device 1
@@ -88,11 +88,11 @@ start_waiting() {
   [[ $stderr == "fo-gpu: error: find device '$uuid': device 0 is GPU-"* ]]
 }
 
-@test "with a uuid a real device is asked of NVML, and no driver is started" {
+@test "with a uuid, NVML is queried about a real device, and no driver is started" {
   local fake=$FO_BUILD/tests/libfake_nvml.so
   [ -e "$fake" ] || skip_because tests "the tests' fake NVML is not built"
   ln -s "$fake" "$T/libnvidia-ml.so.1"
-  # Were one of them opened, it would be said to be no CUDA driver.
+  # If this were opened, it would be reported as not a CUDA driver.
   ln -s "$fake" "$T/libcuda.so.1"
   export LD_LIBRARY_PATH=$T GMS_DRIVER=auto
   run -0 --separate-stderr free --uuid GPU-known
@@ -109,7 +109,7 @@ start_waiting() {
 
 # --- free --until-free ----------------------------------------------------------------------------
 
-@test "what is free already is not waited for" {
+@test "memory that is free already is not waited for" {
   run -0 --separate-stderr free --until-free 64MiB --timeout 0
   [ "$(field free)" -eq "$TOTAL" ]
   [ -z "$stderr" ]
@@ -127,7 +127,7 @@ start_waiting() {
   [ ! -s "$T/waiter.err" ]
 }
 
-@test "--until-free that times out is 75 with the last answer and one line" {
+@test "--until-free that times out is 75, with the last answer and one line" {
   hold 33554432
   run -75 --separate-stderr free --until-free 33554433 --timeout 50ms
   [ "${#lines[@]}" -eq 1 ]
@@ -137,13 +137,13 @@ start_waiting() {
   run -0 free --until-free 33554432 --timeout 0
 }
 
-@test "more than the device has is 64 at once" {
+@test "more memory than the device has is 64 at once" {
   run -64 --separate-stderr free --until-free 67108865
   [ -z "$output" ]
   [[ ${stderr_lines[0]} =~ ^"fo-gpu: error: wait for free memory of device 'GPU-"[0-9a-f-]+"': 67108865 bytes wanted, free are 67108864"$ ]]
 }
 
-@test "a driver that fails while it is waited for is 70" {
+@test "a driver that fails during the wait is 70" {
   hold 2097152
   GMS_SIM_FAULTS=fo_simcuda_memory_info:2=999 run -70 --separate-stderr free --until-free 64MiB
   [ -z "$output" ]

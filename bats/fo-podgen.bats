@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# fo-podgen: what its page promises. What the manifests say is for generate_test and k8s.bats.
+# fo-podgen: the behaviour on its page. generate_test and k8s.bats check the manifests' contents.
 
 # shellcheck disable=SC2030,SC2031  # tests are subshells
 load test_helper
@@ -57,12 +57,12 @@ podgen() { fo-podgen "$@" 3>&-; }
   done
 }
 
-@test "a wrong word is answered with the right ones" {
+@test "an invalid value is reported with the valid ones" {
   run -64 --separate-stderr podgen --layout other </dev/null
   [ "${stderr%%$'\n'*}" = "fo-podgen: error: --layout 'other': expected plan or dynamo" ]
 }
 
-@test "files that are not there are 66, what is no YAML is 65 with its place" {
+@test "missing files are 66, invalid YAML is 65 with its place" {
   run -66 --separate-stderr podgen -f "$T/none"
   [ "$stderr" = "fo-podgen: error: open '$T/none': No such file or directory" ]
   printf 'a: 1\na: 2\n' >"$T/twice"
@@ -75,7 +75,7 @@ podgen() { fo-podgen "$@" 3>&-; }
 
 # --- the filter -----------------------------------------------------------------------------------
 
-@test "what is no deployment passes byte for byte" {
+@test "objects that are no deployments pass byte for byte" {
   podgen -f "$T/other.yaml" >"$T/out"
   cmp "$T/out" "$T/other.yaml"
   { cat "$T/other.yaml"; printf -- '--- # next\n'; cat "$T/other.yaml"; } >"$T/two"
@@ -83,7 +83,7 @@ podgen() { fo-podgen "$@" 3>&-; }
   cmp "$T/out" "$T/two"
 }
 
-@test "several files become one that reads as all of them" {
+@test "several files become one, with the objects of all" {
   printf '%%YAML 1.1\n---\nkind: A\n' >"$T/a"
   printf '\xef\xbb\xbfkind: B' >"$T/b"
   printf '# nothing\n' >"$T/c"
@@ -93,7 +93,7 @@ podgen() { fo-podgen "$@" 3>&-; }
   podgen -f "$T/c" | cmp - "$T/c"
 }
 
-@test "a worker becomes a claim template and a deployment, its deployment keeps the rest" {
+@test "a worker becomes a claim template and a deployment, and the rest keeps its own" {
   run -0 --separate-stderr podgen -f "$T/dgd.yaml" -o name
   [[ $stderr == "fo-podgen: warning: "*": only Dynamo's operator knows DYN_NAMESPACE_WORKER_SUFFIX"* ]]
   [ "$(wc -l <<<"$stderr")" -eq 1 ]
@@ -108,7 +108,7 @@ deployment.apps/chat-worker" ]
   [ "$(jq -c '[.items[2].spec.template.spec.containers[].name]' "$T/out")" = '["engine-0","engine-1"]' ]
 }
 
-@test "the same input gives the same bytes, and the output passes through again" {
+@test "the same input gives the same bytes, and the output as input stays unchanged" {
   podgen -f "$T/other.yaml" -f "$T/dgd.yaml" >"$T/one"
   podgen -f "$T/other.yaml" -f "$T/dgd.yaml" >"$T/two"
   cmp "$T/one" "$T/two"
@@ -117,7 +117,7 @@ deployment.apps/chat-worker" ]
   grep -qxF "    mode: \"0644\"" "$T/one"
 }
 
-@test "--only and --generated-only choose what is written" {
+@test "--only and --generated-only select what is written" {
   run -0 podgen -q -f "$T/other.yaml" -f "$T/dgd.yaml" --generated-only -o name
   [ "${lines[0]}" = "resourceclaimtemplate.resource.k8s.io/chat-worker-gpu" ]
   [ "${#lines[@]}" -eq 2 ]
@@ -142,7 +142,7 @@ resourceclaimtemplate-chat-worker-gpu.yaml" ]
   run -65 --separate-stderr podgen -f "$T/other.yaml" -f "$T/other.yaml" --output-dir "$T/out2"
   [ "$stderr" = "fo-podgen: error: write '$T/out2/configmap-settings.yaml': two objects have this file name" ]
   [ ! -e "$T/out2" ]
-  # One kind of two groups.
+  # Two groups have an object of the same kind and name.
   printf 'apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: s}\n' |
     podgen --output-dir "$T/out3" -o json
   run ls "$T/out3"
@@ -159,7 +159,7 @@ service.serving.knative.dev-s.json" ]
   [[ $stderr == "fo-podgen: error: write to standard output: "* ]]
 }
 
-@test "refused input is said with its place, all of it, and nothing is written" {
+@test "all errors of an input are reported with their places, and nothing is written" {
   sed 's/gpu: "1"/gpu: "0"/; s/componentType: worker/componentType: planner/' "$T/dgd.yaml" >"$T/bad.yaml"
   run -65 --separate-stderr podgen -f "$T/other.yaml" -f "$T/bad.yaml"
   [ -z "$output" ]
@@ -172,7 +172,7 @@ service.serving.knative.dev-s.json" ]
 
 # --- check ----------------------------------------------------------------------------------------
 
-@test "check explains what would be written, what it needs, and what is refused" {
+@test "check explains the output, its needs, and the errors" {
   run -0 podgen check -f "$T/dgd.yaml"
   [ "${lines[0]}" = "$T/dgd.yaml: DynamoGraphDeployment chat" ]
   [ "${lines[1]}" = "Service Frontend (frontend): stays with Dynamo's operator" ]
@@ -191,7 +191,7 @@ service.serving.knative.dev-s.json" ]
   [ -z "$output" ]
 }
 
-@test "check says of each service what is refused and what looks wrong" {
+@test "check reports each service's errors and warnings" {
   sed 's/failover: {enabled: true}/failover: {enabled: true, numShadows: 3}/; s/componentType: frontend/componentTyp: frontend/' \
     "$T/dgd.yaml" >"$T/bad.yaml"
   run -65 --separate-stderr podgen check -f "$T/bad.yaml"
@@ -213,7 +213,7 @@ service.serving.knative.dev-s.json" ]
   run -0 podgen check --strict -f "$T/other.yaml"
 }
 
-@test "check --json is a line for each deployment" {
+@test "check --json prints a line for each deployment" {
   sed 's/failover: {enabled: true}/failover: {enabled: true, numShadows: 3}/' "$T/dgd.yaml" >"$T/bad.yaml"
   run -65 podgen check --json -f "$T/dgd.yaml" -f "$T/other.yaml" -f "$T/bad.yaml"
   [ "${#lines[@]}" -eq 2 ]
@@ -225,15 +225,15 @@ service.serving.knative.dev-s.json" ]
     spec.services.Worker.failover.numShadows ]
 }
 
-# --- who waits for the lock -----------------------------------------------------------------------
+# --- which program waits for the lock -------------------------------------------------------------
 
-# worker COMMAND [ARGS]: the worker runs that, by YAML's lists, in $T/worker.yaml.
+# worker COMMAND [ARGS]: writes a deployment whose worker runs these YAML lists to $T/worker.yaml.
 worker() {
   sed "s|command: .python3, -m, dynamo.vllm.|command: $1|; s|args: .--model.*|args: ${2:-[]}|" \
     "$T/dgd.yaml" >"$T/worker.yaml"
 }
 
-# refused MESSAGE OPTION...: 65 with that one line, in which the place is left out.
+# refused MESSAGE OPTION...: expects status 65 and only this line, given without its place.
 refused() {
   local at="$T/worker.yaml:[0-9]*:[0-9]*: spec.services.Worker"
   local command
@@ -277,7 +277,7 @@ refused() {
   done
 }
 
-@test "two that would wait for one lock are refused" {
+@test "two programs that would wait for one lock are refused" {
   local main=.extraPodSpec.mainContainer layout
   for layout in plan dynamo; do
     worker "[gms-lock, acquire, --, vllm, serve, m]"
@@ -293,7 +293,7 @@ refused() {
   done
 }
 
-@test "check says what a standby costs, and what can't be added" {
+@test "check reports the costs of a standby, and arguments that can't be added" {
   local at="$T/worker.yaml:[0-9]*:[0-9]*: spec.services.Worker.extraPodSpec.mainContainer"
   worker "[python3, -m, dynamo.vllm]"
   run -0 podgen check --supervise --tools-image tools -f "$T/worker.yaml"
@@ -308,7 +308,7 @@ refused() {
   [[ $output == *$at".args: the engine needs --load-format gms, which cannot be added: the script has a pipe; make sure that it has them (warning)"* ]]
 }
 
-@test "fo-shadow takes every command line that runs it" {
+@test "fo-shadow accepts every generated command line" {
   local engine layout options argv
   local -a words
   for layout in plan dynamo; do
@@ -322,7 +322,7 @@ refused() {
       ENGINE_ID=1 GMS_SOCKET_DIR=$T DYN_SYSTEM_PORT=9091 run -0 "${words[@]:0:${#words[@]}-1}" \
         --print-config -- true
       case $argv in
-        # Of an engine that publishes nothing no layout is waited for.
+        # Such an engine publishes nothing, so no layout is waited for.
         *'"--socket-dir",""'*) [[ $engine == *sglang* && $output == *'socket-dir = ""'* ]] ;;
         *) [[ $output == *"socket-dir = \"$T\""* ]] ;;
       esac
@@ -340,7 +340,7 @@ EOF
   done
 }
 
-@test "Dynamo's GMS has started when there is a socket of each tag for each GPU" {
+@test "Dynamo's GMS is ready when each GPU has a socket of each tag" {
   sed 's/gpu: "1"/gpu: "2"/' "$T/dgd.yaml" >"$T/two.yaml"
   podgen -q --gms upstream --kind pod -o json -f "$T/two.yaml" >"$T/out"
   local gms='.. | objects | select(.name == "gms-weights")'
@@ -357,7 +357,7 @@ EOF
   run -1 "${probe[@]}"
   bind gms_GPU-a_kv_cache.sock
   run -1 "${probe[@]}"
-  # A file is no socket.
+  # A plain file is not a socket.
   : >"$T/gms/gms_GPU-b_kv_cache.sock"
   run -1 "${probe[@]}"
   rm "$T/gms/gms_GPU-b_kv_cache.sock"
@@ -367,14 +367,14 @@ EOF
 
 # --- diff -----------------------------------------------------------------------------------------
 
-@test "diff says what changes in the manifests" {
+@test "diff prints the changes in the manifests" {
   run -0 podgen diff "$T/dgd.yaml" "$T/dgd.yaml"
   [ -z "$output" ]
   sed 's/small/large/' "$T/dgd.yaml" >"$T/new.yaml"
   run -1 podgen diff "$T/dgd.yaml" "$T/new.yaml"
   [ "$output" = '~ Deployment/chat-worker spec.template.spec.containers[engine-0].args[1]: "small" -> "large"
 ~ Deployment/chat-worker spec.template.spec.containers[engine-1].args[1]: "small" -> "large"' ]
-  # What was generated is as good as its source.
+  # The generated manifests are equivalent to their source.
   podgen -f "$T/dgd.yaml" >"$T/made.yaml"
   run -0 podgen diff "$T/dgd.yaml" "$T/made.yaml"
   run -1 podgen diff "$T/dgd.yaml" - <"$T/other.yaml"
@@ -383,13 +383,13 @@ EOF
 
 # --- install --------------------------------------------------------------------------------------
 
-@test "install knows every tool of this build but the reference engine" {
+@test "install knows every tool of this build except the reference engine" {
   run -0 fo-podgen install "$T/all"
   diff <(ls "$T/all/bin") <(ls --ignore=fo-refengine "$FO_BIN")
   diff <(ls "$T/all/libexec/fo") <(ls "$FO_BUILD/libexec/fo")
 }
 
-@test "install copies the tools that are there" {
+@test "install copies the tools that exist" {
   mkdir -p "$T/image/bin" "$T/image/libexec/fo"
   cp "$FO_BIN/fo-podgen" "$T/image/bin"
   printf '#!/bin/sh\n' | tee "$T/image/bin/gms-probe" "$T/image/bin/other" >"$T/image/libexec/fo/fo-gpu"
@@ -400,15 +400,15 @@ EOF
 bin/gms-probe
 libexec/fo/fo-gpu" ]
   cmp "$T/image/bin/fo-podgen" "$T/fo-tools/bin/fo-podgen"
-  # Again, over what is there.
+  # A second installation overwrites the first one.
   "$T/image/bin/fo-podgen" install "$T/fo-tools"
   run -73 --separate-stderr "$T/image/bin/fo-podgen" install "$T/dgd.yaml"
   [[ $stderr == "fo-podgen: error: create '$T/dgd.yaml/bin': "* ]]
 }
 
-# --- where it is used -----------------------------------------------------------------------------
+# --- integrations ---------------------------------------------------------------------------------
 
-# function_input CONFIG: a ResourceList with that config, the deployment and a ConfigMap.
+# function_input CONFIG: prints a ResourceList with CONFIG, the deployment and a ConfigMap.
 function_input() {
   jq -n --arg dgd "$(cat "$T/dgd.json")" --argjson config "$1" '{
     apiVersion: "config.kubernetes.io/v1", kind: "ResourceList",
@@ -421,7 +421,7 @@ dgd_as_json() {
     sed 's/"enabled": false/"enabled": true/' >"$T/dgd.json"
 }
 
-@test "as a KRM function it takes and gives a ResourceList" {
+@test "as a KRM function it reads and writes a ResourceList" {
   dgd_as_json
   function_input '{"layout": "dynamo", "kind": "pod"}' >"$T/in"
   run -0 --separate-stderr podgen -o json -f "$T/in"
@@ -430,7 +430,7 @@ dgd_as_json() {
   [ "$(jq -r '.items[3].data.mode' <<<"$output")" = on ]
 }
 
-@test "as a KRM function it says what is wrong in results" {
+@test "as a KRM function it reports errors in results" {
   dgd_as_json
   function_input '{"layout": "other"}' >"$T/in"
   run -65 --separate-stderr podgen -f "$T/in"
@@ -444,7 +444,7 @@ dgd_as_json() {
   [[ $output == *"kind: DynamoGraphDeployment"* ]]
 }
 
-@test "a ResourceList stands alone, is checked and compared item by item" {
+@test "a ResourceList must be the only input, and is checked and compared item by item" {
   dgd_as_json
   function_input '{}' >"$T/in"
   local args
@@ -473,7 +473,7 @@ dgd_as_json() {
   run ! --separate-stderr post_render
   [ "$output" = "" ]
   [[ $stderr == *"FO_TOOLS_IMAGE: is not set"* ]]
-  # What kustomize hands to the function.
+  # The input that kustomize gives to the function.
   cd "$FO_ROOT/packaging/k8s/kustomize"
   {
     printf 'apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nfunctionConfig:\n'

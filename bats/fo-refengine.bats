@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# fo-refengine: what its page promises.
+# fo-refengine: the behaviour on its page.
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154  # text for other shells; tests are subshells
 load test_helper
@@ -11,7 +11,7 @@ setup() {
   make_small_model
 }
 
-# start_engine NAME [OPTION]...: waits until it is ready; its pid is in ENGINE, its port in PORT.
+# start_engine NAME [OPTION]...: returns once it is ready; its pid is in ENGINE, its port in PORT.
 start_engine() {
   launch_engine "$@"
   wait_for "[ -s $T/$1.out ] || ! kill -0 $ENGINE"
@@ -25,10 +25,10 @@ launch_engine() {
   ENGINE=$BG_PID
 }
 
-# serve [OPTION]...: for engines that never become ready.
+# serve [OPTION]...: for engines that do not become ready.
 serve() { fo-refengine serve --model "$T/model" --port 0 "$@" 3>&-; }
 
-# http METHOD PATH [BODY]: the answer's body; its status is in $T/http. PORT says whom to ask.
+# http METHOD PATH [BODY]: prints the body of $PORT's answer, and writes its status to $T/http.
 http() {
   local body=${3:-}
   {
@@ -43,13 +43,13 @@ http_status() {
   cat "$T/http"
 }
 
-# complete TEXT [MAX_TOKENS]: the tokens of the answer.
+# complete TEXT [MAX_TOKENS]: prints the tokens of the answer.
 complete() {
   http POST /v1/completions "{\"prompt\":\"$1\",\"max_tokens\":${2:-16}}" | tokens_of
 }
 tokens_of() { grep -oE '"token_ids":\[[0-9,]*\]' | grep -oE '[0-9]+' | tr '\n' ' '; }
 
-# The pids of an engine's ranks.
+# ranks_of PID: prints the pids of an engine's ranks.
 ranks_of() { cat "/proc/$1/task/$1/children"; }
 
 # --- argv -----------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 
 # --- make-model -----------------------------------------------------------------------------------
 
-@test "make-model says what it made, and makes the same again" {
+@test "make-model prints what it created, and creates the same again" {
   run -0 --separate-stderr fo-refengine make-model --hidden 64 --seed 9 "$T/a"
   [ "$output" = "39 tensors, 899.2 KiB in 1 file" ]
   [ -z "$stderr" ]
@@ -85,7 +85,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   cmp "$T/a/config.json" "$T/c/config.json"
 }
 
-@test "make-model refuses a folder with something in it" {
+@test "make-model refuses a folder that is not empty" {
   run -73 --separate-stderr fo-refengine make-model "$T/model"
   [ "$stderr" = "fo-refengine: error: create folder '$T/model': exists and is not an empty folder" ]
   [ "$(ls "$T/model")" = "$(printf 'config.json\nmodel.safetensors')" ]
@@ -190,7 +190,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 
 # --- serving --------------------------------------------------------------------------------------
 
-@test "ready, events and the API speak as the page says" {
+@test "ready lines, events and the API are as documented" {
   serve_model
   start_bg e bash -c 'exec 5>"$T/events"; exec fo-refengine serve --json --model "$T/model" --kv-bytes 64MiB --port 0 --status-fd 5'
   wait_for "[ -s $T/e.out ]"
@@ -207,7 +207,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   [ "$(grep -c '"monotonic":[0-9.]*' "$T/events")" -eq 4 ]
 }
 
-@test "wrong requests get the status that says so" {
+@test "invalid requests get the documented status" {
   serve_model
   start_engine e
   [ "$(http_status GET /nowhere)" = 404 ]
@@ -226,7 +226,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   [[ $(http POST /v1/completions '{}') == '{"error":{"code":400,"message":"prompt is missing","type":"invalid_request_error","param":"prompt"}}' ]]
 }
 
-# answer_to_length BYTES: the status of a request that says so of its body.
+# answer_to_length BYTES: prints the status of a request with this Content-Length.
 answer_to_length() {
   {
     printf 'POST /v1/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: %d\r\n' "$1" >&7
@@ -273,11 +273,11 @@ answer_to_length() {
   [ "$(complete "Once upon a time" 40)" = "$first" ]
 }
 
-# ask BODY [ENDPOINT]: what a completion (or chat/completions) answers.
+# ask BODY [ENDPOINT]: prints the answer to a completion (or to chat/completions).
 ask() { http POST "/v1/${2:-completions}" "$1"; }
 
-# text_of: the text of an answer or of a whole stream, of either endpoint. The blank that follows
-# keeps a last newline.
+# text_of: prints the text of an answer or of a whole stream, of either endpoint. The blank at the
+# end preserves a final newline.
 text_of() {
   sed -n 's/^data: {/{/; /^{/p' | jq -j '.choices[] | .text // .message.content // .delta.content // ""'
   echo -n " "
@@ -291,7 +291,7 @@ text_of() {
   [[ $output =~ ^\{\"id\":\"chatcmpl-[0-9a-f-]{36}\",\"object\":\"chat.completion\",\"created\":[0-9]+,\"model\":\"model\",\"choices\":\[\{\"index\":0,\"message\":\{\"role\":\"assistant\",\"content\":.*\},\"logprobs\":null,\"finish_reason\":\"length\"\}\],\"usage\":\{\"prompt_tokens\":39,\"completion_tokens\":12,\"total_tokens\":51\}\}$ ]]
   local whole
   whole=$(text_of <<<"$output")
-  # The template of the page.
+  # This prompt is the chat in the template of the page.
   [ "$(ask '{"prompt":"system: Be brief.\nuser: Hi\nassistant: ","max_tokens":12}' | text_of)" = "$whole" ]
   run -0 ask "{$chat,\"max_completion_tokens\":12,\"stream\":true,\"stream_options\":{\"include_usage\":true}}" chat/completions
   [ "$(text_of <<<"$output")" = "$whole" ]
@@ -300,14 +300,14 @@ text_of() {
   [ "$(grep -c '^data: {' <<<"$output")" -eq 15 ]
   [[ $output == *'"delta":{},"logprobs":null,"finish_reason":"length"}]}'*'"completion_tokens":12,'* ]]
   [ "$(tail -n 2 <<<"$output" | tr -d '\n')" = "data: [DONE]" ]
-  # Without a limit, as much as the KV cache holds.
+  # Without a limit, the answer fills the KV cache.
   rm -r "$T/model"
   make_small_model --max-positions 60
   start_engine short
   [[ $(ask "{$chat}" chat/completions) == *'"total_tokens":60}}' ]]
 }
 
-@test "a seed repeats what is drawn, on every engine and on two ranks, also from the middle" {
+@test "a seed repeats what is sampled, on every engine and on two ranks, also from the middle" {
   serve_model 0,1
   local drawn body='"prompt":"Once","temperature":1.2,"top_p":0.9,"ignore_eos":true'
   start_engine one
@@ -321,7 +321,7 @@ text_of() {
   [ "$(ask "{$body,\"max_tokens\":30}" | tokens_of)" != "$(ask "{$body,\"max_tokens\":30}" | tokens_of)" ]
   start_engine two --ranks 2
   [ "$(ask "{$body,\"max_tokens\":30,\"seed\":7}" | tokens_of)" = "$drawn" ]
-  # Prompt and the first ten tokens as the prompt: the other twenty follow.
+  # After the prompt and the first ten tokens, the same twenty tokens follow.
   local first
   first=$(cut -d ' ' -f 1-10 <<<"$drawn")
   run -0 ask "{\"prompt\":[256,79,110,99,101,${first// /,}],\"temperature\":1.2,\"top_p\":0.9,\"ignore_eos\":true,\"max_tokens\":20,\"seed\":7}"
@@ -333,7 +333,7 @@ text_of() {
   start_engine e
   local whole stop body
   whole=$(ask '{"prompt":"Hello","max_tokens":40}' | jq -r '.choices[0].text')
-  # Three tokens of the answer, one byte each; the text before it does not have them.
+  # Three tokens of the answer, one byte each, which do not appear before.
   stop=${whole:20:3}
   [[ ${whole:0:22} != *"$stop"* ]]
   body=$(jq -cn --arg stop "$stop" '{prompt:"Hello",max_tokens:40,stop:["nowhere",$stop]}')
@@ -344,14 +344,14 @@ text_of() {
   [ "$(text_of <<<"$output")" = "${whole:0:20} " ]
   [[ $output == *'"finish_reason":"stop"'* ]]
   [ "$(tail -n 2 <<<"$output" | tr -d '\n')" = "data: [DONE]" ]
-  # The token itself, which then isn't part of the answer.
+  # A stop token is not part of the answer.
   local tokens
   IFS=' ' read -ra tokens <<<"$(complete Hello 40)"
   run -0 ask "{\"prompt\":\"Hello\",\"max_tokens\":40,\"stop_token_ids\":[${tokens[0]}]}"
   [[ $output == *'"text":"",'*'"finish_reason":"stop","token_ids":[]'*'"completion_tokens":0,'* ]]
 }
 
-@test "logprobs and token ids come when they are asked for" {
+@test "logprobs and token ids are returned on request" {
   serve_model
   start_engine e
   run -0 ask '{"prompt":"Hello","max_tokens":4,"logprobs":2,"return_token_ids":true}'
@@ -369,7 +369,7 @@ text_of() {
       .top_logprobs[0].logprob == .logprob and (.bytes | implode) == .token] | all))' <<<"$output"
 }
 
-@test "what the API cannot do is refused by name" {
+@test "unsupported parameters of the API are refused by name" {
   serve_model
   start_engine e
   local refused=0 more
@@ -387,12 +387,12 @@ text_of() {
   [ "$(http_status GET /health)" = 200 ]
 }
 
-# load_of: running, waiting, prompt and generated tokens.
+# load_of: prints the numbers of running and waiting requests, and of prompt and generated tokens.
 load_of() {
   http GET /metrics | sed -n 's/^vllm:[a-z_]*{model_name="model"} //p' | tr '\n' ' '
 }
 
-@test "metrics tell whether the engine is idle" {
+@test "metrics show whether the engine is idle" {
   serve_model
   start_engine e
   [ "$(load_of)" = "0 0 0 0 " ]
@@ -411,7 +411,7 @@ load_of() {
   [[ $(load_of) == "0 0 "* ]]
 }
 
-# A waking that ends the engine: the connection is cut.
+# fatal_wake: requests a wake that ends the engine, and expects the connection to be cut.
 fatal_wake() {
   http POST /wake_up || :
   [ -z "$(cat "$T/http")" ]
@@ -472,14 +472,14 @@ fatal_wake() {
   [ "$(http GET /is_sleeping)" = '{"is_sleeping":true}' ]
 }
 
-# start_stream TOKENS: a completion under way, to $T/stream.
+# start_stream TOKENS: starts a streamed completion, and waits for its beginning in $T/stream.
 start_stream() {
   rm -f "$T/stream"
   start_stream_beside "$T/stream" "$1"
   wait_for "[ -s $T/stream ]"
 }
 
-# start_stream_beside FILE TOKENS: the same to a file, without waiting for its beginning.
+# start_stream_beside FILE TOKENS: starts one to FILE, without waiting for its beginning.
 start_stream_beside() {
   http POST /v1/completions "{\"prompt\":\"Hello\",\"max_tokens\":$2,\"stream\":true}" >"$1" 3>&- &
   STREAM=$!
@@ -525,7 +525,7 @@ start_stream_beside() {
   [[ $(cat "$T/e.err") == "fo-refengine: error: remap from '$T/gms_0_weights.sock': Layout changed: "*" instead of "* ]]
 }
 
-@test "the same layout published again is woken on" {
+@test "an engine wakes on the same layout published again" {
   serve_model
   start_engine e
   local before
@@ -565,9 +565,9 @@ start_stream_beside() {
   [[ $(cat "$T/one.err") == "fo-refengine: error: allocate KV cache of 64 MiB on device 0: "* ]]
 }
 
-# --- what dies with what --------------------------------------------------------------------------
+# --- deaths ---------------------------------------------------------------------------------------
 
-@test "losing the GMS is said and survived, or ends the engine if asked to" {
+@test "loss of the GMS is reported and survived, or ends the engine with --exit-on-gms-loss" {
   serve_model
   start_engine one
   local one=$PORT before
@@ -582,7 +582,7 @@ start_stream_beside() {
   [ "$(complete "Hello" 20)" = "$before" ]
 }
 
-@test "a rank's death is the engine's" {
+@test "a rank's death ends the engine" {
   serve_model 0,1
   start_engine e --ranks 2
   local ranks
@@ -594,7 +594,7 @@ start_stream_beside() {
   [ ! -e "/proc/${ranks[0]}" ]
 }
 
-@test "an engine killed with -9 takes its ranks and their memory along" {
+@test "an engine killed with -9 takes its ranks and their memory with it" {
   export GMS_SIM_VRAM=120MiB
   serve_model
   start_engine one
@@ -646,7 +646,7 @@ start_stream_beside() {
   done
 }
 
-@test "a service manager is told: where it listens, ready, alive, stopping" {
+@test "a service manager receives the address, ready, watchdog and stopping" {
   serve_model
   start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
   wait_for "[ -S $T/notify ]"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# fo-shadow: what its page promises.
+# fo-shadow: the behaviour on its page.
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154  # text for other shells; tests are subshells
 load test_helper
@@ -8,15 +8,15 @@ load gms_client
 setup() {
   fo_setup
   export FAILOVER_LOCK_PATH=$T/lock GMS_SIM_CONTEXT_SIZE=0 GMS_SIM_VRAM=2GiB
-  # No status server on a port, where nothing else is said.
+  # Disables the status server on a port, except where a test sets one.
   export DYN_SYSTEM_PORT=-1
   SOCKET=$T/gms_0_weights.sock
 }
 
-# shadow [OPTION]...: in the foreground; nothing on standard error but what went wrong.
+# shadow [OPTION]...: runs it in the foreground, with nothing but errors on standard error.
 shadow() { timeout 30 fo-shadow -q --gpu-free 0 "$@"; }
 
-# start_shadow ID [OPTION]...: in the background; its events in $T/ID.events, its pid in SHADOW.
+# start_shadow ID [OPTION]...: in the background; its events are in $T/ID.events, its pid in SHADOW.
 start_shadow() {
   local id=$1
   shift
@@ -24,27 +24,27 @@ start_shadow() {
   SHADOW=$BG_PID
 }
 
-# What makes an engine of any program: options for one that is driven by commands.
+# Options with which any program can be the engine, controlled by commands.
 BY_COMMANDS=(--engine command --sleep : --wake :)
 
-# await_state ID STATE.
+# await_state ID STATE: waits until fo-shadow ID is in this state.
 await_state() { gms-probe engine -q --id "$1" --state "$2" --wait 10s >/dev/null; }
 
-# The events and states that ID has told of.
+# events_of ID: prints the events and states that ID has reported.
 events_of() { jq -r 'if .event == "state" then .state else .event end' "$T/$1.events" | tr '\n' ' '; }
 
-# ended PID STATUS [LINE]: that shadow, a child of ours, ends so, and says so.
+# ended PID STATUS: waits for this child fo-shadow, which ends with STATUS.
 ended() {
   wait_exit "$1"
   [ "$status" -eq "$2" ] || { echo "status $status instead of $2"; return 1; }
 }
-# said ID PATTERN: one line on standard error, which is an error that matches.
+# said ID PATTERN: ID's standard error is one line, an error that matches.
 said() {
   [ "$(wc -l <"$T/$1.err")" -eq 1 ] || { cat "$T/$1.err"; return 1; }
   # shellcheck disable=SC2053
   [[ $(cat "$T/$1.err") == "fo-shadow: error: "$2 ]] || { cat "$T/$1.err"; return 1; }
 }
-# fails STATUS PATTERN COMMAND...: the same of a command in the foreground.
+# fails STATUS PATTERN COMMAND...: expects the same of a command in the foreground.
 fails() {
   run "-$1" --separate-stderr "${@:3}" 3>&-
   echo "$output$stderr"
@@ -52,7 +52,7 @@ fails() {
   [ "$output" = "" ] && [ "${#stderr_lines[@]}" -eq 1 ] && [[ $stderr == "fo-shadow: error: "$2 ]]
 }
 
-# hold_lock: by somebody else; free_lock gives it up.
+# hold_lock: starts another process that holds the lock; free_lock ends it.
 hold_lock() {
   start_bg holder gms-lock acquire --exec --id other -- sleep 1000
   HOLDER=$BG_PID
@@ -63,21 +63,21 @@ free_lock() {
   wait_exit "$HOLDER"
 }
 
-# page ID PATH [CURL-OPTION]...: what the status server of ID answers on its socket.
+# page ID PATH [CURL-OPTION]...: prints the answer of ID's status server on its socket.
 page() { curl -sS --max-time 20 --unix-socket "$T/lock.$1.sock" "http://localhost$2" "${@:3}"; }
-# health ID: status and state; the whole answer is in $T/health.json.
+# health ID: prints status and state; the whole answer is in $T/health.json.
 health() {
   page "$1" /health -o "$T/health.json" -w '%{http_code} '
   jq -r .state "$T/health.json"
 }
 
-# start_model: a GMS with the weights of $T/model, which is made.
+# start_model: creates $T/model, and starts a GMS with its weights.
 start_model() {
   export GMS_SOCKET_DIR=$T
   make_small_model
   serve_model
 }
-# start_engine ID [OPTION]...: a shadow of a fo-refengine that is published at $PUBLISHED.
+# start_engine ID [OPTION]...: starts fo-shadow with a fo-refengine that is published at $PUBLISHED.
 start_engine() {
   local id=$1
   shift
@@ -89,12 +89,12 @@ pick_address() {
   pick_port
   PUBLISHED=127.0.0.1:$PORT
 }
-# complete: the tokens that the published address answers with.
+# complete: prints the tokens from the published address.
 complete() {
   curl -sS --fail --max-time 30 -d '{"prompt":"Hello","max_tokens":4}' \
     "http://$PUBLISHED/v1/completions" | jq -ce '.choices[0].token_ids'
 }
-# start_stream NAME TOKENS: one that has begun.
+# start_stream NAME TOKENS: starts a streamed completion, and waits for its beginning.
 start_stream() {
   start_bg "$1" curl -sSN --max-time 60 -d \
     '{"prompt":"Hello","stream":true,"ignore_eos":true,"max_tokens":'"$2"'}' "http://$PUBLISHED/v1/completions"
@@ -123,7 +123,7 @@ start_stream() {
   done
 }
 
-@test "identities that are none are 78" {
+@test "invalid identities are 78" {
   ENGINE_ID=first fails 78 "read ENGINE_ID 'first': not a non-negative number" \
     shadow "${BY_COMMANDS[@]}" -- true
   local id
@@ -137,7 +137,7 @@ start_stream() {
 
 # --- life -----------------------------------------------------------------------------------------
 
-@test "a life, step by step: events, health, and the lock" {
+@test "a whole life: events, health, and the lock" {
   hold_lock
   mkfifo "$T/wake"
   start_shadow a --port 0 --host 127.0.0.1 --engine command --health "test -e $T/healthy" --sleep : \
@@ -153,7 +153,7 @@ start_stream() {
   [ "$(page a /ready | jq -r .state)" = standby ]
   run -0 gms-probe engine --id a --state standby
   run -0 gms-probe http "unix:$T/lock.a.sock:/health" --field state=standby
-  # The same on a port, whose number it tells.
+  # A port, whose number /status reports, gives the same answers.
   local url
   url=http://127.0.0.1:$(page a /status | jq .port)
   run -0 gms-probe http "$url/live" --field state=standby --field status=ready
@@ -171,14 +171,14 @@ start_stream() {
   kill "$SHADOW"
   ended "$SHADOW" 0
   [ "$(events_of a)" = "child_started asleep standby waiting granted waking checked awake first_token registered active deregistered dead child_ended ended " ]
-  # The engine, when it ended, saw the lock still held.
+  # When the engine ended, fo-shadow still held the lock.
   [ "$(cat "$T/owner")" = a ]
   run -1 gms-lock owner
   [ "$(find "$T" -type s)" = "" ]
   [ ! -s "$T/a.err" ]
 }
 
-@test "promtool has nothing to say about the metrics" {
+@test "promtool accepts the metrics" {
   need_promtool
   start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   await_state a active
@@ -186,7 +186,7 @@ start_stream() {
   promtool check metrics <"$T/metrics"
 }
 
-@test "health while it starts is as DYN_SYSTEM_STARTING_HEALTH_STATUS says" {
+@test "DYN_SYSTEM_STARTING_HEALTH_STATUS sets the health during the start" {
   DYN_SYSTEM_STARTING_HEALTH_STATUS=ready start_shadow a "${BY_COMMANDS[@]}" --health false -- sleep 1000
   wait_for '[ -n "$(page a /status)" ]'
   [ "$(health a)" = "200 init" ]
@@ -205,7 +205,7 @@ start_stream() {
   [ "$(jq -r .endpoints.api "$T/health.json")" = ready ]
 }
 
-@test "waking for too long is not healthy" {
+@test "an engine that wakes for too long is not healthy" {
   start_shadow a --engine command --sleep : --wake 'sleep 1000' --wake-timeout 1s --grace 100ms -- \
     bash -c 'trap "" TERM; while :; do sleep 0.1; done'
   await_state a waking
@@ -213,7 +213,7 @@ start_stream() {
   ended "$SHADOW" 75
 }
 
-@test "the engine inherits the lock and what is ours to pass on, and no more" {
+@test "the engine inherits the lock, but no other descriptor or service manager's variable" {
   export WATCHDOG_USEC=1000000
   NOTIFY_SOCKET=$T/none.sock start_bg a fo-shadow -q --id a --gpu-free 0 "${BY_COMMANDS[@]}" -- \
     bash -c 'env >"$0/env"; readlink "/proc/self/fd/$FAILOVER_LOCK_FD"; ls -l /proc/self/fd >"$0/fds"
@@ -223,7 +223,7 @@ start_stream() {
 SigBlk:	0000000000000000" ]
   grep -qx FAILOVER_LOCK_ID=a "$T/env"
   run ! grep -E '^(NOTIFY_SOCKET|WATCHDOG)' "$T/env"
-  # The lock's is the only descriptor that is added.
+  # The lock's descriptor is the only additional one.
   start_bg plain bash -c 'ls -l /proc/self/fd >"$0/fds.plain"' "$T"
   wait_exit "$BG_PID"
   [ "$(wc -l <"$T/fds")" -eq $(($(wc -l <"$T/fds.plain") + 1)) ]
@@ -309,7 +309,7 @@ SigBlk:	0000000000000000" ]
   [[ $(events_of a) == *"active lost child_ended deregistered dead ended " ]]
 }
 
-@test "an id, and a port, that are taken: 73" {
+@test "an id or a port in use: 73" {
   pick_port
   start_shadow a --port "$PORT" --host 127.0.0.1 "${BY_COMMANDS[@]}" -- sleep 1000
   await_state a active
@@ -322,7 +322,7 @@ SigBlk:	0000000000000000" ]
   kill -0 "$SHADOW"
 }
 
-@test "a published address that is taken: 73, when it becomes active" {
+@test "a published address in use: 73, when it becomes active" {
   pick_address
   start_bg target socat "TCP-LISTEN:$PORT,bind=127.0.0.1,fork" STDOUT
   wait_for "(: <>/dev/tcp/127.0.0.1/$PORT)"
@@ -355,17 +355,17 @@ SigBlk:	0000000000000000" ]
 
 # --- the whole tree -------------------------------------------------------------------------------
 
-# nothing_left: no process of this test runs any more.
+# nothing_left: succeeds if no process of this test runs any more.
 nothing_left() {
   export -n FO_TEST_MARK
   ! processes_left
 }
 
-# An engine that does not care for SIGTERM, with orphans of its own.
+# An engine that ignores SIGTERM, and has orphans.
 STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   (trap "" INT TERM HUP; exec setsid sleep 1000 &); touch "$0/up"; while :; do sleep 0.1; done'
 
-@test "SIGTERM: all of a stubborn engine is gone when fo-shadow is, within --grace" {
+@test "SIGTERM: all of a stubborn engine has ended when fo-shadow ends, within --grace" {
   start_shadow a "${BY_COMMANDS[@]}" --grace 300ms -- bash -c "$STUBBORN" "$T"
   await_state a active
   wait_for "[ -e $T/up ]"
@@ -387,7 +387,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   nothing_left
 }
 
-@test "what an engine that died leaves is killed before the lock is free" {
+@test "leftovers of an engine that died are killed before the lock is free" {
   start_shadow a "${BY_COMMANDS[@]}" --grace 1000s -- \
     bash -c 'trap "" TERM; setsid sleep 1000 & echo $! >"$0/orphan"; until [ -e "$0/die" ]; do sleep 0.01; done; exit 4' "$T"
   await_state a active
@@ -397,7 +397,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   run -1 gms-lock owner
 }
 
-@test "SIGKILL of fo-shadow is the end of the engine, and of its claim" {
+@test "SIGKILL of fo-shadow ends the engine, and releases the lock" {
   start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   await_state a active
   start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000
@@ -405,12 +405,12 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   kill -KILL "${BG_PIDS[0]}"
   await_state b active
   [ "$(gms-lock owner)" = b ]
-  # What it left is in nobody's way.
+  # The leftover status socket does not block a successor.
   start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   await_state a standby
 }
 
-@test "pid 1: it ends of SIGTERM, with all that is its, and reaps orphans" {
+@test "pid 1: it ends on SIGTERM, with all its processes, and reaps orphans" {
   need_pid_namespace
   start_bg container unshare --pid --fork --kill-child --mount-proc fo-shadow -q --id a \
     --gpu-free 0 "${BY_COMMANDS[@]}" -- bash -c '(true & exec true); (sleep 0.01 &); echo "$PPID"; exec sleep 1000'
@@ -426,7 +426,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
 
 # --- registration ---------------------------------------------------------------------------------
 
-@test "register comes after the wake is proven, deregister before the lock is free" {
+@test "register runs after the wake is proven, deregister before the lock is released" {
   export LOG=$T/log
   local told='$FAILOVER_LOCK_ID $FAILOVER_GENERATION $FO_ENGINE_URL $FO_PUBLISH'
   pick_address
@@ -467,9 +467,9 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
   [ "$(events_of a)" = "child_started asleep standby waiting dead child_ended ended " ]
 }
 
-# --- kinds ----------------------------------------------------------------------------------------
+# --- kinds of engines -----------------------------------------------------------------------------
 
-@test "cold: nothing runs until the lock is ours" {
+@test "cold: nothing runs until fo-shadow holds the lock" {
   local options=(--engine cold --health : --prove :)
   start_shadow a "${options[@]}" -- sh -c 'echo a; exec sleep 1000'
   local a=$SHADOW
@@ -501,7 +501,7 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
 
 # --- the weights ----------------------------------------------------------------------------------
 
-# A GMS with a layout of one allocation, which a shadow in standby has learned.
+# start_sleeper [OPTION]...: a GMS with one allocation, whose layout a standby has read.
 start_sleeper() {
   export GMS_SOCKET_DIR=$T
   start_weights
@@ -517,7 +517,7 @@ end_gms() {
   wait_for "! gms-probe sockets -q --devices 0 --tags weights"
 }
 
-@test "no GMS for all of --remap-timeout: 69 at the start, and when it is time to wake" {
+@test "no GMS for all of --remap-timeout: 69 at the start, and at the wake" {
   fails 69 "*'$T/none.sock'*" \
     shadow --gms "$T/none.sock" --remap-timeout 200ms "${BY_COMMANDS[@]}" -- sleep 1000
   fails 69 "look for sockets in '$T': none found" \
@@ -530,7 +530,7 @@ end_gms() {
   run -1 gms-lock owner
 }
 
-@test "a GMS that is away when it is time to wake is waited for" {
+@test "a wake waits for a GMS that restarts" {
   start_sleeper
   end_gms
   free_lock
@@ -540,7 +540,7 @@ end_gms() {
   await_state b active
 }
 
-@test "a writer that holds the GMS: 75 after --remap-timeout, at the start and when it is time to wake" {
+@test "a writer that holds the GMS: 75 after --remap-timeout, at the start and at the wake" {
   start_sleeper --remap-timeout 400ms
   ask_lock writer rw "$SOCKET"
   wait_stat state RW
@@ -560,7 +560,7 @@ end_gms() {
   run -1 gms-lock owner
 }
 
-@test "while active, it holds the layout, and a GMS that does not come back ends it: 69" {
+@test "while active, it holds the layout, and a GMS that does not restart ends it: 69" {
   start_sleeper --gms-grace 300ms --register : --deregister "gms-lock owner >$T/owner"
   [ "$(stat_field ro_session_count)" = 0 ]
   free_lock
@@ -573,7 +573,7 @@ end_gms() {
   [ "$(cat "$T/owner")" = b ]
 }
 
-@test "a GMS that is back in time with the same layout is no end, one with another layout is" {
+@test "a GMS that restarts in time with the same layout ends nothing, another layout ends it" {
   start_model
   start_shadow a "${BY_COMMANDS[@]}" --gms-grace 3s -- sleep 1000
   await_state a active
@@ -595,7 +595,7 @@ end_gms() {
 
 # --- a real pair ----------------------------------------------------------------------------------
 
-@test "the published address is the active engine's alone, and follows a SIGKILL" {
+@test "the published address belongs to the active engine, also after a SIGKILL" {
   start_model
   pick_address
   hold_lock
@@ -613,7 +613,7 @@ end_gms() {
   [ "$(complete)" = "$answer" ]
 }
 
-# asked PATH [CURL-OPTION]...: the status that the published address answers with.
+# asked PATH [CURL-OPTION]...: prints the status from the published address.
 asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "http://$PUBLISHED$1" "${@:2}"; }
 
 @test "clients of the published address can't control the engine, unless --publish-control lets them" {
@@ -627,7 +627,7 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
   done
   [ "$(asked /is_sleeping)" = 403 ]
   [ "$(jq -r .error.message "$T/answer")" = "this path is for the engine's operator" ]
-  # A request in absolute form, one behind another request, and bytes that are not HTTP.
+  # A request in absolute form, one after another request, and bytes that are not HTTP.
   [ "$(asked / --request-target 'http://x/sleep' -X POST)" = 403 ]
   printf 'GET /health HTTP/1.1\r\nHost: x\r\n\r\nPOST /sleep HTTP/1.1\r\nHost: x\r\n\r\n' |
     socat -t 20 - "TCP:$PUBLISHED" >"$T/two"
@@ -652,7 +652,7 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
   start_bg a fo-shadow --id a --gpu-free 0 --engine-url "http://127.0.0.1:$PORT" --publish "$PUBLISHED" -- \
     fo-refengine serve -q --model "$T/model" --port "$PORT" --kv-bytes 64MiB
   await_state a active
-  # One connection each, since a refusal ends it.
+  # Each request has its own connection, because a refusal ends it.
   curl -sS --max-time 60 -X POST -o /dev/null "http://$PUBLISHED/sleep?[1-100]"
   local -i lines
   lines=$(grep -c "^fo-shadow: warning: refuse a request on '$PUBLISHED': its path controls the engine$" "$T/a.err")
@@ -660,11 +660,11 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
   [ "$lines" -lt 50 ]
 }
 
-@test "connections that say nothing keep no probe and no client out" {
+@test "silent connections block neither probes nor clients" {
   start_model
   pick_address
   pick_port
-  # Few descriptors: seven places for probes, twenty for clients.
+  # With few descriptors, there are seven connections for probes, and twenty for clients.
   start_bg a bash -c 'ulimit -n 120; exec "$@"' - fo-shadow -q --id a --gpu-free 0 --port 0 \
     --host 127.0.0.1 --publish "$PUBLISHED" --engine-url "http://127.0.0.1:$PORT" -- \
     fo-refengine serve -q --model "$T/model" --port "$PORT" --kv-bytes 64MiB
@@ -678,14 +678,14 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
   complete
 }
 
-@test "a switchover turns no request away, and a stream in flight finishes" {
+@test "a switchover loses no request, and a stream in flight finishes" {
   start_model
   pick_address
   start_engine a
   await_state a active
   start_engine b
   await_state b standby
-  # Twenty requests on each connection, until it is enough.
+  # Sends twenty requests on each connection, until $T/enough exists.
   cat >"$T/client.sh" <<'END'
 until [ -e "$T/enough" ]; do
   curl -sS --max-time 30 -o /dev/null -w '%{http_code}\n' -d '{"prompt":"Hello","max_tokens":1}' \
@@ -706,7 +706,7 @@ END
   [ "$status" -eq 0 ]
   [ "$(tail -n 2 "$T/stream.out" | tr -d '\n')" = "data: [DONE]" ]
   grep -q '"finish_reason":"length"' "$T/stream.out"
-  # And back again.
+  # Switches over back to engine a.
   await_state a standby
   run -0 --separate-stderr fo-shadow switchover --json
   [ "$output" = '{"holder":"a"}' ]
@@ -717,7 +717,7 @@ END
   [[ $(events_of a) == *" active asleep released standby waiting granted "*" active " ]]
 }
 
-@test "a switchover is refused while the GMS is away or has no layout, and both engines go on" {
+@test "a switchover is refused while the GMS is unreachable or empty, and both engines run on" {
   start_model
   local options=("${BY_COMMANDS[@]}" --gms-grace 1000s)
   start_shadow a "${options[@]}" -- sleep 1000
@@ -740,7 +740,7 @@ END
   kill -0 "$a"
 }
 
-@test "SIGTERM lets a stream in flight finish within --drain, and cuts it at the end of that" {
+@test "SIGTERM lets a stream in flight finish within --drain, and cuts it after that" {
   start_model
   pick_address
   start_engine a --drain 30s
@@ -761,7 +761,7 @@ END
   run ! grep -q '"finish_reason":"length"' "$T/cut.out"
 }
 
-@test "SIGTERM in the middle of a switchover is an end like any other, and a second one cuts" {
+@test "SIGTERM in the middle of a switchover ends fo-shadow normally, and a second one cuts" {
   start_model
   pick_address
   start_engine a
@@ -810,7 +810,7 @@ END
   [ "$(complete)" = "$answer" ]
 }
 
-@test "status: both engines, the lock, the generation, the GMS; 1 when nobody is active" {
+@test "status: both engines, the lock, the generation, the GMS; 1 when no engine is active" {
   run -1 --separate-stderr fo-shadow status
   [ "$output" = "lock: $T/lock
 holder: -
@@ -847,7 +847,7 @@ generation: -" ]
   run -1 fo-shadow status
 }
 
-@test "switchover: 69 when no engine is active, 75 when none stands by, or none takes over" {
+@test "switchover: 69 when no engine is active, 75 when none is on standby, or none takes over" {
   fails 69 "switch over the engines of lock '$T/lock': no engine is active" \
     fo-shadow switchover
   start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
@@ -862,14 +862,14 @@ generation: -" ]
     fo-shadow switchover --timeout 500ms
   [ "$(events_of a | grep -o 'active asleep .*')" = "active asleep released standby " ] ||
     [[ $(events_of a) == *"active asleep released standby waiting "* ]]
-  # Who waits again takes over from one that fails.
+  # Engine a waits for the lock again, and takes over when b fails.
   kill -KILL "$SHADOW"
   await_state a active
 }
 
 # --- a service manager ----------------------------------------------------------------------------
 
-@test "a service manager is told: ready, the state, alive, stopping" {
+@test "a service manager receives ready, the state, watchdog and stopping" {
   start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
   wait_for "[ -S $T/notify ]"
   export NOTIFY_SOCKET=$T/notify WATCHDOG_USEC=100000

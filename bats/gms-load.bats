@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# gms-load: what its page promises.
+# gms-load: the behaviour on its page.
 
 load test_helper
 load gms_client
@@ -10,12 +10,12 @@ setup() {
   SOCKET=$T/gms.sock
 }
 
-# serve [OPTION]...: a server on $SOCKET.
+# serve [OPTION]...: starts a server on $SOCKET.
 serve() { serve_at "$SOCKET" "$@"; }
 
 gload() { gms-load --socket "$SOCKET" "$@" 3>&-; }
 
-# make_model DIR: two shards and an index.
+# make_model DIR: creates two shards and an index.
 make_model() {
   mkdir -p "$1"
   make_file "$1/a.safetensors" \
@@ -32,7 +32,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 
 # --- argv -----------------------------------------------------------------------------------------
 
-@test "bad command lines are usage errors, before anything is asked of anybody" {
+@test "bad command lines are usage errors, before any connection" {
   usage_errors gms-load "" "m m" "m --unknown" "m --role writer" "m --role rw_data_or_rw" "m --slab x" "m --timeout 5" \
     "m --copy-threads 0" "m --copy-threads x" "m --ring -1" "m --device -1" "m --socket s --tag t" \
     "m --snapshot d" "m --no-verify" "--snapshot d --slab 1MiB" "--snapshot d --pin-content" "--snapshot" \
@@ -40,12 +40,12 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
     "--unpublish --ring 1MiB" "--unpublish --copy-threads 2"
 }
 
-@test "an ENGINE_ID that is no number is 78" {
+@test "an ENGINE_ID that is not a number is 78" {
   ENGINE_ID=one run -78 --separate-stderr gload "$T/m"
   [ "$stderr" = "gms-load: error: read ENGINE_ID 'one': not a non-negative number" ]
 }
 
-@test "without a driver it is 69, and says how to ask for the simulated one" {
+@test "without a driver it is 69, and names the option for the simulated one" {
   if [ -e /dev/nvidiactl ]; then skip_because no-gpu "there is a GPU here"; fi
   make_model "$T/m"
   GMS_DRIVER=auto run -69 --separate-stderr gload "$T/m"
@@ -88,7 +88,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   grep -q '^imported 3 tensors' "$T/reader.out"
 }
 
-@test "a lock that is not granted in time is 75, a server that is not there 69" {
+@test "a lock that is not granted in time is 75, a missing server 69" {
   make_model "$T/m"
   run -69 --separate-stderr gload "$T/m"
   [[ $stderr == "gms-load: error: "*"'$SOCKET'"* ]]
@@ -99,7 +99,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   [ "$stderr" = "gms-load: error: acquire lock ro of '$SOCKET': timed out" ]
 }
 
-@test "with a timeout, a server that comes later is waited for" {
+@test "with a timeout, a server that starts later is waited for" {
   make_model "$T/m"
   start_bg load gms-load --socket "$SOCKET" --timeout 30s "$T/m"
   loader=$BG_PID
@@ -108,7 +108,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   [ "$status" -eq 0 ]
 }
 
-@test "a writer killed with SIGKILL in mid load publishes nothing, and a reader goes on waiting" {
+@test "a writer killed with SIGKILL during a load publishes nothing, and a reader waits on" {
   make_model "$T/m"
   serve
   GMS_SIM_FAULTS=cuMemMap:2=hang start_bg writer gms-load --socket "$SOCKET" --slab 64KiB "$T/m"
@@ -125,7 +125,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   [ "$status" -eq 0 ]
 }
 
-@test "SIGTERM in mid load publishes nothing" {
+@test "SIGTERM during a load publishes nothing" {
   make_model "$T/m"
   serve
   GMS_SIM_FAULTS=cuMemMap:1=hang start_bg writer gms-load --socket "$SOCKET" "$T/m"
@@ -141,7 +141,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   serve
   run -0 gload --verify --ring 1MiB --copy-threads 2 "$T/m"
   run -0 gload --verify --role ro "$T/m"
-  # Another byte on the device.
+  # Changes a byte in device memory.
   for file in "$GMS_SIM_DIR"/device-0/*; do
     if [ "${file##*/}" != book ]; then printf '\xff' | dd of="$file" conv=notrunc status=none; fi
   done
@@ -149,7 +149,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   [ "$stderr" = "gms-load: error: verify tensor 'embed': device memory differs from '$T/m/a.safetensors'" ]
 }
 
-@test "--pin-content makes the hash one of the content" {
+@test "--pin-content computes the hash from the content" {
   make_model "$T/m"
   make_model "$T/n"
   printf x | dd of="$T/n/b.safetensors" bs=1 seek=3000000 conv=notrunc status=none
@@ -169,7 +169,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 
 # --- snapshots, and dropping ----------------------------------------------------------------------
 
-@test "a snapshot brings the layout hash back, and its checksums are checked" {
+@test "a snapshot restores the layout hash, and its checksums are verified" {
   make_model "$T/m"
   serve
   run -0 gload "$T/m"
@@ -198,13 +198,13 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   [ "$stderr" = "gms-load: warning: snapshot '$T/snap': no checksums.sha256, its bytes are not verified" ]
 }
 
-@test "a snapshot that is refused leaves what is published" {
+@test "a refused snapshot changes nothing that is published" {
   make_model "$T/m"
   serve
   run -0 gload "$T/m"
   gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
   cp -r "$T/snap" "$T/good"
-  # kept STATUS REASON
+  # kept STATUS REASON: a load fails like this, and the layout stays published.
   kept() {
     run "-$1" --separate-stderr gload --role rw --snapshot "$T/snap"
     [ "${#stderr_lines[@]}" -eq 1 ]
@@ -225,7 +225,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   GMS_SIM_VRAM=2MiB kept 75 "4 MiB do not fit device 0, which has a total of 2 MiB"
 }
 
-@test "--unpublish drops what is published, waits for readers, and needs no driver with --socket" {
+@test "--unpublish removes the layout, waits for readers, and needs no driver with --socket" {
   make_model "$T/m"
   serve
   run -0 gload "$T/m"
@@ -241,7 +241,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   [ "$output" = "unpublished 1 allocation, layout $layout" ]
 }
 
-@test "what is published is imported as nothing but the model that it is" {
+@test "a published layout is imported only as the model that it is" {
   make_model "$T/m"
   serve
   run -0 gload "$T/m"
@@ -259,7 +259,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   [[ $stderr == "gms-load: error: import what '$SOCKET' published: tensor '"*"': missing" ]]
 }
 
-@test "files of a model may be links to anywhere, those of a snapshot may not" {
+@test "files of a model may be links to anywhere, files of a snapshot may not" {
   make_model "$T/m"
   mkdir "$T/blobs"
   for file in "$T/m"/*; do
@@ -275,7 +275,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   [ "$stderr" = "gms-load: error: read '$T/snap/shards/shard_0000.bin': a link that leaves the snapshot" ]
 }
 
-@test "what is not there is 66 also where no driver is" {
+@test "missing files are 66 also without a driver" {
   run -66 --separate-stderr gms-load --driver /nonexistent "$T/m"
   [ "$stderr" = "gms-load: error: open '$T/m': No such file or directory" ]
   run -66 --separate-stderr gms-load --driver /nonexistent --role ro "$T/m"
@@ -285,7 +285,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 
 # --- what is refused ------------------------------------------------------------------------------
 
-# refused STATUS REASON: MODEL $T/m, and what was published before stays.
+# refused STATUS REASON: a load of $T/m fails like this, and the layout stays published.
 refused() {
   run "-$1" --separate-stderr gload --role rw "$T/m"
   [ -z "$output" ]
@@ -294,7 +294,7 @@ refused() {
   state | grep -q "\"memory_layout_hash\": *\"$before\""
 }
 
-@test "a bad model is refused in one line that names it, and what is published stays" {
+@test "an invalid model is refused in one line that names it, and the layout stays published" {
   make_model "$T/good"
   serve
   run -0 gload "$T/good"
@@ -323,7 +323,7 @@ refused() {
   refused 65 "read '$T/m': too short for a safetensors file"
 }
 
-@test "a model that is larger than the device is refused before the lock is taken" {
+@test "a model that is larger than the device is refused before the lock is acquired" {
   make_model "$T/good"
   serve
   run -0 gload "$T/good"
@@ -333,7 +333,7 @@ refused() {
   refused 75 "66.8 MiB do not fit device 0, which has a total of 64 MiB"
 }
 
-@test "a model for which no memory is free is 75, and nothing is published" {
+@test "a model that does not fit the free memory is 75, and nothing is published" {
   serve --alloc-retry-timeout 50ms --alloc-retry-interval 10ms
   fill 40000000
   make_file "$T/m" '{"t":{"dtype":"U8","shape":[40000000],"data_offsets":[0,40000000]}}' 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# gms-lock: what its page promises.
+# gms-lock: the behaviour on its page.
 
 # shellcheck disable=SC2030,SC2031  # tests are subshells
 load test_helper
@@ -13,7 +13,7 @@ setup() {
 
 lock() { gms-lock "$@" 3>&-; }
 
-# start_holder NAME [OPTION]...: a supervised command that holds the lock until it is told to end.
+# start_holder NAME [OPTION]...: a supervised command that holds the lock until it is terminated.
 start_holder() {
   local name=$1
   shift
@@ -21,7 +21,7 @@ start_holder() {
   wait_for "[ -s $T/$name.cmd ]"
 }
 
-# Until a process of this pid namespace is blocked on the lock.
+# await_waiter: waits until a process of this pid namespace is blocked on the lock.
 await_waiter() { wait_for 'gms-lock status | grep -q ^waiter:'; }
 
 await_owner() { wait_for "gms-lock owner | grep -qx $1"; }
@@ -37,7 +37,7 @@ field() { sed -n "s/^$1: //p"; }
     "acquire -E -1 -- true" "acquire -E x -- true" "acquire --fd 2 -- true" "acquire --"
 }
 
-@test "a lock of another kind, or no absolute path, is refused with what is supported" {
+@test "an unsupported kind of lock, or a relative path, is refused with the supported ones" {
   for uri in unix:s tcp:host etcd:http://h:1 k8s:n consul:k relative flock:relative flock:; do
     for command in acquire owner status; do
       run -64 --separate-stderr lock "$command" --lock "$uri"
@@ -57,7 +57,7 @@ field() { sed -n "s/^$1: //p"; }
   [ -e "$T/from-flag" ]
 }
 
-@test "a lock that can't be opened: 73, or 77 where it is not permitted" {
+@test "a lock file that can't be opened: 73, or 77 without permission" {
   run -73 --separate-stderr lock acquire --lock "$T/absent/lock" -- true
   [[ $stderr == "gms-lock: error: open lock file '$T/absent/lock': missing folder '$T/absent'" ]]
   run -73 --separate-stderr lock acquire --lock "$T" -- true
@@ -69,7 +69,7 @@ field() { sed -n "s/^$1: //p"; }
   [[ $stderr == "gms-lock: error: open lock file '$T/lock': Permission denied" ]]
 }
 
-@test "links at the lock file and at its record are not followed, and other files are left alone" {
+@test "links in place of the lock file or its record are not followed, and other files stay" {
   echo '{"port": 8000}' >"$T/config.json"
   cp "$T/config.json" "$T/as-it-was"
   run -65 --separate-stderr lock acquire --lock "$T/config.json" -- true
@@ -101,7 +101,7 @@ field() { sed -n "s/^$1: //p"; }
 
 # --- identity -------------------------------------------------------------------------------------
 
-@test "the id is engine-\$ENGINE_ID, 0 when unset, or --id; one that is no number is 78" {
+@test "the id is engine-\$ENGINE_ID, 0 when unset, or --id; an invalid number is 78" {
   # shellcheck disable=SC2016
   id_of_child() { lock acquire "$@" -- sh -c 'echo "$FAILOVER_LOCK_ID"'; }
   [ "$(id_of_child)" = engine-0 ]
@@ -144,7 +144,7 @@ $T/lock
   run -1 lock owner
 }
 
-@test "exec form: the command's status is ours, one that can't run is 126 or 127" {
+@test "exec form: the exit status is the command's, or 126 or 127 if it can't run" {
   run -7 lock acquire --exec -- sh -c 'exit 7'
   run -127 --separate-stderr lock acquire --exec -- /absent
   [[ $stderr == "gms-lock: error: run '/absent': No such file or directory" ]]
@@ -190,7 +190,7 @@ $T/lock
   run -1 lock owner
 }
 
-@test "nested locks: each command sees the innermost; the same lock twice is 78, not for ever" {
+@test "nested locks: each command uses the innermost; the same lock twice is 78, without a wait" {
   # shellcheck disable=SC2016
   run -0 lock acquire --exec -- gms-lock acquire --exec --lock "$T/inner" --id inner -- sh -c \
     'echo "$FAILOVER_LOCK_ID"; readlink "/proc/$$/fd/$FAILOVER_LOCK_FD"; gms-lock owner'
@@ -203,7 +203,7 @@ engine-0" ]
 
 # --- waiting --------------------------------------------------------------------------------------
 
-@test "a lock that is held: 75, or what -E says, and who holds it" {
+@test "a lock that is held: 75, or the status of -E, and the holder" {
   start_holder engine-7
   run -75 --separate-stderr lock acquire --nonblock -- touch "$T/ran"
   [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock': held by 'engine-7'" ]
@@ -213,7 +213,7 @@ engine-0" ]
   [ ! -e "$T/ran" ]
 }
 
-@test "-n, -w SECONDS and -E are those of flock" {
+@test "-n, -w SECONDS and -E work like those of flock" {
   start_holder engine-7
   local args
   for args in "-n -E 9" "-w 0.01 -E 9" "-w 0 -E 9" "--timeout 0.01 -E 9"; do
@@ -227,7 +227,7 @@ engine-0" ]
   run -0 lock acquire -w 20 --lock "$T/other" -- true
 }
 
-@test "SIGKILL of the holder hands the lock to the waiter, with the next generation" {
+@test "SIGKILL of the holder lets the waiter acquire the lock, with the next generation" {
   start_bg first gms-lock acquire --exec --id first -- sleep 1000
   first=$BG_PID
   await_owner first
@@ -241,10 +241,10 @@ engine-0" ]
   [ "$(lock owner)" = second ]
 }
 
-@test "a waiter dies of the signal that it is sent, and its lock with it" {
+@test "a signal ends a waiter with 128+n, and its claim" {
   start_holder holder
   for signal in TERM HUP USR1; do
-    # nohup(1) may have made the tests themselves ignore SIGHUP.
+    # nohup(1) may have started the tests with SIGHUP ignored.
     start_bg waiter env --default-signal gms-lock acquire --exec -- touch "$T/ran"
     await_waiter
     kill -"$signal" "$BG_PID"
@@ -255,7 +255,7 @@ engine-0" ]
   [ "$(lock status | grep -c ^waiter:)" -eq 0 ]
 }
 
-@test "a waiter keeps ignoring what it was told to ignore" {
+@test "a waiter ignores a signal that was ignored when it started" {
   start_holder holder
   start_bg waiter nohup gms-lock acquire --exec -- touch "$T/ran"
   await_waiter
@@ -265,7 +265,7 @@ engine-0" ]
   [ "$status" -eq 143 ]
 }
 
-@test "pid 1 waits and dies of SIGTERM with 143" {
+@test "pid 1 waits and ends on SIGTERM with 143" {
   need_pid_namespace
   start_holder holder
   start_bg container unshare --pid --fork --kill-child --mount-proc \
@@ -279,7 +279,7 @@ engine-0" ]
   [ "$status" -eq 143 ]
 }
 
-@test "pid 1 forwards SIGTERM to what it supervises, and reaps orphans" {
+@test "pid 1 forwards SIGTERM to its command, and reaps orphans" {
   need_pid_namespace
   # shellcheck disable=SC2016
   start_bg container unshare --pid --fork --kill-child --mount-proc gms-lock acquire -- bash -c \
@@ -306,7 +306,7 @@ engine-0" ]
   [ "$(cat "$T/order")" = "$(seq 20)" ]
 }
 
-@test "a wait that gets long says who holds the lock, and who keeps it after a death" {
+@test "a long wait reports the holder, and after its death the processes that keep the lock" {
   # shellcheck disable=SC2016
   start_bg engine gms-lock acquire --exec -- sh -c 'sleep 1000 & echo $!; wait'
   BG_ENGINE=$BG_PID
@@ -318,7 +318,7 @@ engine-0" ]
   kill -KILL "$BG_ENGINE"
   wait_for "grep -q ended $T/waiter.err"
   [ "$(tail -n 1 "$T/waiter.err")" = "gms-lock: warning: waiting for lock '$T/lock': held by 'engine-0', generation 1, process $BG_ENGINE which has ended; held open by $orphan (sleep)" ]
-  # A look while the engine ends may see it without its descriptors: that is one line more.
+  # A query while the engine ends may see no descriptors of it, which logs one more line.
   [ "$(wc -l <"$T/waiter.err")" -le 3 ]
   kill "$orphan"
   wait_exit "$BG_PID"
@@ -327,7 +327,7 @@ engine-0" ]
 
 # --- supervise form -------------------------------------------------------------------------------
 
-@test "supervise form: status and death of the command become ours" {
+@test "supervise form: the exit status is the command's status or death" {
   run -3 lock acquire -- sh -c 'exit 3'
   # shellcheck disable=SC2016
   run -139 lock acquire -- sh -c 'kill -SEGV $$'
@@ -335,7 +335,7 @@ engine-0" ]
   run -126 lock acquire -- "$T"
 }
 
-@test "supervise form: the command has a process group of its own and signals are forwarded" {
+@test "supervise form: the command has its own process group and gets forwarded signals" {
   # shellcheck disable=SC2016
   start_bg engine gms-lock acquire -- bash -c \
     'trap "echo usr1" USR1; trap "echo winch" WINCH; trap "exit 9" TERM
@@ -360,14 +360,14 @@ engine-0" ]
   run -0 lock acquire --timeout 20s -- true
 }
 
-@test "supervise form: what outlives the command is killed before the lock is free" {
+@test "supervise form: leftovers of the command are killed before the lock is released" {
   run -4 lock acquire --grace 50ms -- sh -c "
     (trap '' TERM; exec setsid sleep 1000) & echo \$! >$T/orphan; exit 4"
   run ! kill -0 "$(cat "$T/orphan")"
   run -1 lock owner
 }
 
-@test "supervise form: a replaced lock file is a lost lock, 76, and ends the whole tree" {
+@test "supervise form: a replaced lock file loses the lock, 76, and ends the whole process tree" {
   # shellcheck disable=SC2016
   start_bg engine gms-lock acquire --grace 50ms --status-fd 7 -- sh -c \
     'trap "" TERM; (exec sleep 1000) & echo $! >"$0/worker"; echo $$ >"$0/cmd"; wait' "$T" \
@@ -388,7 +388,7 @@ lost
 child_ended" ]
 }
 
-@test "a contender refuses beside the live holder of a replaced lock file" {
+@test "a contender refuses while the holder of a replaced lock file runs" {
   start_bg engine gms-lock acquire --exec -- sleep 1000
   await_owner engine-0
   touch "$T/new"
@@ -400,12 +400,12 @@ child_ended" ]
   run -0 lock acquire --id engine-1 -- true
 }
 
-@test "supervise form: an interactive command has the terminal, and its stop is ours" {
+@test "supervise form: an interactive command has the terminal, and gms-lock stops with it" {
   need_terminal
   script -qec "gms-lock acquire -- sh -c 'read -r x && echo got=\$x'" /dev/null \
     <<<hello >"$T/out" 3>&-
   grep -q 'got=hello' "$T/out"
-  # The command stops itself; its supervisor is the shell's job, continued with fg.
+  # The command stops itself; then gms-lock is a stopped job of the shell, which fg continues.
   # shellcheck disable=SC2016
   printf '%s\n' 'until read -r _ _ _ _ group _ _ front _ <"/proc/$$/stat" && [ $group = $front ]' \
     'do sleep 0.01; done' 'kill -STOP $$' 'echo went on' >"$T/stops"
@@ -435,7 +435,7 @@ child_ended" ]
   done
 }
 
-@test "gate: the lock is given back at the timeout, with the busy status" {
+@test "gate: the lock is released at the timeout, with the busy status" {
   fill $((48 << 20))
   run -9 --separate-stderr lock acquire --gpu-free 60MiB --timeout 100ms -E 9 -- touch "$T/ran"
   [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock': released: device 0 has 16 MiB free of the 60 MiB wanted" ]
@@ -444,7 +444,7 @@ child_ended" ]
   run -0 lock acquire --gpu-free 16MiB --nonblock --id next -- true
 }
 
-@test "gate: what can't work is said before the lock is waited for" {
+@test "gate: what can't work is reported before the wait for the lock" {
   start_holder engine-9
   run -64 --separate-stderr lock acquire --gpu-free 65MiB -- true
   # shellcheck disable=SC2154
@@ -457,7 +457,7 @@ child_ended" ]
   run -64 lock acquire --gpu-free lots -- true
 }
 
-@test "gate: a signal ends the wait, a replaced file is a lost lock; both leave no command" {
+@test "gate: a signal ends the wait, a replaced file loses the lock; neither runs the command" {
   fill $((48 << 20))
   start_bg engine gms-lock acquire --gpu-free 60MiB --status-fd 7 -- touch "$T/ran" 7>"$T/events"
   wait_for "grep -q granted $T/events"
@@ -482,7 +482,7 @@ child_ended" ]
   [ ! -e "$T/ran" ]
 }
 
-@test "gate: a signal during the first question, too, ends it" {
+@test "gate: a signal also ends the first query" {
   mkdir "$T/bin"
   # shellcheck disable=SC2016
   printf '#!/bin/sh\necho asked >"$T/asked"\nexec sleep 1000\n' >"$T/bin/fo-gpu"
@@ -496,7 +496,7 @@ child_ended" ]
   [ ! -e "$T/ran" ]
 }
 
-@test "gate: a lock server that dies meanwhile has to be back before the command starts" {
+@test "gate: after a lock server's death the command starts only once a server is reachable again" {
   serve_lock
   fill $((48 << 20))
   start_bg engine gms-lock acquire --gpu-free 60MiB --status-fd 7 -- touch "$T/ran" 7>"$T/events"
@@ -512,7 +512,7 @@ child_ended" ]
   [ -e "$T/ran" ]
 }
 
-@test "gate: a helper that says nothing or fails is no free memory" {
+@test "gate: a helper that prints nothing or fails is an error" {
   mkdir "$T/bin"
   printf '#!/bin/sh\nexit 0\n' >"$T/bin/fo-gpu"
   chmod +x "$T/bin/fo-gpu"
@@ -529,19 +529,19 @@ child_ended" ]
   [ ! -e "$T/ran" ]
 }
 
-# --- started in odd ways --------------------------------------------------------------------------
+# --- unusual process environments -----------------------------------------------------------------
 
-@test "a parent that ignores SIGCHLD changes nothing" {
+@test "it works under a parent that ignores SIGCHLD" {
   for command in "gms-lock acquire -- sh -c 'exit 3'" \
     "gms-lock acquire --gpu-free 1 -- sh -c 'exit 3'" "gms-lock acquire --exec -- sh -c 'exit 3'"; do
     run -3 bash -c "exec 3>&-; trap '' CHLD; $command"
   done
-  # And the command finds it as it was.
+  # The command inherits the ignored signal.
   run -0 bash -c "exec 3>&-; trap '' CHLD; gms-lock acquire -- grep SigIgn /proc/self/status"
   [ $((0x${output##*[[:space:]]} >> 16 & 1)) -eq 1 ]
 }
 
-@test "few descriptors, many processes: all of them end" {
+@test "with few descriptors, all of many processes are ended" {
   # shellcheck disable=SC2016
   run -5 bash -c 'exec 3>&-; ulimit -n 32
     gms-lock acquire --grace 10ms -- sh -c "
@@ -549,7 +549,7 @@ child_ended" ]
   run -1 lock owner
 }
 
-@test "a command of another user that may not be signalled: said, and not given up" {
+@test "a command of another user that may not be signalled: reported, and the lock is kept" {
   need_root
   setpriv --bounding-set -kill true 2>/dev/null || skip_because root "no capability can be dropped"
   chmod 777 "$T"
@@ -566,7 +566,7 @@ child_ended" ]
   [ "$status" -eq 4 ]
 }
 
-@test "an inherited lock is refused however deep it lies" {
+@test "a lock inherited from any ancestor is refused" {
   run -78 --separate-stderr lock acquire --exec -- gms-lock acquire --exec --lock "$T/inner" -- \
     gms-lock acquire --timeout 10s -- true
   [[ $stderr == "gms-lock: error: acquire lock '$T/lock': already inherited, on descriptor "* ]]
@@ -616,7 +616,7 @@ child_ended" ]
 
 # --- owner and status -----------------------------------------------------------------------------
 
-@test "owner: the holder's id, or 1 and nothing, whatever a stale text says" {
+@test "owner: the holder's id, or 1 and nothing, even if the file has a stale text" {
   run -1 --separate-stderr lock owner
   [ -z "$output$stderr" ]
   [ ! -e "$T/lock" ]
@@ -630,7 +630,7 @@ child_ended" ]
   [ "$(lock owner --json)" = '{"holder":"engine-0"}' ]
 }
 
-@test "status: free, held, waited for and held by one who keeps no record" {
+@test "status: free, held, waited for, and held by a process without a record" {
   run -0 lock status
   [ "$output" = "lock: $T/lock
 state: free" ]
@@ -654,7 +654,7 @@ state: free" ]
   [ "$output" = "lock: $T/lock
 state: free
 last_generation: 2" ]
-  # As Dynamo holds it: the id alone, without a newline.
+  # Dynamo writes the id alone, without a newline.
   mkfifo "$T/end"
   start_bg dynamo flock "$T/lock" sh -c "printf engine-1 >$T/lock; read -r x <$T/end"
   await_owner engine-1
@@ -663,7 +663,7 @@ last_generation: 2" ]
   echo >"$T/end"
 }
 
-@test "flock(1) is kept out, and keeps us out" {
+@test "flock(1) excludes gms-lock, and the other way round" {
   start_holder engine-0
   run -9 flock -n -E 9 "$T/lock" true
   kill -TERM "$BG_PID"
@@ -678,7 +678,7 @@ last_generation: 2" ]
 
 # --- a lock server --------------------------------------------------------------------------------
 
-# serve_lock: a server. Sets LOCKD.
+# serve_lock: starts a server. Sets LOCKD.
 serve_lock() {
   S=$T/lock.sock
   export FAILOVER_LOCK_PATH=unix:$S
@@ -707,7 +707,7 @@ kill_lockd() {
   [ ! -e "$T/ran" ]
 }
 
-@test "lock server: ranks of one engine hold the lock together, the last one frees it" {
+@test "lock server: ranks of one engine hold the lock together, the last one releases it" {
   serve_lock
   start_bg rank-0 gms-lock acquire --id engine-0 -- sleep 1000
   first=$BG_PID
@@ -725,7 +725,7 @@ kill_lockd() {
   wait_for "[ -e $T/ran ]"
 }
 
-@test "lock server: its crash is no failover for a healthy engine" {
+@test "lock server: its crash causes no failover of a healthy engine" {
   serve_lock
   start_holder engine-0 --status-fd 7 7>"$T/events"
   engine=$BG_PID
@@ -746,7 +746,7 @@ kill_lockd() {
   wait_for "[ -e $T/ran ]"
 }
 
-@test "lock server: it crashes and the engine dies: the next one comes after the window" {
+@test "lock server: it crashes and the engine dies: the next one gets the lock after the window" {
   serve_lock
   start_holder engine-0
   start_bg other gms-lock acquire --id engine-1 --json -- sh -c \
@@ -760,7 +760,7 @@ kill_lockd() {
   [ "$(cat "$T/other.gen")" = 2 ]
 }
 
-@test "lock server: it crashes and the engine hangs: nobody else while that lives" {
+@test "lock server: it crashes and the engine hangs: no other gets the lock while that lives" {
   serve_lock
   start_holder engine-0
   engine=$BG_PID
@@ -769,7 +769,7 @@ kill_lockd() {
   kill -STOP "$engine"
   kill_lockd
   serve_lock
-  # The window is over, and still nobody.
+  # The window is over, and the lock is not granted.
   wait_for 'lock status --json | grep -Eq "\"window_left\":0(\\.0)?[,}]"'
   wait_for 'lock status | grep -q ^waiter:'
   [ "$(lock owner)" = engine-0 ]
@@ -785,7 +785,7 @@ kill_lockd() {
   wait_for "[ -e $T/ran ]"
 }
 
-@test "lock server: an engine that another has replaced is killed when it comes back, 75" {
+@test "lock server: a holder that was replaced is killed when it reconnects, 75" {
   serve_lock
   # shellcheck disable=SC2016
   start_bg engine gms-lock acquire --id engine-0 --grace 1h -- bash -c \
@@ -794,7 +794,7 @@ kill_lockd() {
   wait_for "[ -s $T/cmd ]"
   kill -STOP "$engine"
   kill_lockd
-  # A server that knows nothing of it: as if it could not see that process.
+  # A server without this state does not know the holder, as if it could not see its process.
   rm "$T"/lock.sock.state
   serve_lock
   start_holder engine-1
@@ -806,7 +806,7 @@ kill_lockd() {
   [ "$(lock owner)" = engine-1 ]
 }
 
-@test "lock server: when it stays away the role is given up, 76" {
+@test "lock server: when it stays unreachable the command is ended, 76" {
   serve_lock
   start_holder engine-0 --status-fd 7 7>"$T/events"
   kill_lockd
@@ -817,7 +817,7 @@ kill_lockd() {
   run ! kill -0 "$(cat "$T/engine-0.cmd")"
 }
 
-@test "lock server: a hung one holds nobody up who wants to leave" {
+@test "lock server: a hung server blocks neither a release nor the end of a wait" {
   serve_lock
   start_holder engine-0
   engine=$BG_PID
@@ -862,14 +862,14 @@ EOT
   [[ $stderr == *"--exec works with a flock only"* ]]
 }
 
-@test "of several locks, the first is given back when the second is not to be had" {
+@test "of several locks, the first is released when the second can't be acquired" {
   start_holder other --lock "$T/two"
   run -75 --separate-stderr lock acquire --lock "$T/one" --lock "$T/two" --timeout 50ms -- true
   [ "$stderr" = "gms-lock: warning: acquire lock '$T/one and $T/two': held by 'other'" ]
   run -1 lock owner --lock "$T/one"
 }
 
-@test "of several locks, one that is lost ends the command: 76" {
+@test "of several locks, the loss of one ends the command: 76" {
   start_holder me --lock "$T/one" --lock "$T/two"
   rm "$T/two"
   local status=0

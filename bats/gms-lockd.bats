@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# gms-lockd: what its page promises of the server, with clients made of socat. Who gets the lock when
-# is in tests/lock, the client in gms-lock.bats.
+# gms-lockd: the server's behaviour on its page, with clients made of socat. tests/lock has the
+# order of grants, gms-lock.bats the real client.
 
 # shellcheck disable=SC2154  # stderr comes from run
 
@@ -12,18 +12,18 @@ setup() {
   S=$T/lock.sock
 }
 
-# A gms-lockd that is expected to end by itself.
+# lockd [OPTION]...: for servers that are expected to end by themselves.
 lockd() { timeout 20 gms-lockd "$@" 3>&-; }
 
-# start_client NAME ID [GENERATION]: asks for the lock and keeps what it gets. What it hears is in
-# $T/NAME.out. Sets BG_PID.
+# start_client NAME ID [GENERATION]: requests the lock and keeps it; the answers are in $T/NAME.out.
+# Sets BG_PID.
 start_client() {
   local claim=${3:+,\"generation\":$3}
   echo "{\"request\":\"acquire\",\"engine_id\":\"$2\"$claim}" >"$T/$1.request"
   start_bg "$1" socat "OPEN:$T/$1.request,rdonly,ignoreeof!!STDOUT" "UNIX-CONNECT:$S"
 }
 
-# hears NAME ANSWER GENERATION: waits for it.
+# hears NAME ANSWER GENERATION: waits until NAME has received this answer.
 hears() { wait_for "grep -q '\"answer\":\"$2\".*\"generation\":$3[,}]' $T/$1.out"; }
 
 lock_status() { echo '{"request":"status"}' | socat -t 5 - "UNIX-CONNECT:$S"; }
@@ -68,7 +68,7 @@ END
   [ ! -e "$T/file.state" ]
 }
 
-@test "a port that is not safe, or leases that a new server would not outwait, are 64" {
+@test "an unsafe port, or leases longer than a new server's wait, are 64" {
   local args
   for args in "--listen 0.0.0.0:0" "--listen [::]:0" "--listen 127.0.0.1" "--listen host:1" \
     "--listen 127.0.0.1:0 --expiry 11s" "--listen 127.0.0.1:0 --expiry 100ms" \
@@ -83,7 +83,7 @@ END
   [ "${stderr_lines[0]}" = "gms-lockd: error: listen on '0.0.0.0:0': not a loopback address: needs TLS: --tls-cert, --tls-key, --tls-ca" ]
 }
 
-@test "a file for TLS that is not there is 66, one that is none 78, and a port that somebody has 73" {
+@test "a missing file for TLS is 66, an invalid one 78, and a port in use 73" {
   run -66 --separate-stderr lockd --socket "$S" --listen 127.0.0.1:0 --tls-ca "$T/no" --tls-cert "$T/no" --tls-key "$T/no"
   [[ $stderr == "gms-lockd: error: "*"'$T/no': No such file or directory" ]]
   echo nonsense >"$T/pem"
@@ -95,7 +95,7 @@ END
 
 # --- serving --------------------------------------------------------------------------------------
 
-@test "a word when it is ready, a socket for our own user, and log lines" {
+@test "a newline when it is ready, a socket for its own user only, and log lines" {
   start_lockd
   wait_for "[ ! -e /proc/$BG_PID/fd/9 ]"
   [ "$(od -An -c "$T/ready" | tr -d ' ')" = '\n' ]
@@ -110,7 +110,7 @@ END
   [ "$(sed -n 2p "$T/lockd.err")" = "gms-lockd: info: 'engine-0' released the lock, generation 1" ]
 }
 
-@test "the answers are those of the page" {
+@test "the answers are as documented" {
   start_lockd -q
   start_client a engine-0
   hears a granted 1
@@ -148,14 +148,14 @@ END
   wait_for "lock_status | grep -qF '\"connections\":[{\"connected\":false,\"pid\":null}]'"
 }
 
-@test "over TCP, a port without a state file: one window before anybody is granted the lock" {
+@test "over TCP, a port without a state file: one window before the first grant" {
   start_lockd --listen 127.0.0.1:0 --reconnect-window 700ms --expiry 700ms
   start_client a engine-0
   hears a granted '[0-9]\{13\}'
   grep -qx "gms-lockd: warning: the state file is missing: a holder of the lock has 700ms to reconnect" "$T/lockd.err"
 }
 
-@test "the state file is as the page has it, at a grant and at the end of it" {
+@test "the state file is as documented, at a grant and after its end" {
   start_lockd
   start_client a engine-0
   hears a granted 1
@@ -167,7 +167,7 @@ END
   grep -qxE '\{"generation":1,"granted_at":"[0-9T:.-]+Z","holder":null,"last_holder":"engine-0","processes":\[\]\}' "$S.state"
 }
 
-@test "what breaks the protocol is refused with 76, and logged" {
+@test "invalid messages are refused with 76, and logged" {
   start_lockd
   run -0 socat -t 5 - "UNIX-CONNECT:$S" <<<'GET / HTTP/1.1'
   [[ $output == '{"answer":"refused","reason":"'*'not JSON","status":76}' ]]
@@ -187,7 +187,7 @@ END
   [[ $(lock_status) == *'"holder":null'* ]]
 }
 
-@test "a file in the socket's place stays, 73; a folder that is not there is 73" {
+@test "a plain file in the socket's place stays, 73; a missing folder is 73" {
   echo precious >"$S"
   run -73 --separate-stderr lockd --socket "$S"
   [ "$stderr" = "gms-lockd: error: serve socket '$S': not a socket" ]
@@ -198,7 +198,7 @@ END
   [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': missing folder '$T/none'" ]
 }
 
-@test "a ready descriptor that can't be written is 74, and the socket goes" {
+@test "a ready descriptor that can't be written is 74, and the socket is removed" {
   run -74 --separate-stderr lockd --socket "$S" --ready-fd 9 -q 9>/dev/full
   [ "$stderr" = "gms-lockd: error: write to the ready descriptor: No space left on device" ]
   [ ! -e "$S" ]
@@ -222,7 +222,7 @@ END
 
 # --- metrics --------------------------------------------------------------------------------------
 
-@test "--metrics: who has the lock, who waits, and who was refused" {
+@test "--metrics: holders, waiters, and refused clients" {
   pick_port
   start_lockd --metrics "127.0.0.1:$PORT"
   start_client a engine-0
@@ -241,7 +241,7 @@ END
   [ "$(curl -sf "http://127.0.0.1:$PORT/ready")" = '{"status":"ready"}' ]
 }
 
-@test "a service manager is told: ready, alive, stopping" {
+@test "a service manager receives ready, watchdog and stopping" {
   start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
   wait_for "[ -S $T/notify ]"
   export NOTIFY_SOCKET=$T/notify WATCHDOG_USEC=100000
@@ -263,7 +263,7 @@ END
 
 # --- ends -----------------------------------------------------------------------------------------
 
-@test "SIGTERM, SIGINT, SIGHUP and SIGQUIT: 0, the socket goes, the state stays" {
+@test "SIGTERM, SIGINT, SIGHUP and SIGQUIT: 0, the socket is removed, the state stays" {
   local signal
   for signal in TERM INT HUP QUIT; do
     rm -f "$S.state"
@@ -281,7 +281,7 @@ END
   [ "$(grep -cE ': (error|warning): ' "$T/lockd.err")" -eq 0 ]
 }
 
-@test "kill -9: its dead socket is replaced, and the holder comes back to the same grant" {
+@test "kill -9: its dead socket is replaced, and the holder reconnects to the same grant" {
   start_lockd
   local server=$BG_PID
   start_client a engine-0
@@ -300,7 +300,7 @@ END
   hears b granted 2
 }
 
-@test "a holder that is dead has the window, and then the next is granted the lock" {
+@test "after a holder's death, the window ends, and the next client is granted the lock" {
   start_lockd
   local server=$BG_PID
   start_client a engine-0
@@ -314,7 +314,7 @@ END
   grep -qx "gms-lockd: info: 'engine-0' held the lock, generation 1: it has 200ms to reconnect" "$T/lockd.err"
 }
 
-@test "a holder that hangs keeps the lock until it is killed, and is named" {
+@test "a holder that hangs keeps the lock until it is killed, and is reported" {
   start_lockd
   local server=$BG_PID
   start_client a engine-0
@@ -333,7 +333,7 @@ END
   hears b granted 2
 }
 
-@test "a damaged state file is a warning and one window" {
+@test "a damaged state file causes a warning and one window" {
   echo '{"holder":"engine-0"' >"$S.state"
   start_lockd --reconnect-window 100ms
   start_client a engine-0
@@ -341,7 +341,7 @@ END
   grep -qx "gms-lockd: warning: the state file is damaged: a holder of the lock has 100ms to reconnect" "$T/lockd.err"
 }
 
-@test "a full disk under the state file: no grant until there is room again" {
+@test "a full disk under the state file: no grant until there is space again" {
   need_mount
   mkdir "$T/disk"
   # shellcheck disable=SC2016

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# gms-probe: what its page promises.
+# gms-probe: the behaviour on its page.
 
 # shellcheck disable=SC2154  # stderr and stderr_lines come from run
 
@@ -50,7 +50,7 @@ setup() {
   [[ $output == '{"reason":"connect to socket '*',"result":"no","sockets":3}' ]]
 }
 
-@test "a socket that merely exists is not enough, nor one that hangs or talks nonsense" {
+@test "a socket without a working server is no, also if the server hangs or sends garbage" {
   dead_socket "$T/gms_0_dead.sock"
   run -1 --separate-stderr gms-probe sockets --tags dead
   [ "$stderr" = "gms-probe: warning: connect to socket '$T/gms_0_dead.sock': Connection refused" ]
@@ -73,7 +73,7 @@ setup() {
   [ "$output" = "2 sockets answer" ]
 }
 
-@test "--wait goes on until the servers answer" {
+@test "--wait retries until the servers answer" {
   start_bg probe gms-probe sockets --wait 30s
   local probe=$BG_PID
   start_gms
@@ -83,12 +83,12 @@ setup() {
   [ ! -s "$T/probe.err" ]
 }
 
-@test "--wait that is over is 1" {
+@test "--wait that times out is 1" {
   run -1 --separate-stderr gms-probe sockets --wait 200ms
   [ "${#stderr_lines[@]}" -eq 1 ]
 }
 
-@test "a probe that waits dies of SIGTERM and SIGKILL and leaves nothing" {
+@test "a waiting probe ends on SIGTERM and SIGKILL and leaves nothing" {
   for signal in TERM KILL; do
     start_bg probe gms-probe sockets --wait 1h
     wait_for "grep -q gms-probe /proc/$BG_PID/comm"
@@ -102,7 +102,7 @@ setup() {
 
 # --- lock -----------------------------------------------------------------------------------------
 
-@test "a lock file: can be asked, is held, is held by somebody" {
+@test "a lock file: usable, held, held by a given id" {
   export FAILOVER_LOCK_PATH=$T/lock
   run -0 --separate-stderr gms-probe lock
   [ "$output$stderr" = free ]
@@ -120,7 +120,7 @@ setup() {
   [ "$output" = '{"holder":"engine-0","reason":"lock '"'$T/lock': held by 'engine-0'"'","result":"no"}' ]
 }
 
-@test "a lock server: no while it is down or says nothing, yes once it answers" {
+@test "a lock server: no while it is down or does not answer, yes once it answers" {
   run -1 --separate-stderr gms-probe lock --lock "unix:$T/lock.sock"
   [ "$stderr" = "gms-probe: warning: connect to socket '$T/lock.sock': No such file or directory" ]
   start_bg probe gms-probe lock --lock "unix:$T/lock.sock" --wait 30s
@@ -138,7 +138,7 @@ setup() {
   run -0 gms-probe lock --lock "unix:$T/lock.sock"
 }
 
-@test "a lock of Kubernetes: its API server is named, or in the environment" {
+@test "a lock of Kubernetes: its API server comes from the URI, or from the environment" {
   pick_port
   run -1 --separate-stderr gms-probe lock --lock k8s:ns/pair --kube-api "http://127.0.0.1:$PORT"
   [[ $stderr == "gms-probe: warning: fetch 'http://127.0.0.1:$PORT/"*": Connection refused" ]]
@@ -149,8 +149,8 @@ setup() {
 
 # --- http -----------------------------------------------------------------------------------------
 
-# http_server SOCKET: answers every request with the file $T/answer. answer STATUS BODY: what is in
-# it from now on.
+# http_server SOCKET: answers every request with the file $T/answer. answer STATUS BODY: sets its
+# content.
 http_server() {
   cat >"$T/answer.sh" <<'EOF'
 while IFS= read -r line && [ "${#line}" -gt 1 ]; do :; done
@@ -164,7 +164,7 @@ answer() {
   mv "$T/answer.new" "$T/answer"
 }
 
-@test "http: any 2xx is yes, another status no, unless it is the one asked for" {
+@test "http: any 2xx is yes, another status no, unless it is the expected one" {
   answer "204 No Content" ""
   http_server "$T/http.sock"
   run -0 --separate-stderr gms-probe http "unix:$T/http.sock:/live"
@@ -181,7 +181,7 @@ answer() {
   [ "$stderr" = "" ]
 }
 
-@test "http: fields of the JSON have to be as asked for, all of them" {
+@test "http: all given fields of the JSON must have the given values" {
   answer "200 OK" '{"status":"ready","endpoints":{"generate":"ready"},"list":[1,2.5,true,null]}'
   http_server "$T/http.sock"
   local url=unix:$T/http.sock:/health
@@ -196,7 +196,7 @@ answer() {
   [ "$stderr" = "gms-probe: warning: fetch '$url': not JSON" ]
 }
 
-@test "http: nobody there, a server that hangs, dribbles or talks nonsense is no" {
+@test "http: no server, or one that hangs, is too slow or sends garbage, is no" {
   run -1 --separate-stderr gms-probe http "unix:$T/none.sock"
   [ "$stderr" = "gms-probe: warning: connect to socket '$T/none.sock': No such file or directory" ]
   silent_server "$T/silent.sock"
@@ -212,9 +212,9 @@ answer() {
   [ "${#stderr_lines[@]}" -eq 1 ]
 }
 
-@test "a peer that sends a byte now and then holds no probe up" {
+@test "a peer that sends a byte now and then delays no probe" {
   local socket=$T/gms_0_slow.sock probe
-  # To a GMS client, the start of a long message.
+  # A GMS client reads this as the start of a long message.
   printf 'printf "\\0\\0\\20\\0"\nwhile printf x; do sleep 0.05; done\n' >"$T/slow.sh"
   start_bg slow socat "UNIX-LISTEN:$socket,fork" "EXEC:bash $T/slow.sh"
   await_socket "$socket"
@@ -227,18 +227,18 @@ answer() {
   done
 }
 
-@test "http: a name is looked up, by a static program too" {
+@test "http: a name is resolved, by a static program too" {
   grep -qw "$(hostname)" /etc/hosts || skip_because hosts "/etc/hosts does not name this machine"
   run -1 --separate-stderr gms-probe http "http://$(hostname):1/"
   [ "$stderr" = "gms-probe: warning: fetch 'http://$(hostname):1/': Connection refused" ]
 }
 
-@test "http: https is not for probes" {
+@test "http: https is refused" {
   run -64 --separate-stderr gms-probe http https://127.0.0.1/
   [[ "$stderr" = "gms-probe: error: fetch 'https://127.0.0.1/': https needs "* ]]
 }
 
-@test "http: --wait goes on until the answer is yes" {
+@test "http: --wait retries until the answer is yes" {
   answer "503 Service Unavailable" ""
   http_server "$T/http.sock"
   start_bg probe gms-probe http "unix:$T/http.sock:/health" --wait 30s
@@ -253,7 +253,7 @@ answer() {
 
 # --- engine ---------------------------------------------------------------------------------------
 
-@test "engine: found beside the lock, by its id" {
+@test "engine: found by its id and the lock's path" {
   export FAILOVER_LOCK_PATH=$T/lock
   answer "200 OK" '{"state":"standby","id":"engine-1","since":1763750000.5}'
   http_server "$T/lock.engine-1.sock"
@@ -263,12 +263,12 @@ answer() {
   run -0 gms-probe engine --id engine-1 --state standby,active --json
   [ "$output" = '{"id":"engine-1","result":"yes","since":1763750000.5,"state":"standby"}' ]
   run -0 gms-probe engine --lock "flock:$T/lock" --id engine-1
-  # What comes from the environment gives way to the URL.
+  # The URL overrides the environment.
   run -0 gms-probe engine --url "unix:$T/lock.engine-1.sock:/status"
   [ "$output" = standby ]
 }
 
-@test "engine: another state, a dead engine and none at all are no" {
+@test "engine: another state, a dead engine and a missing one are no" {
   export FAILOVER_LOCK_PATH=$T/lock
   local url=unix:$T/lock.engine-0.sock:/status
   run -1 --separate-stderr gms-probe engine
@@ -289,7 +289,7 @@ answer() {
   [ "$stderr" = "gms-probe: warning: fetch '$url': status 200, not a state of an engine" ]
 }
 
-@test "engine: --wait goes on until it is in the state" {
+@test "engine: --wait retries until it is in the state" {
   export FAILOVER_LOCK_PATH=$T/lock
   start_bg probe gms-probe engine --state active --wait 30s
   local probe=$BG_PID
@@ -303,7 +303,7 @@ answer() {
   [ "$(cat "$T/probe.out")" = active ]
 }
 
-@test "engine: ids that name no socket are 78" {
+@test "engine: ids that are invalid in a socket's name are 78" {
   local id
   for id in "" "a/b" "a:b"; do
     run -78 --separate-stderr gms-probe engine --lock "$T/lock" --id "$id"
@@ -329,12 +329,12 @@ answer() {
   [ "$output" = '{"memory_layout_hash":"'"$hash"'","result":"yes"}' ]
 }
 
-@test "remap: an empty hash is no hash" {
+@test "remap: an empty hash is refused" {
   run -64 --separate-stderr gms-probe remap --expect-hash ""
   [ "${stderr_lines[0]}" = "gms-probe: error: --expect-hash '': not 64 lower case hexadecimal digits" ]
 }
 
-@test "remap: no for a stale layout, no server, a silent and an odd one" {
+@test "remap: no for a stale layout, a missing, a silent and an invalid server" {
   local socket=$T/gms_0_weights.sock hash other
   run -1 --separate-stderr gms-probe remap
   [ "$output" = "" ]
@@ -353,7 +353,7 @@ answer() {
   [ "${#stderr_lines[@]}" -eq 1 ]
 }
 
-@test "remap: --wait goes on until there is a layout" {
+@test "remap: --wait retries until there is a layout" {
   start_bg probe gms-probe remap --wait 30s --timeout 100ms
   local probe=$BG_PID
   start_weights
@@ -365,7 +365,7 @@ answer() {
 
 # --- gpu ------------------------------------------------------------------------------------------
 
-@test "gpu: yes while so much is free, no while it is not" {
+@test "gpu: yes while this much is free, no while it is not" {
   fill $((48 << 20))
   run -0 --separate-stderr gms-probe gpu --free 16MiB
   [ "$output" = "16 MiB free" ]
@@ -379,7 +379,7 @@ answer() {
   [ "$output" = '{"free":16777216,"reason":"device 0 has 16 MiB free of the 60 MiB wanted","result":"no"}' ]
 }
 
-@test "gpu: --wait goes on until it is free" {
+@test "gpu: --wait retries until it is free" {
   fill $((48 << 20))
   start_bg probe gms-probe gpu --free 60MiB --wait 30s
   local probe=$BG_PID
@@ -390,7 +390,7 @@ answer() {
   [ "$(cat "$T/probe.out")" = "64 MiB free" ]
 }
 
-@test "gpu: what can't be asked is 69, more than the device has 64" {
+@test "gpu: a failed query is 69, more than the device has 64" {
   run -69 --separate-stderr gms-probe gpu --free 1MiB --device 9
   [[ $stderr == "gms-probe: error: query the free memory of device 9: "* ]]
   GMS_DRIVER=/nonexistent/libcuda.so.1 run -69 --separate-stderr gms-probe gpu --free 1MiB
@@ -401,7 +401,7 @@ answer() {
   [[ ${stderr_lines[0]} == "gms-probe: error: query the free memory of device 0: "*"68157440 bytes wanted, free are 67108864" ]]
 }
 
-# That the helper is gone, too, is seen to at the end of every test.
+# Every test's end checks that the helper has ended, too.
 @test "gpu: a driver that hangs is 69 in time" {
   mkdir "$T/bin"
   printf '#!/bin/sh\nexec sleep 1000\n' >"$T/bin/fo-gpu"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# gms-remap-check: what its page promises.
+# gms-remap-check: the behaviour on its page.
 
 # shellcheck disable=SC2154  # stderr and stderr_lines come from run
 
@@ -40,7 +40,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   done
 }
 
-@test "the same layout published anew is 0, another one is 65" {
+@test "the same layout published again is 0, another one is 65" {
   start_weights
   publish "$S" 1000 5000000
   local hash
@@ -67,7 +67,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   [ "$stderr" = "gms-remap-check: error: look for sockets in '$T': none found" ]
 }
 
-@test "a server that restarted empty, and a writer in the way, are 75" {
+@test "a server that restarted empty, and a writer with the lock, are 75" {
   start_weights
   publish "$S" 1000
   local hash
@@ -85,7 +85,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   [[ $output == *'"result":"timed_out"'* ]]
 }
 
-@test "a writer that waits comes before us" {
+@test "a waiting writer has precedence" {
   start_weights
   publish "$S" 1000
   ask_lock reader ro "$S"
@@ -95,7 +95,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   run -75 --separate-stderr gms-remap-check --timeout 200ms
 }
 
-@test "a server that never answers is 75, one that answers nonsense is 76" {
+@test "a server that never answers is 75, one that sends garbage is 76" {
   silent_server "$T/silent"
   run -75 --separate-stderr gms-remap-check --socket "$T/silent" --timeout 200ms
   [ "$stderr" = "gms-remap-check: error: query the GMS at '$T/silent': timed out" ]
@@ -115,7 +115,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   [ "$stderr" = "gms-remap-check: error: read GMS_REMAP_TIMEOUT_MS 'soon': not a number of milliseconds" ]
 }
 
-@test "--save-hash and --hash-file go round" {
+@test "--hash-file reads what --save-hash wrote" {
   start_weights
   run -66 --separate-stderr gms-remap-check --hash-file "$T/hash"
   [ "$stderr" = "gms-remap-check: error: open '$T/hash': No such file or directory" ]
@@ -147,7 +147,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   [ "${#lines[@]}" -eq 2 ]
 }
 
-@test "--exec becomes the command when all is well" {
+@test "--exec becomes the command after a successful check" {
   start_weights
   publish "$S" 1000
   # shellcheck disable=SC2016
@@ -163,7 +163,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   [[ $stderr == "gms-remap-check: info: $S: could wake: "* ]]
 }
 
-@test "--exec passes open descriptors on and keeps none of its own" {
+@test "--exec passes open descriptors on and adds none" {
   start_weights
   publish "$S" 1000
   exec 9<"$T"
@@ -174,7 +174,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   [[ $output != *socket:* ]]
 }
 
-@test "--status-fd says when all is well, and is not passed on" {
+@test "--status-fd reports a successful check, and is not passed on" {
   start_weights
   run -75 --separate-stderr gms-remap-check --timeout 100ms --status-fd 9 9>"$T/status"
   [ ! -s "$T/status" ]
@@ -187,7 +187,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   run -64 --separate-stderr gms-remap-check --status-fd 9
 }
 
-@test "--exec runs nothing otherwise" {
+@test "--exec runs nothing after a failed check" {
   run -69 --separate-stderr gms-remap-check --exec -- touch "$T/ran"
   start_weights
   run -75 --separate-stderr gms-remap-check --timeout 100ms --exec -- touch "$T/ran"
@@ -233,7 +233,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   [ "$(stat_field ro_session_count)" = 0 ]
 }
 
-@test "kill -9 while the helper hangs takes the helper along" {
+@test "kill -9 while the helper hangs ends the helper, too" {
   start_weights
   publish "$S" 1000
   export GMS_SIM_FAULTS=cuMemMap:1=hang

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# gms-save: what its page promises.
+# gms-save: the behaviour on its page.
 
 load test_helper
 load gms_client
@@ -16,7 +16,7 @@ teardown() {
   fo_teardown
 }
 
-# serve: a server on $SOCKET that has a model of 3 MB published; its hash is in $HASH.
+# serve: starts a server on $SOCKET with a published model of 3 MB; its hash is in $HASH.
 serve() {
   serve_at "$SOCKET"
   make_file "$T/m" \
@@ -27,17 +27,17 @@ serve() {
 
 gsave() { gms-save --socket "$SOCKET" "$@" 3>&-; }
 
-# What is there of the snapshot: its own name, and those of unfinished ones.
+# names: prints the existing names of the snapshot: its own, and those of unfinished ones.
 names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
 
 # --- argv -----------------------------------------------------------------------------------------
 
-@test "bad command lines are usage errors, before anything is asked of anybody" {
+@test "bad command lines are usage errors, before any connection" {
   usage_errors gms-save "" "d d" "d --unknown" "d --timeout 5" "d --copy-threads 0" "d --ring -1" "d --device -1" \
     "d --socket s --tag t"
 }
 
-@test "a server that is not there is 69, a lock that is not granted in time 75" {
+@test "a missing server is 69, a lock that is not granted in time 75" {
   run -69 --separate-stderr gsave "$SNAP"
   [[ $stderr == "gms-save: error: "*"'$SOCKET'"* ]]
   serve_at "$SOCKET"
@@ -48,7 +48,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
 
 # --- saving ---------------------------------------------------------------------------------------
 
-@test "what is saved is what sha256sum -c and gms-load take, under the same layout hash" {
+@test "a snapshot passes sha256sum -c, and gms-load loads it under the same layout hash" {
   serve
   run -0 --separate-stderr gsave --json "$SNAP"
   [ -z "$stderr" ]
@@ -66,7 +66,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   [[ $output == "published 2 tensors, 4 MiB in 1 allocation, in "*", layout $HASH" ]]
 }
 
-@test "a snapshot that is there is replaced only where told to" {
+@test "an existing snapshot is replaced only with --replace" {
   serve
   run -0 gsave "$SNAP"
   [[ $output == "saved 2 tensors, 4 MiB in 1 allocation and 1 shard, in "*" s ("*"/s), layout $HASH" ]]
@@ -82,7 +82,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   [ "$(names)" = snap ]
 }
 
-@test "a place without a name is refused before the server is asked" {
+@test "a path without a folder name is refused before the server is queried" {
   cd "$T" || return 1
   for place in "" / . x/..; do
     run -73 --separate-stderr gsave "$place"
@@ -90,12 +90,12 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   done
 }
 
-@test "a folder that the snapshot can't be in is refused, also where no driver is" {
+@test "a folder that can't hold the snapshot is refused, also without a driver" {
   run -73 --separate-stderr gms-save --driver /nonexistent "$T/absent/snap"
   [ "$stderr" = "gms-save: error: save to '$T/absent/snap': No such file or directory" ]
 }
 
-@test "what takes the place of a folder has its mode" {
+@test "a snapshot keeps the mode of the folder that it replaces" {
   serve
   mkdir -m 700 "$SNAP"
   run -0 gsave "$SNAP"
@@ -112,11 +112,11 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   run -77 --separate-stderr gsave "$T/locked/snap"
 }
 
-# --- what goes wrong ------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
-@test "a file size limit is a write that failed, and leaves nothing" {
+@test "a file size limit is a failed write, and leaves nothing" {
   serve
-  # A simulated context would be a file over the limit, too.
+  # A simulated context's file would exceed the limit, too.
   export GMS_SIM_CONTEXT_SIZE=0
   run -74 --separate-stderr bash -c "ulimit -f 1024; gms-save --socket '$SOCKET' '$SNAP' 3>&-"
   [[ $stderr == "gms-save: error: write '$SNAP.partial-"*"/shards/shard_0000.bin': File too large" ]]
@@ -152,7 +152,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   [ "$(names)" = snap ]
 }
 
-@test "SIGTERM in mid save leaves nothing" {
+@test "SIGTERM during a save leaves nothing" {
   serve
   GMS_SIM_LATENCY=cuMemcpyDtoH=50ms start_bg save gms-save --socket "$SOCKET" --ring 128KiB \
     --copy-threads 1 "$SNAP"
@@ -175,7 +175,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   run -0 gms-load --socket "$SOCKET" --unpublish 3>&-
 }
 
-@test "a closed or full standard output is an error, and the snapshot is there" {
+@test "a closed or full standard output is an error, and the snapshot exists" {
   serve
   run -74 --separate-stderr bash -c 'gms-save --socket "$0" "$1" >/dev/full 3>&-' "$SOCKET" "$SNAP"
   [ "$stderr" = "gms-save: error: write to standard output: No space left on device" ]
@@ -192,7 +192,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   [ ! -s "$T/terminal" ]
 }
 
-@test "a signal takes the progress away" {
+@test "a signal clears the progress line" {
   need_terminal
   serve
   GMS_SIM_LATENCY=cuMemcpyDtoH=50ms start_bg save script -qec "gms-save --socket $SOCKET --ring 128KiB \

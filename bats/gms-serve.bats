@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# gms-serve: what its page promises. How a server deals with its clients is in tests/gms.
+# gms-serve: the behaviour on its page. tests/gms has a server's behaviour towards its clients.
 
 # shellcheck disable=SC2154  # stderr and stderr_lines come from run
 
@@ -12,26 +12,26 @@ setup() {
   mkdir "$D"
 }
 
-# A gms-serve that is expected to end by itself.
+# serve [OPTION]...: for servers that are expected to end by themselves.
 serve() { timeout 20 gms-serve "$@" 3>&-; }
 
-# What a server left in its folder besides lock files, which stay.
+# left: prints the files in the server's folder, except lock files, which stay.
 left() { find "$D" -mindepth 1 ! -name '*.lock' -printf '%f\n'; }
 
-# start_bundle [OPTION]...: ready, in $D. Sets BG_PID.
+# start_bundle [OPTION]...: starts servers in $D, and waits until they are ready. Sets BG_PID.
 start_bundle() {
   start_bg gms gms-serve --socket-dir "$D" "$@"
   wait_for "[ -e $D/gms-ready ]"
 }
 
-# start_one [OPTION]...: one server, ready, at $S. Sets BG_PID.
+# start_one [OPTION]...: starts one server at $S, and waits until it is ready. Sets BG_PID.
 start_one() {
   S=$T/one.sock
   start_bg gms gms-serve --socket-path "$S" --ready-fd 9 "$@" 9>"$T/ready"
   wait_for "[ -s $T/ready ]"
 }
 
-# make_snapshot: of a small layout, published at $S, in $T/snapshot. Sets $hash.
+# make_snapshot: publishes a small layout at $S, and saves it to $T/snapshot. Sets $hash.
 make_snapshot() {
   make_file "$T/m.safetensors" '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' 4
   gms-load --socket "$S" "$T/m.safetensors" -q >"$T/load"
@@ -59,14 +59,14 @@ children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
   [ "$(left)" = "" ]
 }
 
-@test "--devices garbage and a ready descriptor that is not open: 64, and what is wrong with them" {
+@test "invalid --devices and a ready descriptor that is not open: 64, with the reason" {
   run -64 --separate-stderr serve --devices garbage
   [ "${stderr_lines[0]}" = "gms-serve: error: --devices: 'garbage' is not a device number, 0 to 1023" ]
   run -64 --separate-stderr serve --socket-dir "$D" --ready-fd 99
   [ "${stderr_lines[0]}" = "gms-serve: error: use --ready-fd 99: Bad file descriptor" ]
 }
 
-@test "devices that NVML counts in another order are warned of" {
+@test "a different order of devices in NVML causes a warning" {
   local order
   for order in "" 1; do
     start_bg gms env GMS_DRIVER=cuda LD_LIBRARY_PATH="$FO_BUILD/tests/unmarked" GMS_SIM_DEVICES=2 \
@@ -84,7 +84,7 @@ children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
   done
 }
 
-@test "a socket path of over 107 bytes is 64, and nothing is made" {
+@test "a socket path of over 107 bytes is 64, and nothing is created" {
   local path
   path=$D/$(printf 'x%.0s' {1..100})
   run -64 --separate-stderr serve --socket-path "$path"
@@ -116,7 +116,7 @@ END
 
 # --- the driver -----------------------------------------------------------------------------------
 
-@test "no driver is 69, and how to ask for the simulated one" {
+@test "no driver is 69, and the message names the simulated one" {
   CUDA_VISIBLE_DEVICES='' GMS_DRIVER='' run -69 --separate-stderr serve --socket-dir "$D"
   [ "$output" = "" ]
   [ "${#stderr_lines[@]}" -eq 1 ]
@@ -124,7 +124,7 @@ END
   [ "$(left)" = "" ]
 }
 
-@test "a driver that does not work is 69, one that is no choice 78, and a flag wins" {
+@test "a driver that does not work is 69, an unknown one 78, and a flag overrides the environment" {
   GMS_SIM_FAULTS='cuInit:1=unknown' run -69 --separate-stderr serve --socket-dir "$D"
   [ "$stderr" = "gms-serve: error: no usable CUDA driver: cuInit: CUDA_ERROR_UNKNOWN (999)" ]
   GMS_DRIVER=simulated run -78 --separate-stderr serve --socket-dir "$D"
@@ -132,7 +132,7 @@ END
   GMS_DRIVER=simulated start_bundle --driver "$FO_BUILD/lib/sim/libcuda.so.1"
 }
 
-@test "a device that is not there is 69, one that fails 70, and nothing stays" {
+@test "a missing device is 69, a failing one 70, and nothing stays" {
   run -69 --separate-stderr serve --socket-dir "$D" --devices 0,9
   [ "$stderr" = "gms-serve: error: CUDA device 9: CUDA_ERROR_INVALID_DEVICE (101)" ]
   GMS_SIM_FAULTS='cuMemGetAllocationGranularity:1=700' run -70 --separate-stderr serve --socket-dir "$D"
@@ -140,7 +140,7 @@ END
   [ "$(left)" = "" ]
 }
 
-@test "devices are those that this process sees" {
+@test "devices are those that are visible to this process" {
   CUDA_VISIBLE_DEVICES=1 start_bundle --tags weights
   local seen=("$D"/gms_[0-9]*.sock)
   [ "${seen[*]}" = "$D/gms_0.sock $D/gms_0_weights.sock" ]
@@ -148,7 +148,7 @@ END
 
 # --- a bundle -------------------------------------------------------------------------------------
 
-@test "a bundle: a server for each device and tag, links by number, and a word when it is ready" {
+@test "a bundle: a server for each device and tag, links by number, and a newline when ready" {
   start_bundle --ready-fd 9 9>"$T/ready"
   [ "$(left | grep -cE '^gms_GPU-[0-9a-f-]{36}_(weights|kv_cache)\.sock$')" -eq 4 ]
   [ "$(left | wc -l)" -eq 11 ]
@@ -167,7 +167,7 @@ END
   [ "$(cat "$T/gms.err")" = "gms-serve: info: ready: 4 servers" ]
 }
 
-@test "a service manager is told: ready, stopping" {
+@test "a service manager receives ready and stopping" {
   start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
   wait_for "[ -S $T/notify ]"
   NOTIFY_SOCKET=$T/notify start_bundle --devices 0
@@ -176,13 +176,13 @@ END
   wait_for "grep -qx READY=1STOPPING=1 $T/told"
 }
 
-@test "without a folder named, the sockets are in TMPDIR" {
+@test "without a given folder, the sockets are in TMPDIR" {
   TMPDIR=$D start_bg gms gms-serve --devices 0 --tags weights
   wait_for "[ -e $D/gms-ready ]"
   [ "$(stat_field state --socket-dir "$D")" = EMPTY ]
 }
 
-@test "SIGTERM lets clients go and removes all but lock files: 0" {
+@test "SIGTERM disconnects clients and removes all but lock files: 0" {
   start_bundle
   local server=$BG_PID
   publish "$D/gms_0.sock" 1000
@@ -227,7 +227,7 @@ END
   [ "$(left)" = "" ]
 }
 
-@test "--on-crash exit: a server that is killed takes the others along, and its status is ours: 137" {
+@test "--on-crash exit: a server's death ends the others, and its status is returned: 137" {
   start_bundle --on-crash exit
   local child children
   children=$(children_of "$BG_PID")
@@ -250,7 +250,7 @@ END
   grep -qx 'gms-serve: error: server ended with status 70: device=1 tag=weights' "$T/gms.err"
 }
 
-@test "a parent that is killed takes its servers along, and what it leaves is replaced" {
+@test "a parent's death ends its servers, and its leftovers are replaced" {
   start_bundle
   local child children
   children=$(children_of "$BG_PID")
@@ -271,7 +271,7 @@ END
   [ "$(left)" = "" ]
 }
 
-@test "a stale ready file goes even when there is no driver" {
+@test "a stale ready file is removed even without a driver" {
   echo stale >"$D/gms-ready"
   GMS_DRIVER=/nonexistent run -69 --separate-stderr serve --socket-dir "$D"
   [ ! -e "$D/gms-ready" ]
@@ -279,13 +279,13 @@ END
 
 @test "a link in place of the ready file is not followed" {
   echo precious >"$T/target"
-  # Planted again as soon as it is removed.
+  # Creates the link again as soon as it is removed.
   # shellcheck disable=SC2016
   start_bg planter sh -c 'while :; do ln -s "$0/target" "$1/gms-ready" 2>/dev/null; done' "$T" "$D"
   planter=$BG_PID
   wait_for "[ -L $D/gms-ready ]"
   start_bg gms gms-serve --socket-dir "$D" --devices 0 --ready-fd 9 9>"$T/ready"
-  # It ends where the link was there first, and is ready where it was not.
+  # If the link is first, the server ends; if the ready file is first, it becomes ready.
   wait_for "[ -s $T/ready ] || ! kill -0 $BG_PID"
   kill -KILL "$planter"
   [ "$(cat "$T/target")" = precious ]
@@ -296,7 +296,7 @@ END
   fi
 }
 
-@test "a second bundle in a folder is refused, 73, and harms nothing" {
+@test "a second bundle in a folder is refused, 73, and changes nothing" {
   start_bundle --devices 0
   local before
   before=$(ls -lA "$D")
@@ -308,7 +308,7 @@ END
   [ "$(cd "$D" && echo gms_[0-9]*.sock)" = "gms_0.sock gms_0_kv_cache.sock gms_0_weights.sock" ]
 }
 
-@test "a folder that is not there, and a file in a link's place, are 73" {
+@test "a missing folder, and a file in a link's place, are 73" {
   run -73 --separate-stderr serve --socket-dir "$T/none"
   [ "$stderr" = "gms-serve: error: open lock file '$T/none/gms-ready.lock': missing folder '$T/none'" ]
   echo precious >"$D/gms_0.sock"
@@ -367,7 +367,7 @@ END
   [ "$(cat "$T/file")" = precious ]
 }
 
-@test "a socket that somebody else serves is respected" {
+@test "a socket of another server is left alone" {
   echo_server "$T/one.sock"
   run -73 --separate-stderr serve --socket-path "$T/one.sock"
   [ "$stderr" = "gms-serve: error: serve socket '$T/one.sock': another server uses it" ]
@@ -375,7 +375,7 @@ END
   [ -S "$T/one.sock" ]
 }
 
-@test "memory that is not there is refused in time, and the server goes on" {
+@test "an allocation beyond the memory is refused in time, and the server runs on" {
   GMS_SIM_VRAM=4MiB start_one --alloc-retry-interval 10ms --alloc-retry-timeout 50ms
   publish "$S" 2097152 4194304 2097152
   [ "$(stat_field allocation_count --socket "$S")" = 2 ]
@@ -383,7 +383,7 @@ END
   [ "$(grep -c '^gms-serve: warning: out of memory for 4 MiB, retrying: this layout has 2 MiB in 1 allocation, others 0 B, of 4 MiB: device=0 tag=weights session=[0-9]* pid=[0-9]* uid=[0-9]*$' "$T/gms.err")" -eq 1 ]
 }
 
-@test "a host without memory for the simulated device is a device without memory" {
+@test "a host out of memory looks like a device out of memory" {
   need_mount
   S=$T/one.sock
   # shellcheck disable=SC2016
@@ -396,7 +396,7 @@ END
   [ "$(stat_field state --socket "$S")" = COMMITTED ]
 }
 
-@test "SIGTERM ends it also while the driver hangs at the start" {
+@test "SIGTERM also ends it while the driver hangs at the start" {
   GMS_SIM_FAULTS='cuInit:1=hang' start_bg gms gms-serve --socket-dir "$D"
   wait_for "[ -n \"\$(children_of $BG_PID)\" ]"
   kill -TERM "$BG_PID"
@@ -407,7 +407,7 @@ END
 
 # --- A crash, a snapshot, metrics -----------------------------------------------------------------
 
-@test "a server that is killed is started again, with the layout that it had published" {
+@test "a server that is killed is restarted, with the layout that it had published" {
   start_one -v
   publish "$S" 1000
   before=$(gms-stat --socket "$S" --list --json)
@@ -421,7 +421,7 @@ END
   [ "$status" -eq 0 ]
 }
 
-@test "the sixth crash within a minute is the end: 137" {
+@test "the sixth crash within a minute ends it: 137" {
   start_one
   publish "$S" 1000
   for crash in 1 2 3 4 5 6; do
@@ -434,20 +434,20 @@ END
   [ "$(tail -n 1 "$T/gms.err")" = "gms-serve: error: server died of signal 9, too often: device=0 tag=weights" ]
 }
 
-@test "--restore gives a new server the layout of a snapshot, also after a crash without one" {
+@test "--restore loads a snapshot into a new server, but not again after an unpublish" {
   start_one
   make_snapshot
   kill -KILL "$BG_PID"
   wait_exit "$BG_PID"
   start_one --restore "$T/snapshot"
   gms-stat --socket "$S" --json | grep -q "\"memory_layout_hash\":\"$hash\""
-  # What was dropped on purpose is not brought back by a crash.
+  # A crash does not restore what was unpublished.
   gms-load --socket "$S" --unpublish -q >"$T/unpublish"
   kill -KILL "$(children_of "$BG_PID")"
   gms-stat --socket "$S" --json | grep -q '"state":"EMPTY"'
 }
 
-@test "a server that dies while its snapshot is loaded gets it again, and is ready then" {
+@test "a server that dies while its snapshot is loaded loads it again, and becomes ready" {
   start_one
   make_snapshot
   kill -KILL "$BG_PID"
@@ -458,7 +458,7 @@ END
     --restore "$T/snapshot" 9>"$T/ready"
   wait_for "gms-stat --socket $S --json | grep -q '\"state\":\"RW\"'"
   [ ! -s "$T/ready" ]
-  # The loader is a child, too.
+  # The second child is the loader.
   kill -KILL "$(children_of "$BG_PID" | head -n 1)"
   wait_for "[ -s $T/ready ]"
   gms-stat --socket "$S" --json | grep -q "\"memory_layout_hash\":\"$hash\""
@@ -468,7 +468,7 @@ END
   [ "$status" -eq 0 ]
 }
 
-@test "SIGTERM while a snapshot is loaded, and between two starts, ends it: 0" {
+@test "SIGTERM during the load of a snapshot, and between two starts, ends it: 0" {
   start_one
   make_snapshot
   kill -KILL "$BG_PID"
@@ -489,7 +489,7 @@ END
   [ "$status" -eq 0 ]
 }
 
-@test "without a program that restores, the server serves without a layout" {
+@test "without gms-load, the server serves without a layout" {
   mkdir "$T/bin"
   cp "$FO_BIN/gms-serve" "$T/bin"
   S=$T/one.sock
@@ -500,14 +500,14 @@ END
   grep -q "^gms-serve: error: restore '$T': .*gms-load" "$T/gms.err"
 }
 
-@test "a snapshot that can't be restored is an error line, and the server serves without" {
+@test "a snapshot that can't be restored is an error line, and the server has no layout" {
   start_one --restore "$T/nowhere"
   gms-stat --socket "$S" --json | grep -q '"state":"EMPTY"'
   grep -q "^gms-load: error: .*nowhere" "$T/gms.err"
   grep -qx "gms-serve: error: restore '$T/nowhere': gms-load ended with status 66: device=0 tag=weights" "$T/gms.err"
 }
 
-@test "--metrics: a page that promtool likes, and counters that outlive a crash" {
+@test "--metrics: a page that promtool accepts, and counters that survive a crash" {
   need_promtool
   pick_port
   start_one --metrics "127.0.0.1:$PORT"
@@ -523,7 +523,7 @@ END
   run -22 curl -sf "http://127.0.0.1:$PORT/nothing"
   [ "$(curl -sf "http://127.0.0.1:$PORT/live")" = '{"status":"live"}' ]
   wait_for "[ \"\$(curl -sf http://127.0.0.1:$PORT/ready)\" = '{\"status\":\"ready\"}' ]"
-  # Whoever kills it gets it back, and nobody's memory is touched.
+  # The metrics' process is restarted after a kill, without an effect on the memory.
   kill -KILL "$(children_of "$BG_PID" | head -n 1)"
   wait_for "curl -sf http://127.0.0.1:$PORT/metrics | grep -q '^gms_commits_total{.*} 1$'"
   kill "$BG_PID"
@@ -542,7 +542,7 @@ END
 
 # --- Who may connect ------------------------------------------------------------------------------
 
-# Ends what was started last.
+# end_bg: ends the last background process.
 end_bg() {
   kill "$BG_PID"
   wait "$BG_PID"
@@ -574,7 +574,7 @@ end_bg() {
   [ "$(stat -c %a "$T/one.sock")" = 660 ]
 }
 
-@test "another user is served when --allow-uid or --allow-gid names it, and only then" {
+@test "another user can connect if --allow-uid or --allow-gid names it, and only then" {
   need_root
   chmod 711 "$T"
   as_nobody() { setpriv --reuid 65534 --regid 65534 --groups "$1" gms-stat --socket "$T/one.sock"; }
@@ -589,7 +589,7 @@ end_bg() {
   run -77 --separate-stderr as_nobody 776
 }
 
-@test "a client accepts no server of another user, unless it is told to" {
+@test "a client refuses a server of another user, unless an option names the user" {
   need_root
   mkdir -m 777 "$T/nobody"
   make_file "$T/m.safetensors" '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' 4
@@ -621,7 +621,7 @@ end_bg() {
   done
   run -0 --separate-stderr gms-stat --socket "$S" --server-uid 65534
   GMS_SERVER_UID=65534 run -0 gms-probe sockets --socket-dir "$T/nobody" --devices 0 --tags weights
-  # The memory of the server, too, is that of its user.
+  # The simulated memory, too, belongs to the server's user.
   export GMS_SIM_DIR=$T/nobody/sim
   run -0 --separate-stderr gms-load --socket "$S" --server-uid 65534 --role rw "$T/m.safetensors"
   run -0 --separate-stderr gms-remap-check --socket "$S" --server-uid 65534 --map
@@ -629,7 +629,7 @@ end_bg() {
   run -0 --separate-stderr gms-load --socket "$S" --server-uid 65534 --unpublish
 }
 
-@test "the number of an accepted server's user is one" {
+@test "the user of an accepted server must be a number" {
   for text in nobody -1 4294967295 ""; do
     run -64 --separate-stderr gms-stat --socket "$T/s" --server-uid "$text"
     [ "${stderr_lines[0]}" = "gms-stat: error: --server-uid: '$text' is not a user id" ]
@@ -638,14 +638,14 @@ end_bg() {
   [ "${stderr_lines[0]}" = "gms-stat: error: read GMS_SERVER_UID: 'nobody' is not a user id" ]
 }
 
-@test "clients that come again and again do not fill the log" {
+@test "clients that reconnect all the time do not fill the log" {
   need_root
   chmod 711 "$T"
   start_one --socket-mode 0666
   for _ in {1..60}; do
     setpriv --reuid 65534 --regid 65534 --clear-groups socat -u OPEN:/dev/null "UNIX-CONNECT:$S"
   done
-  run -0 gms-stat --socket "$S" # after all of them
+  run -0 gms-stat --socket "$S" # after all of the clients
   local -i lines
   lines=$(grep -c "^gms-serve: warning: refuse a client: it is not allowed: .* uid=65534$" "$T/gms.err")
   [ "$lines" -ge 5 ]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# gms-stat: what its page promises.
+# gms-stat: the behaviour on its page.
 
 # shellcheck disable=SC2154  # stderr and stderr_lines come from run
 
@@ -29,7 +29,7 @@ setup() {
   [ "$stderr" = "gms-stat: error: connect to socket '$S': Connection refused" ]
 }
 
-@test "the state for people, with no driver in reach" {
+@test "the state as text, without a driver" {
   start_weights
   GMS_DRIVER=/nonexistent run -0 --separate-stderr gms-stat
   [ "$stderr" = "" ]
@@ -40,7 +40,7 @@ setup() {
   [ "${lines[10]}" = "layout hash       none" ]
 }
 
-@test "the state for programs: one object with the protocol's names" {
+@test "the state as JSON: one object with the protocol's names" {
   start_weights
   publish "$S" 1000 5000000
   run -0 --separate-stderr gms-stat --json --list --events
@@ -55,7 +55,7 @@ setup() {
   [[ $(stat_field memory_layout_hash) =~ ^[0-9a-f]{64}$ ]]
 }
 
-@test "--list and --events show what is there and leave no session behind" {
+@test "--list and --events print the layout and its history and leave no session behind" {
   start_weights
   publish "$S" 1000 5000000
   run -0 --separate-stderr gms-stat --list --events
@@ -67,7 +67,7 @@ setup() {
   [ "$(stat_field ro_session_count)" = 0 ]
 }
 
-@test "what a writer holds is told without the list, and --list is 75" {
+@test "while a writer holds the lock the state is printed, and --list is 75" {
   start_weights
   run -75 --separate-stderr gms-stat --list
   [ "${lines[-1]}" = "layout not listed: nothing is published" ]
@@ -82,7 +82,7 @@ setup() {
   [[ $output == *'"not_listed":"a writer holds it"'* ]]
 }
 
-@test "a writer that waits is not held up" {
+@test "a waiting writer is not delayed" {
   start_weights
   publish "$S" 1000
   ask_lock reader ro "$S"
@@ -97,7 +97,7 @@ setup() {
   wait_stat has_rw_session true
 }
 
-@test "a server that never answers is 75, one that answers nonsense is 76" {
+@test "a server that never answers is 75, one that sends garbage is 76" {
   silent_server "$T/silent"
   run -75 --separate-stderr gms-stat --socket "$T/silent" --timeout 100ms
   [ "$stderr" = "gms-stat: error: query the GMS at '$T/silent': timed out" ]
@@ -131,7 +131,7 @@ setup() {
   [ "$stderr" = "gms-stat: error: write to standard output: No space left on device" ]
 }
 
-# watched NAME PATTERN: until the background command NAME has printed a line like that.
+# watched NAME PATTERN: waits until the background command NAME has printed such a line.
 watched() {
   # shellcheck disable=SC2034
   local name=$1 pattern=$2
@@ -139,7 +139,7 @@ watched() {
   wait_for 'grep -qE -- "$pattern" "$T/$name.out"'
 }
 
-@test "--watch tells what changes, a server that comes and goes too, and SIGTERM ends it with 0" {
+@test "--watch prints changes, also a server's start and end, and SIGTERM ends it with 0" {
   start_bg watch gms-stat --watch 100ms
   local watch=$BG_PID
   watched watch "^[0-9T:.-]+Z  device 0 weights  not there: connect to socket '$S': No such file"
@@ -160,15 +160,15 @@ watched() {
   [ ! -s "$T/watch.err" ]
 }
 
-@test "--watch --all --json is one object for each server, and one for each change; SIGINT ends it with 0" {
-  # A shell has its jobs in the background ignore SIGINT.
+@test "--watch --all --json prints an object per server and per change; SIGINT ends it with 0" {
+  # A shell starts background jobs with SIGINT ignored.
   start_bg watch env --default-signal=INT gms-stat --watch 100ms --all --json
   local watch=$BG_PID
   start_gms --devices 0
   watched watch '"changed":\[\].*"tag":"weights"'
   watched watch '"changed":\[\].*"tag":"kv_cache"'
   publish "$S" 1000
-  # A look in between sees the allocations first, and the state later.
+  # A query during the commit sees the allocations first, and the state later.
   watched watch '"allocation_count":1,"changed":\[.*"state".*\],.*"state":"COMMITTED","tag":"weights","time":"[0-9T:.-]+Z"'
   kill -TERM "$GMS_PID"
   wait_exit "$GMS_PID"
@@ -178,14 +178,14 @@ watched() {
   [ "$status" -eq 0 ]
 }
 
-@test "--watch looks no more often than it was told" {
+@test "--watch queries no more often than its interval" {
   silent_server "$T/silent"
   run -124 timeout 1 gms-stat --watch 1m --timeout 100ms --socket "$T/silent"
   [ "${#lines[@]}" -eq 1 ]
   [[ ${lines[0]} == *"  $T/silent  no answer: query the GMS at '$T/silent': timed out" ]]
 }
 
-@test "--watch ends when nobody reads it any more, also where nothing changes" {
+@test "--watch ends when its output has no reader any more, even without changes" {
   start_weights
   # shellcheck disable=SC2016
   run -0 --separate-stderr bash -c 'gms-stat --watch 1h | head -n 1; exit $((${PIPESTATUS[0]} - 74))'
@@ -196,14 +196,14 @@ watched() {
   [ "$stderr" = "gms-stat: error: write to standard output: No space left on device" ]
 }
 
-@test "--watch of a folder that is not there is 66, of an empty one waits" {
+@test "--watch of a missing folder is 66, of an empty one waits" {
   run -66 --separate-stderr gms-stat --all --watch --socket-dir "$T/none"
   run -124 --separate-stderr timeout 0.3 gms-stat --all --watch 100ms
   [ "$output" = "" ]
   [ "$stderr" = "" ]
 }
 
-@test "--watch draws on a terminal and gives it back" {
+@test "--watch draws on a terminal and restores it" {
   need_terminal
   start_weights
   # shellcheck disable=SC2016
@@ -220,7 +220,7 @@ watched() {
   [[ $shown == *"gms-stat  $S  every 100ms"* ]]
 }
 
-# watch_on_terminal NAME VARIABLE...: until a server that is not there was drawn.
+# watch_on_terminal NAME VARIABLE...: watches a missing server until it is drawn, on a terminal.
 watch_on_terminal() {
   local name=$1
   shift
@@ -238,12 +238,12 @@ watch_on_terminal() {
   [[ $(<"$T/colored.out") == *$'\e[31m'* ]]
   watch_on_terminal plain NO_COLOR=1
   [[ $(<"$T/plain.out") != *$'\e[3'[0-9]* ]]
-  # Bold is no colour.
+  # Bold is allowed, as it is not a colour.
   [[ $(<"$T/plain.out") == *$'\e[1m'* ]]
 }
 
-# wait_stalled PID: until that gms-stat --watch, which finds no server, waits for whoever is to read
-# its first words: with its signals blocked it sleeps nowhere else.
+# wait_stalled PID: waits until that gms-stat --watch, which finds no server, is blocked on its
+# first output: it sleeps with blocked signals nowhere else.
 wait_stalled() {
   # shellcheck disable=SC2016
   wait_for 'awk "/^State:/ { sleeps = \$2 == \"S\" }
@@ -251,7 +251,7 @@ wait_stalled() {
     END { exit !(sleeps && blocked) }" "/proc/'"$1"'/status"'
 }
 
-@test "--watch ends on SIGTERM while nobody reads the pipe that it writes to" {
+@test "--watch ends on SIGTERM while its pipe is full" {
   mkfifo "$T/pipe"
   exec 7<>"$T/pipe"
   dd if=/dev/zero of="$T/pipe" bs=4096 oflag=nonblock status=none 2>/dev/null || :
@@ -259,7 +259,7 @@ wait_stalled() {
   start_bg watch sh -c 'exec gms-stat --watch 100ms >"$T/pipe" 7>&-'
   local watch=$BG_PID
   wait_stalled "$watch"
-  # Others may write to it too, and wait.
+  # The pipe stays blocking, as other processes may write to it too.
   run -1 grep -q 'flags:.*[4-7][0-7][0-7][0-7]$' "/proc/$watch/fdinfo/1"
   kill -TERM "$watch"
   wait_exit "$watch" 10
@@ -267,7 +267,7 @@ wait_stalled() {
   exec 7>&-
 }
 
-# on_terminal COMMANDS: with what comes from descriptor 7 typed in. Sets BG_PID.
+# on_terminal COMMANDS: runs them on a terminal, with descriptor 7 as its keyboard. Sets BG_PID.
 on_terminal() {
   need_terminal
   mkfifo "$T/keys"
@@ -277,7 +277,7 @@ on_terminal() {
     "stty rows 10 cols 100; $1"
 }
 
-@test "--watch ends on SIGTERM on a terminal that was stopped" {
+@test "--watch ends on SIGTERM on a terminal that Ctrl-S has stopped" {
   # shellcheck disable=SC2016
   on_terminal 'echo $$ >"$T/pid"; read -r go; exec gms-stat --watch 100ms'
   local terminal=$BG_PID
@@ -290,9 +290,9 @@ on_terminal() {
   exec 7>&-
 }
 
-@test "--watch is not stopped by SIGTSTP where nobody could continue it" {
+@test "--watch is not stopped by SIGTSTP if it could not be continued" {
   start_weights
-  # The only process of its session, as in a container. script(1) continues what it started.
+  # The only process of its session, as in a container. script(1) continues a stopped child.
   # shellcheck disable=SC2016
   on_terminal 'setsid --fork --wait sh -c '\''echo $$ >"$T/pid"; exec gms-stat --watch 100ms'\'
   local terminal=$BG_PID
@@ -307,7 +307,7 @@ on_terminal() {
   exec 7>&-
 }
 
-@test "--watch that SIGTSTP stops gives the terminal back, and draws again when it goes on" {
+@test "--watch restores the terminal when SIGTSTP stops it, and draws again when it is continued" {
   start_weights
   # shellcheck disable=SC2016
   on_terminal 'bash -mc '\''gms-stat --watch 100ms & echo $! >"$T/pid"; wait -f $!; exit $?'\'
@@ -329,7 +329,7 @@ on_terminal() {
   exec 7>&-
 }
 
-@test "--holders tells who keeps memory that no layout owns" {
+@test "--holders shows the processes that keep memory of no layout" {
   start_gms --devices 0
   publish "$S" 1000
   local -a memory=("$GMS_SIM_DIR"/device-0/mem-*)
@@ -358,7 +358,7 @@ on_terminal() {
   [ "${lines[2]}" = "memory of no layout: 0 B in 0 allocations" ]
 }
 
-@test "--holders knows the memory of a server outside the folder when it is told of it" {
+@test "--holders knows the memory of a server outside the folder by --server" {
   serve_at "$T/outside" --device 0
   publish "$T/outside" 1000
   run -0 --separate-stderr gms-stat --holders
@@ -367,7 +367,7 @@ on_terminal() {
   [ "${lines[1]}" = "memory of a layout: 2 MiB in 1 allocation" ]
   [ "${lines[2]}" = "memory of no layout: 0 B in 0 allocations" ]
   [[ $output =~ gms-serve\ \(server\)\ +0\ B\ +0\ +0\ +2\ MiB\ +1\ +0 ]]
-  # Beside those of the folder, and more than one.
+  # Servers in the folder count, too, and --server takes more than one.
   start_weights
   publish "$S" 1000
   run -0 --separate-stderr gms-stat --holders --server "$T/outside,$T/none"
@@ -397,7 +397,7 @@ on_terminal() {
   fi
 }
 
-@test "the program beside the simulated driver, which lists its memory, fails like a tool" {
+@test "the program that lists the simulated driver's memory fails like a tool" {
   local helper=$FO_BUILD/lib/sim/fo-sim-memory
   start_gms --devices 0
   publish "$S" 1000

@@ -1,8 +1,8 @@
-# A GMS client made of a shell and socat, for what a test has to do to a server; servers, also such as
-# don't behave; and small models.
+# A GMS client made of a shell and socat, for a test's requests to a server; real and faulty
+# servers; and small models.
 
-# frame KEY VALUE...: one message of the protocol. A value of digits alone is a number, nil is nil.
-# Texts have at most 31 bytes.
+# frame KEY VALUE...: prints one message of the protocol. A value of digits alone is a number, nil
+# is nil. Texts have at most 31 bytes.
 frame() {
   local word body
   body=$(printf '\\x%02x' $((0x80 + $# / 2)))
@@ -37,17 +37,17 @@ publish() {
   socat -t 20 - "UNIX-CONNECT:$socket,shut-none" <"$T/publish" >/dev/null
 }
 
-# ask_lock NAME TYPE SOCKET: a client in the background that asks for a lock and keeps it until it
-# is killed. Sets BG_PID.
+# ask_lock NAME TYPE SOCKET: starts a client that requests a lock and keeps it until it is killed.
+# Sets BG_PID.
 ask_lock() {
   frame type handshake_request lock_type "$2" timeout_ms nil >"$T/$1.request"
   start_bg "$1" socat "OPEN:$T/$1.request,rdonly,ignoreeof!!STDOUT" "UNIX-CONNECT:$3"
 }
 
-# await_socket SOCKET: until it accepts connections, which is later than it is there.
+# await_socket SOCKET: waits until it accepts connections, which it does later than it exists.
 await_socket() { wait_for "socat -u OPEN:/dev/null UNIX-CONNECT:$1"; }
 
-# silent_server SOCKET: accepts and never answers. echo_server SOCKET: answers with what it gets.
+# silent_server SOCKET: accepts and never answers. echo_server SOCKET: returns what it receives.
 silent_server() {
   start_bg silent socat -u "UNIX-LISTEN:$1,fork" OPEN:/dev/null
   await_socket "$1"
@@ -57,7 +57,7 @@ echo_server() {
   await_socket "$1"
 }
 
-# dead_socket PATH: a socket that nobody listens on any more.
+# dead_socket PATH: creates a socket on which no process listens any more.
 dead_socket() {
   start_bg dead socat "UNIX-LISTEN:$1,unlink-close=0" PIPE
   wait_for "[ -S $1 ]"
@@ -65,9 +65,9 @@ dead_socket() {
   wait_exit "$BG_PID"
 }
 
-# start_gms [OPTION]...: a bundle in $GMS_SOCKET_DIR, ready. Sets GMS_PID.
+# start_gms [OPTION]...: starts gms-serve in $GMS_SOCKET_DIR until it is ready. Sets GMS_PID.
 start_gms() {
-  # A server that was killed left its own.
+  # A killed server leaves its ready file.
   rm -f "$GMS_SOCKET_DIR/gms-ready"
   start_bg gms gms-serve "$@"
   # shellcheck disable=SC2034
@@ -75,10 +75,10 @@ start_gms() {
   wait_for "[ -e $GMS_SOCKET_DIR/gms-ready ]"
 }
 
-# start_weights [DEVICES]: for the weights alone, of device 0 unless others are named.
+# start_weights [DEVICES]: starts servers for the weights only, of device 0 by default.
 start_weights() { start_gms --devices "${1:-0}" --tags weights; }
 
-# make_file FILE HEADER BYTES: of safetensors: length, header, and so many bytes that differ.
+# make_file FILE HEADER BYTES: writes a safetensors file: length, header, and BYTES of varying data.
 make_file() {
   local length=${#2} i
   for i in 0 8 16 24 32 40 48 56; do
@@ -89,28 +89,28 @@ make_file() {
   seq 1 "$3" | head -c "$3" >>"$1"
 }
 
-# make_small_model [OPTION]...: a small one in $T/model.
+# make_small_model [OPTION]...: creates a small model in $T/model.
 make_small_model() {
   fo-refengine make-model -q --hidden 64 --layers 4 --seed 1 "$@" "$T/model" >/dev/null
 }
 
-# publish_model [MODEL [DEVICE]]: $T/model on device 0, in $GMS_SOCKET_DIR.
+# publish_model [MODEL [DEVICE]]: publishes $T/model on device 0, in $GMS_SOCKET_DIR.
 publish_model() { gms-load -q --role rw --device "${2:-0}" "${1:-$T/model}" >/dev/null; }
 
-# serve_model [DEVICES]: start_weights, and $T/model published on each of the devices.
+# serve_model [DEVICES]: starts the servers, and publishes $T/model on each of the devices.
 serve_model() {
   local devices=${1:-0} device
   start_weights "$devices"
   for device in ${devices//,/ }; do publish_model "$T/model" "$device"; done
 }
 
-# serve_at SOCKET [OPTION]...: one server, there. Sets BG_PID.
+# serve_at SOCKET [OPTION]...: starts one server there. Sets BG_PID.
 serve_at() {
   start_bg "${1##*/}" gms-serve --socket-path "$@"
   wait_for "[ -S $1 ]"
 }
 
-# fill SIZE [DEVICE]: a server that holds so much of a device (0). empty: it dies, every process of it.
+# fill SIZE [DEVICE]: starts a server that allocates SIZE of the device. empty: kills its processes.
 fill() {
   serve_at "$T/filler.sock" --device "${2:-0}"
   FILLER=$BG_PID
@@ -121,10 +121,10 @@ empty() {
   kill -KILL "$FILLER" $(pgrep -P "$FILLER")
 }
 
-# wait_stat KEY VALUE: until gms-stat says so of the default server.
+# wait_stat KEY VALUE: waits until gms-stat shows this for the default server.
 wait_stat() { wait_for "[ \"\$(stat_field $1)\" = $2 ]"; }
 
-# stat_field KEY [OPTION]...: a field of gms-stat's JSON.
+# stat_field KEY [OPTION]...: prints a field of gms-stat's JSON.
 stat_field() {
   local key=$1
   shift

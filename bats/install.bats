@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What cmake --install puts where, that it works there, and the tarball of the static tools.
+# The files that cmake --install creates, that they work there, and the tarball of the static tools.
 
 load test_helper
 
@@ -10,14 +10,14 @@ setup_file() {
   if is_release; then make_tarball; fi
 }
 
-# make_tarball: $TARBALL.
+# make_tarball: builds it, and sets TARBALL to its path.
 make_tarball() {
   export TARBALL
   TARBALL=$(SOURCE_DATE_EPOCH=1700000000 "$FO_ROOT/packaging/package" --tarball --no-build)
   TARBALL=$FO_ROOT/$TARBALL
 }
 
-# The one folder of the tarball, unpacked in $T/root, is $TOOLS there.
+# unpack_tarball: unpacks it in $T/root, and sets TOOLS to its one folder.
 unpack_tarball() {
   need_release
   mkdir "$T/root"
@@ -25,15 +25,15 @@ unpack_tarball() {
   TOOLS=$(basename "$TARBALL" .tar.gz)
 }
 
-# units: those installed, by path.
+# units: prints the paths of the installed units.
 units() { find "$PREFIX/lib/systemd/system" "$PREFIX/share/doc" -name '*.service'; }
 
-# start_of UNIT [INSTANCE]: its ExecStart, in one line.
+# start_of UNIT [INSTANCE]: prints its ExecStart, in one line.
 start_of() {
   sed -e ':join' -e '/\\$/{N;s/\\\n//;bjoin' -e '}' "$1" | sed -n "s/%i/${2:-}/g;s/^ExecStart=//p"
 }
 
-# environment_of UNIT INSTANCE: its Environment, one variable per line.
+# environment_of UNIT INSTANCE: prints its Environment, one variable per line.
 environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
 
 @test "an installed tool finds the simulated driver, the helper and the loader in its prefix" {
@@ -43,7 +43,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   [ "$output" = active ]
   run -0 "$PREFIX/bin/gms-stat" --holders --socket-dir "$T"
   [[ "$output" == "device 0, simulated in "* ]]
-  # It was the prefix's own: without it there is none.
+  # These copies have no helper and no driver beside them.
   mkdir "$T/bin"
   cp "$PREFIX/bin/gms-lock" "$PREFIX/bin/gms-serve" "$T/bin"
   run -69 --separate-stderr "$T/bin/gms-lock" acquire -q --lock "$T/lock" --gpu-free 1MiB -- echo active
@@ -73,7 +73,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   [ -x "$PREFIX/libexec/fo/fo-gpu" ]
 }
 
-@test "what is installed for another root names the prefix only" {
+@test "an installation below another root contains only the prefix" {
   DESTDIR=$T/root cmake --install "$FO_BUILD" --prefix /usr >/dev/null
   [ "$(cd "$T/root" && echo *)" = "etc usr" ]
   [ "$(start_of "$T/root/usr/lib/systemd/system/gms-serve.service")" = '/usr/bin/gms-serve $GMS_SERVE_OPTIONS' ]
@@ -81,7 +81,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   [ -f "$T/root/etc/default/gms-serve" ]
   run -1 grep -rIlE "$T|@[a-z]+@" "$T/root"
   cmp "$T/root/usr/bin/gms-stat" "$PREFIX/bin/gms-stat"
-  # What the administrator has set stays.
+  # The administrator's settings stay.
   echo '#' >"$T/root/etc/default/gms-serve"
   DESTDIR=$T/root cmake --install "$FO_BUILD" --prefix /usr >/dev/null
   [ "$(cat "$T/root/etc/default/gms-serve")" = '#' ]
@@ -97,7 +97,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   run -1 grep -vE ' needs (libc\.so\.6|libm\.so\.6|ld-linux-x86-64\.so\.2)$' "$T/needed"
 }
 
-@test "the units are right below a relative folder, and one with a blank in its name" {
+@test "the units are right for a relative folder, and for one with a blank in its name" {
   cd "$T"
   cmake -DCMAKE_INSTALL_PREFIX="./a b" -DFO_BINDIR=bin -P "$FO_ROOT/packaging/systemd/install.cmake"
   [ "$(start_of "a b/lib/systemd/system/gms-serve.service")" = "$T/a\\x20b/bin/gms-serve \$GMS_SERVE_OPTIONS" ]
@@ -111,12 +111,12 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
 
 # --- units ----------------------------------------------------------------------------------------
 
-@test "systemd finds no fault with the units" {
+@test "systemd-analyze accepts the units" {
   command -v systemd-analyze >/dev/null || skip_because systemd "systemd-analyze is not installed"
   local unit name
   for unit in $(units); do
     name=${unit##*/}
-    # The example is for packages.
+    # The example names the paths of the packages.
     sed "s|=/usr/bin/|=$PREFIX/bin/|" "$unit" >"$T/$name"
     run -0 systemd-analyze verify --man=no --recursive-errors=no "$T/${name/@./@0.}"
     [ "$output" = "" ]
@@ -126,14 +126,14 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   done
 }
 
-@test "the servers find their GPUs, and engines a /tmp" {
+@test "the servers load the GPU's modules, and engines have a /tmp" {
   local unit key
   for unit in gms-serve.service gms-serve@.service; do
     for key in Wants After; do
       grep -q "^$key=.*modprobe@nvidia_uvm.service" "$PREFIX/lib/systemd/system/$unit"
     done
   done
-  # Two that serve the same GPU would share its memory.
+  # Two servers of the same GPU would share its memory.
   grep -qx Conflicts=gms-serve.service "$PREFIX/lib/systemd/system/gms-serve@.service"
   run -1 grep -q ^Conflicts= "$PREFIX/lib/systemd/system/gms-serve.service"
   for unit in $(units); do
@@ -141,7 +141,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   done
 }
 
-@test "what the units start serves, and tells systemd" {
+@test "the units' commands serve, and notify systemd" {
   local unit line
   for unit in gms-serve.service gms-serve@.service; do
     mapfile -t environment < <(environment_of "$PREFIX/lib/systemd/system/$unit" 1 | sed "s|/run|$T/run|")
@@ -155,7 +155,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
     start_bg gms env "${environment[@]}" NOTIFY_SOCKET="$T/notify" \
       ${line/'$GMS_SERVE_OPTIONS'/--tags weights}
     wait_for "grep -qx READY=1 $T/told"
-    # All devices, or one.
+    # One instance serves one device, the other unit all.
     [ "$(find "$folder" -maxdepth 1 -name 'gms_?.sock' | wc -l)" -eq "$devices" ]
     kill "$BG_PID"
     wait_exit "$BG_PID"
@@ -167,7 +167,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   done
 }
 
-@test "the example of a pair has a command line that fo-shadow takes" {
+@test "the example of a pair has a command line that fo-shadow accepts" {
   local unit line
   unit=$(units | grep fo-shadow@)
   line=$(start_of "$unit" 1)
@@ -210,7 +210,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   run -1 bash -c "readelf -S '$T/root/$TOOLS'/bin/* '$T/root/$TOOLS'/libexec/fo/* | grep -E 'symtab|debug_info'"
 }
 
-@test "the tarball has all pages, a README of its own, and the licences of what is in the tools" {
+@test "the tarball has all pages, its own README, and the licences of libraries in the tools" {
   unpack_tarball
   local page library path
   for page in "$FO_ROOT"/man/*.[1-8]; do
@@ -222,7 +222,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   done
   grep -q 'copyright files are in$' "$T/root/$TOOLS/share/doc/fo-tools/copyright"
   grep -qx 'share/doc/fo-tools/third-party.*' "$T/root/$TOOLS/share/doc/fo-tools/copyright"
-  # What it names is there, and all tools are named.
+  # The README's files exist, and it names all tools.
   cd "$T/root/$TOOLS"
   mapfile -t named < <(grep -oE '`[^`]*(bin|libexec|share)/[^` ]*' README.md | tr -d '`')
   [ "${#named[@]}" -ge 12 ]
@@ -231,7 +231,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   for path in bin/*; do grep -q "\`$path\`" README.md; done
 }
 
-@test "the tarball is the same again" {
+@test "the tarball is reproducible" {
   need_release
   run -0 tar -tvf "$TARBALL" --numeric-owner
   [ "$(awk '{ print $2 }' <<<"$output" | sort -u)" = 0/0 ]
@@ -240,12 +240,12 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   cmp "$T/first.tar.gz" "$TARBALL"
 }
 
-@test "the tools of the tarball need nothing else but /proc" {
+@test "the tools of the tarball need nothing but /proc" {
   unpack_tarball
   local tool own=(--mount --pid --fork --kill-child)
   if [ "$(id -u)" -ne 0 ]; then own+=(--map-root-user); fi
   mkdir "$T/root/proc"
-  # inside COMMAND [ARG]...: in a folder that has nothing but the tools.
+  # inside COMMAND [ARG]...: runs it in a root folder that contains only the tools.
   inside() {
     # shellcheck disable=SC2016  # for the shell in there
     timeout 20 unshare "${own[@]}" sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' \
@@ -258,7 +258,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
     run -0 inside "/$TOOLS/bin/$tool" --version
     [[ "$output" == "$tool "* ]]
   done
-  # The command that it becomes finds the lock held.
+  # The command that gms-lock becomes finds the lock held.
   run -0 inside "/$TOOLS/bin/gms-lock" acquire --exec --id me --lock /failover.lock -- \
     "/$TOOLS/bin/gms-lock" owner --lock /failover.lock
   [ "$output" = me ]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# What fo-podgen reads and writes, judged by what we did not write: Kubernetes' own types under tsc,
+# fo-podgen's input and output, checked by software from elsewhere: Kubernetes' own types under tsc,
 # npm's YAML reader, and the resource definition of DynamoGraphDeployments with NVIDIA's examples,
-# which are read where they are: FO_DGD_EXAMPLES, or ../shared/dgd-examples beside the checkout.
+# which are read from FO_DGD_EXAMPLES, or from ../shared/dgd-examples beside the checkout.
 
 # shellcheck disable=SC1003,SC2016,SC2030,SC2031,SC2154  # jq's text; tests are subshells
 load test_helper
@@ -19,11 +19,11 @@ need_examples() {
   mapfile -t EXAMPLE_FILES < <(find "$EXAMPLES" -name '*.yaml' ! -name crd.yaml | sort)
 }
 
-# say PATTERN FILE...: those in which it is, in the array FILES.
+# say PATTERN FILE...: sets FILES to the files that contain PATTERN; do_not_say, to the others.
 say() { mapfile -t FILES < <(grep -lE -- "$1" "${@:2}" </dev/null); }
 do_not_say() { mapfile -t FILES < <(grep -LE -- "$1" "${@:2}" </dev/null); }
 
-# Every option with every other, more or less: Kubernetes' version, then options.
+# Combines most values of the options: Kubernetes' version first, then options.
 COMBINATIONS=(
   "1.32 --layout plan --kind pod"
   "1.32 --layout dynamo --lock lockd --supervise --tools-image registry.example.com/fo-tools:1"
@@ -36,7 +36,7 @@ COMBINATIONS=(
   "1.36 --layout dynamo --tools-image registry.example.com/fo-tools:1"
 )
 
-# checked FILE...: what fo-podgen makes of them, in every combination, has Kubernetes' types.
+# checked FILE...: fo-podgen's output for these, in each combination, has Kubernetes' types.
 checked() {
   local combination kube file out n=0 bad=0
   local -a options manifests=()
@@ -46,7 +46,7 @@ checked() {
     manifests+=(--kube "$kube")
     for file in "$@"; do
       out=$T/$((n += 1)).$(basename "${file%.*}").yaml
-      # A Pod is one replica.
+      # A Pod has one replica.
       if ! sed -E 's/("?replicas"?: *)[0-9]+/\11/g' "$file" |
         fo-podgen -q --generated-only --kube-version "${options[@]}" >"$out" 2>"$T/err"; then
         echo "fo-podgen --kube-version $combination -f $file"
@@ -59,7 +59,7 @@ checked() {
   [ "$bad" -eq 0 ] && "$K8S/check" "${manifests[@]}"
 }
 
-@test "what is wrong in a manifest shows" {
+@test "errors in a manifest are found" {
   need_types
   cat >"$T/good.json" <<'END'
 {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": {
@@ -72,7 +72,7 @@ checked() {
    "deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 1}}]}}}}
 END
   local -a broken=()
-  # broken NAME FILTER: the same with one thing changed.
+  # broken NAME FILTER: writes the same manifests with one change.
   broken() {
     jq "$2" "$T/good.json" >"$T/$1.json"
     broken+=("$T/$1.json")
@@ -85,12 +85,12 @@ END
   broken group 'if .kind == "Pod" then .apiVersion = "apps/v1" else . end'
   broken kind 'if .kind == "Pod" then .kind = "Pot" else . end'
   broken shape 'if .kind == "Pod" then . else .spec.spec.devices.requests[0] |= .exactly + {name} end'
-  # What v1beta2 has in "exactly" stands a level higher in v1beta1.
+  # The fields in "exactly" of v1beta2 are one level higher in v1beta1.
   broken version 'if .kind == "Pod" then . else .apiVersion = "resource.k8s.io/v1beta1" end'
   run -0 "$K8S/check" --kube 1.34 "$T/good.json" --kube 1.36 "$T/good.json"
   [ "$output" = "" ]
   run -1 "$K8S/check" --kube 1.34 "${broken[@]}" --kube 1.33 "$T/good.json"
-  # says FILE KUBE PATTERN
+  # says FILE KUBE PATTERN: the output has this error.
   says() { grep -qE "^check: error: $T/$1\.json \($2\): $3" <<<"$output" || { echo "$output"; return 1; }; }
   says misspelt 1.34 "Pod 'pod': spec\.containers\[0\]\.imag: .*does not exist"
   says number 1.34 "Pod 'pod': spec\.containers\[0\]\.env\[0\]\.value: Type 'number'"
@@ -104,7 +104,7 @@ END
   says good 1.33 "ResourceClaimTemplate 'claim': apiVersion: Kubernetes 1.33 has no .* 'resource.k8s.io/v1'"
 }
 
-@test "types of each version are those of that Kubernetes" {
+@test "types of each version belong to that Kubernetes" {
   need_types
   local version
   for version in 1.32 1.33 1.34 1.36; do
@@ -121,7 +121,7 @@ END
   checked "${FILES[@]}"
 }
 
-@test "YAML reads as the same as JSON, to others" {
+@test "other readers read YAML and JSON output as the same" {
   need_types
   local file name
   for file in "${LOOK_ALIKES[@]}"; do
@@ -135,7 +135,7 @@ END
   cmp <(jq -S . "$T/from-yaml") <(jq -S . "$T/from-json")
 }
 
-@test "strings are strings to others" {
+@test "other readers read strings as strings" {
   need_types
   "$K8S/read" "$DGD/strings.yaml" >"$T/in.json"
   jq -e '.spec.services.Worker.envs' "$T/in.json" >"$T/before"
@@ -146,10 +146,10 @@ END
   [ "$output" = "[]" ]
 }
 
-# The first line of a broken input is "# wants: PATTERN", what is said of it in refusing it,
-# "# warns: PATTERN", or "# leaves: PATTERN", what is written without a word, for the API server to
-# refuse.
-@test "every broken input is refused, and for its reason, or left to the API server" {
+# The first line of a broken input is "# wants: PATTERN", for an error that matches, "# warns:
+# PATTERN", for a warning, or "# leaves: PATTERN", for output without a message, which the API
+# server would refuse.
+@test "every broken input is refused with its error, or left to the API server" {
   local file word pattern wanted bad=0
   local -a files=("$DGD"/broken/*.yaml)
   [ "${#files[@]}" -ge 40 ]
@@ -185,16 +185,16 @@ END
   [ "$bad" -eq 0 ]
 }
 
-@test "nothing is wrong with the look-alikes" {
+@test "the look-alikes have no errors" {
   local file
   for file in "${LOOK_ALIKES[@]}"; do
     run -0 fo-podgen check --layout dynamo -f "$file"
-    # What the operator alone can do is said.
+    # Warnings about features of the operator are expected.
     [ "$(grep '(warning)$' <<<"$output" | grep -vE 'useAsCompilationCache: |DYN_NAMESPACE|the planner can')" = "" ]
   done
 }
 
-@test "no field of the examples is unknown" {
+@test "no field of NVIDIA's examples is unknown" {
   need_examples
   local file
   for file in "${EXAMPLE_FILES[@]}"; do
@@ -214,7 +214,7 @@ END
   "$K8S/check" --kube 1.34 "$T/templates.json"
 }
 
-@test "the look-alikes fit the resource definition" {
+@test "the look-alikes match the resource definition" {
   need_types
   need_examples
   say '/v1alpha1' "${LOOK_ALIKES[@]}"
@@ -223,7 +223,7 @@ END
   "$K8S/check-crd" "$EXAMPLES/crd.yaml" "${FILES[@]}"
 }
 
-@test "the resource definition tells a broken input" {
+@test "the resource definition rejects broken input" {
   need_types
   need_examples
   local name
@@ -233,7 +233,7 @@ END
     files+=("$DGD/broken/$name.yaml")
   done
   run -1 "$K8S/check-crd" "$EXAMPLES/crd.yaml" "${files[@]}"
-  # Every one of them, for one reason.
+  # Each file has exactly one error.
   run -0 sed 's/^check-crd: error: \([^:]*\): .*/\1/' <<<"$output"
   [ "$output" = "$(printf '%s\n' "${files[@]}")" ]
 }
@@ -264,12 +264,12 @@ END
   [[ "$stderr" == *"failover is not supported with multinode deployments"* ]]
 }
 
-@test "examples with failover switched on become manifests with Kubernetes' types" {
+@test "examples changed to use failover become manifests with Kubernetes' types" {
   need_types
   need_examples
   do_not_say '^ *failover:' "${EXAMPLE_FILES[@]}"
   "$K8S/read" "${FILES[@]}" >"$T/read.json"
-  # In every worker that has GPUs of NVIDIA, on one node.
+  # Changes every worker that has NVIDIA's GPUs, on one node.
   jq -c 'select(.kind == "DynamoGraphDeployment") |
     (.spec.services[]? | select(.componentType == "worker" and .resources.limits.gpu)) |=
       (del(.multinode, .frontendSidecar) + {failover: {enabled: true}, gpuMemoryService: {enabled: true}}) |

@@ -1,13 +1,13 @@
 #!/usr/bin/env bats
-# The rules of the house that a compiler does not check: who may include whom, and where third
-# parties, dlopen and shells are let in.
+# The project's rules that a compiler does not check: which room may include which, and where
+# third-party libraries, dlopen and shells are allowed.
 
 load test_helper
 
 setup() { cd "$FO_ROOT" || return; }
 teardown() { :; }
 
-# The rooms that each room may include from, itself apart.
+# allowed_for ROOM: prints the other rooms that it may include from.
 allowed_for() {
   case $1 in
     base) ;;
@@ -29,7 +29,7 @@ allowed_for() {
   esac
 }
 
-# matches_outside PATTERN FOLDER...: lines of C++ that match, outside these folders.
+# matches_outside PATTERN FOLDER...: prints C++ lines that match, outside these folders.
 matches_outside() {
   local pattern=$1 folder
   local -a skipped=()
@@ -38,7 +38,7 @@ matches_outside() {
   sources "${skipped[@]}" | xargs -r grep -nHE -- "$pattern"
 }
 
-# C++ files of this checkout, those not yet added included.
+# sources: prints the C++ files of this checkout, also those not yet added.
 sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h' 'cmd/*.cc' "$@"; }
 
 @test "rooms include only rooms above them" {
@@ -111,7 +111,7 @@ sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h
   [ "$output" = "" ]
 }
 
-@test "nobody runs a shell" {
+@test "no program runs a shell" {
   run matches_outside '\b(std::|::)?(system|popen)[[:space:]]*\('
   [ "$output" = "" ]
 }
@@ -168,12 +168,12 @@ riddles() {
   [ "$bad" -eq 0 ]
 }
 
-@test "every header guards itself with #pragma once" {
+@test "every header has #pragma once" {
   run -1 bash -c "git ls-files -co --exclude-standard -- '*.h' | xargs grep -L '^#pragma once$' | grep ."
   [ "$output" = "" ]
 }
 
-@test "headers begin by saying what they are" {
+@test "headers begin with a description" {
   local file first bad=0
   while IFS= read -r file; do
     IFS= read -r first <"$file"
@@ -185,25 +185,25 @@ riddles() {
   [ "$bad" -eq 0 ]
 }
 
-@test "no source names a path of a developer's machine" {
+@test "no source contains a path of a developer's machine" {
   run -1 git grep -nE --untracked '/(work|home)/[a-z]' -- lib cmd tests bats man packaging ':!bats/layering.bats'
 }
 
-@test "no tracked file holds what a merge left" {
+@test "no tracked file contains conflict markers" {
   run -1 git grep -nE '^(<{7}|>{7}) '
   [ "$output" = "" ]
 }
 
-@test "shellcheck has nothing to say about scripts" {
+@test "shellcheck accepts the scripts" {
   command -v shellcheck >/dev/null || skip_because shellcheck "shellcheck is not installed"
   git ls-files -co --exclude-standard -- packaging .ci bats tests | while read -r file; do
     if head -n 1 "$file" | grep -qE '^#!.*\b(ba)?sh$'; then echo "$file"; fi
   done | xargs -r shellcheck -x
 }
 
-@test "shellcheck has nothing to say about Bats files" {
+@test "shellcheck accepts the Bats files" {
   command -v shellcheck >/dev/null || skip_because shellcheck "shellcheck is not installed"
   shellcheck -x -s bash bats/*.bash
-  # What run sets looks unset, and each test is a subshell.
+  # For shellcheck, the variables of run look unset, and each test is a subshell.
   shellcheck -x -s bats -S warning -e SC2154,SC2030,SC2031 bats/*.bats
 }

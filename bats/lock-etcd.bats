@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# gms-lock with a lock that a real etcd keeps.
+# gms-lock with a lock in a real etcd.
 
 # shellcheck disable=SC2030,SC2031,SC2153,SC2154  # tests are subshells; others set variables
 load test_helper
@@ -23,7 +23,7 @@ teardown() {
   fo_teardown
 }
 
-# start_etcd [SCHEME [OPTION...]]
+# start_etcd [SCHEME [OPTION...]]: starts etcd at $PORT. Sets ETCD.
 start_etcd() {
   local scheme=${1:-http} peer=http://127.0.0.1:$PEER_PORT
   local client=$scheme://127.0.0.1:$PORT
@@ -39,7 +39,7 @@ start_etcd() {
 
 lock() { gms-lock "$@" 3>&-; }
 
-# start_holder NAME [OPTION]...: a command that holds the lock until it is told to end, and says
+# start_holder NAME [OPTION]...: a command that holds the lock until it is terminated, and records
 # every 10 ms that it runs. Sets HOLDER and, when it is active, COMMAND.
 start_holder() {
   local name=$1
@@ -60,7 +60,7 @@ start_contender() {
 
 await_waiter() { wait_for "gms-lock status --lock '$URI' | grep -q '^waiter: .*$1'"; }
 
-# When a command ran first, and last, in microseconds.
+# first_beat NAME, last_beat NAME: when its command ran first, and last, in microseconds.
 first_beat() { sed -n 2p "$T/$1.beats" | micros; }
 last_beat() { tail -n 1 "$T/$1.beats" | micros; }
 micros() { sed 's/ .*//; s/[.,]//'; }
@@ -68,7 +68,7 @@ now() { echo "${EPOCHREALTIME/[.,]/}"; }
 
 generation() { sed -n '2s/.* //p' "$T/$1.beats"; }
 
-@test "etcd: a command runs with the lock, and its status is ours" {
+@test "etcd: a command runs with the lock, and its status is returned" {
   # shellcheck disable=SC2016
   run -7 --separate-stderr lock acquire --lock "$URI" --id engine-3 -- sh -c \
     'echo "$FAILOVER_LOCK_ID" "${FAILOVER_LOCK_FD-none}"; test "$FAILOVER_GENERATION" -gt 0 && exit 7'
@@ -78,14 +78,14 @@ generation() { sed -n '2s/.* //p' "$T/$1.beats"; }
   [ "$output" = "" ]
 }
 
-@test "etcd: --exec is refused, and so is a URI that is none" {
+@test "etcd: --exec is refused, and so is an invalid URI" {
   run -64 --separate-stderr lock acquire --lock "$URI" --exec -- touch "$T/ran"
   [[ $stderr == "gms-lock: error: acquire lock 'etcd:http://127.0.0.1:$PORT/locks/x': "* ]]
   run -64 --separate-stderr lock acquire --lock "$URI&ttl=3s" -- touch "$T/ran"
   [ ! -e "$T/ran" ]
 }
 
-@test "etcd: owner and status name the holder, and those who wait" {
+@test "etcd: owner and status name the holder and the waiters" {
   run -1 lock owner --lock "$URI"
   start_holder engine-0
   run -0 lock owner --lock "$URI"
@@ -105,12 +105,12 @@ generation() { sed -n '2s/.* //p' "$T/$1.beats"; }
 engine-1
 null" ]
   run -75 --separate-stderr lock acquire --lock "$URI" --timeout 300ms -- touch "$T/ran"
-  # Who it is is asked for only so long.
+  # The holder's id is queried only until the timeout.
   [[ $stderr == *"held by "@("'engine-0'"|"another process")* ]]
   [ ! -e "$T/ran" ]
 }
 
-@test "etcd: a command that ends hands the lock over, long before its time is over" {
+@test "etcd: the end of a command releases the lock, long before the lease expires" {
   URI="etcd:http://127.0.0.1:$PORT/locks/x?ttl=1h"
   start_holder first
   start_contender second
@@ -123,7 +123,7 @@ null" ]
   [ "$(generation second)" -gt "$(generation first)" ]
 }
 
-@test "etcd: after SIGKILL of gms-lock the next one comes when the time is over" {
+@test "etcd: after SIGKILL of gms-lock the next one gets the lock when the lease expires" {
   start_holder first
   start_contender second
   await_waiter second
@@ -135,7 +135,7 @@ null" ]
   [ "$(generation second)" -gt "$(generation first)" ]
 }
 
-@test "etcd: a holder stopped past its time kills its command first, and tells the overlap" {
+@test "etcd: a holder suspended past its lease kills its command first, and reports the overlap" {
   start_holder first --status-fd 7 7>"$T/events"
   start_contender second
   await_waiter second
@@ -152,21 +152,21 @@ null" ]
   [ "$output" = second ]
 }
 
-@test "etcd: when it is gone for good, the command ends before its time is over" {
+@test "etcd: when it is lost for good, the command ends before the lease does" {
   start_holder first --status-fd 7 7>"$T/events"
   killed=$(now)
   kill -KILL "$ETCD"
   wait_exit "$HOLDER"
   [ "$status" -eq 75 ]
   run ! kill -0 "$COMMAND"
-  # At the latest the lease was renewed when etcd was killed.
+  # The lease was renewed no later than etcd was killed.
   [ "$(last_beat first)" -lt $((killed + 2000000)) ]
   [[ $(cat "$T/first.err") == *"hold lock 'etcd:http://127.0.0.1:$PORT/locks/x': the lease could not be renewed: "* ]]
-  # Nobody can say whether it was freed by hand meanwhile.
+  # It is unknown whether the lock was freed by hand meanwhile.
   [ "$(jq -s 'map(select(.event == "lost"))[0] | has("overlap") and .overlap == null' "$T/events")" = true ]
 }
 
-@test "etcd: a key without a lease is no contender's, and deleting it frees the lock" {
+@test "etcd: a key without a lease belongs to no contender, and deleting it frees the lock" {
   etcdctl put locks/x/left here
   local reason="ask etcd for lock 'etcd:http://127.0.0.1:$PORT/locks/x': the oldest key 'locks/x/left' has no lease: no contender made it, and it stays until it is deleted"
   local command
@@ -183,7 +183,7 @@ null" ]
   [ "$status" -eq 0 ]
 }
 
-@test "etcd: a stopped one is as good as gone" {
+@test "etcd: a stopped server is the same as a dead one" {
   start_holder first
   stopped=$(now)
   kill -STOP "$ETCD"
@@ -219,7 +219,7 @@ null" ]
   done
 }
 
-@test "etcd: with etcdctl's own lock it is one queue" {
+@test "etcd: etcdctl's own lock waits in the same queue" {
   start_holder first
   start_bg other etcdctl lock --ttl 2 locks/x echo locked
   wait_for "gms-lock status --lock '$URI' | grep -q ^waiter:"
@@ -230,7 +230,7 @@ null" ]
   [[ $(cat "$T/other.out") == *locked ]]
 }
 
-@test "etcd: who may not, and a password that is wrong, are 77" {
+@test "etcd: missing permissions, and a wrong password, are 77" {
   echo secret >"$T/password"
   for command in "user add root:rootpw" "user grant-role root root" "user add engine:secret" \
     "role add locker" "role grant-permission locker readwrite --prefix locks/x/" \
@@ -252,7 +252,7 @@ null" ]
   [ ! -e "$T/ran" ]
 }
 
-@test "etcd: over TLS, by name and by address, with a certificate of ours" {
+@test "etcd: over TLS, by name and by address, with a client certificate" {
   kill -KILL "$ETCD"
   wait_exit "$ETCD"
   make_ca ca
@@ -286,11 +286,11 @@ null" ]
   start_holder first --lock "$T/lock"
   [ "$(lock owner --lock "$URI")" = first ]
   [ "$(lock owner --lock "$T/lock")" = first ]
-  # On another node the file is another one: it waits for etcd, with its own file free.
+  # Another node has another file: this contender waits for etcd, and its own file is free.
   start_contender second --lock "$T/other"
   await_waiter second
   run -1 lock owner --lock "$T/other"
-  # One that has etcd's lock, but waits for its node's memory, keeps it.
+  # One that has etcd's lock, but waits for the file of its node, keeps etcd's.
   start_bg node gms-lock acquire --lock "$T/other" --id node -- sleep 1000
   wait_for "gms-lock owner --lock '$T/other' | grep -qx node"
   kill "$HOLDER"
@@ -300,7 +300,7 @@ null" ]
   wait_for "[ -s '$T/second.beats' ]"
 }
 
-@test "etcd and a file: fo-shadow holds both, and its pair meets beside the file" {
+@test "etcd and a file: fo-shadow holds both, and the pair's status sockets are beside the file" {
   local id
   export FAILOVER_LOCK_PATH=$T/lock DYN_SYSTEM_PORT=-1
   for id in one two; do
@@ -321,15 +321,15 @@ null" ]
   grep -q "could not be renewed" "$T/two.err"
 }
 
-@test "etcd: a keeper that is not there is told from a lock that is busy" {
+@test "etcd: a missing server and a busy lock have different statuses" {
   kill -KILL "$ETCD"
   run -69 --separate-stderr lock acquire --lock "$URI" --nonblock -E 9 -- true
   [[ $stderr == "gms-lock: error: "*"127.0.0.1:$PORT"*"refused" ]]
 }
 
-@test "etcd: an error line that nobody reads does not keep the command alive" {
+@test "etcd: an error line that is not read does not keep the command alive" {
   mkfifo "$T/full"
-  # Open at both ends, and full.
+  # This descriptor keeps the full pipe open at both ends.
   exec 8<>"$T/full"
   timeout 1 dd if=/dev/zero bs=64k of="$T/full" 2>/dev/null || :
   # shellcheck disable=SC2016
@@ -348,7 +348,7 @@ null" ]
   [ "${last/./}" -lt $((from + 2000000)) ]
 }
 
-@test "etcd and a file: a cold engine that is handed over does not outlive its lease" {
+@test "etcd and a file: a cold engine in a switchover does not outlive its lease" {
   local id
   export FAILOVER_LOCK_PATH=$T/lock DYN_SYSTEM_PORT=-1
   for id in one two; do
@@ -361,7 +361,7 @@ null" ]
   done
   gms-probe engine -q --id one --state active --wait 10s
   gms-probe engine -q --id two --state standby --wait 10s
-  # The engine does not end when it is asked to.
+  # The engine ignores SIGTERM.
   curl -sS --unix-socket "$T/lock.one.sock" -X POST http://localhost/switchover
   local from=${EPOCHREALTIME/./} last
   kill -KILL "$ETCD"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # gms-lock with a Lease in Kubernetes, against a stand-in for the API server (bats/kube-api); and
-# what it writes, judged by Kubernetes' own types. What a client makes of a server that does wrong is
-# in tests/lock.
+# its objects, checked by Kubernetes' own types. tests/lock has the client's behaviour towards a
+# faulty server.
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154  # sh's and wait_for's text; tests are subshells
 load test_helper
@@ -14,7 +14,7 @@ setup() {
 
 lock() { timeout 60 gms-lock "$@" 3>&-; }
 
-# start_api [OPTION]...: sets PORT and LOCK.
+# start_api [OPTION]...: starts the stand-in. Sets PORT and LOCK.
 start_api() {
   rm -f "$T/api.out"
   start_bg api "$FO_ROOT/bats/kube-api" --log "$T/bodies" "$@"
@@ -23,7 +23,7 @@ start_api() {
   LOCK="k8s:ns/pair?duration=2s&api=http://127.0.0.1:$PORT"
 }
 
-# api METHOD PATH [BODY]: as a test asks, past all faults.
+# api METHOD PATH [BODY]: sends a request of the test itself, which no fault affects.
 api() {
   curl -sS -X "$1" -H 'X-Test: 1' ${3:+-d "$3"} "http://127.0.0.1:$PORT$2"
 }
@@ -31,7 +31,7 @@ LEASES=/apis/coordination.k8s.io/v1/namespaces/ns/leases
 spec() { api GET "$LEASES/pair" | jq -r ".spec.$1"; }
 count() { api GET /requests | jq ".$1 // 0"; }
 
-# start_holder NAME [LOCK]: a supervised command that holds the lock until it is told to end.
+# start_holder NAME [LOCK]: a supervised command that holds the lock until it is terminated.
 start_holder() {
   start_bg "$1" gms-lock acquire --lock "${2:-$LOCK}" --id "$1" -- \
     sh -c 'echo "$$ $FAILOVER_GENERATION $FAILOVER_LOCK_ID" >'"$T/$1.cmd; exec sleep 1000"
@@ -39,7 +39,7 @@ start_holder() {
 await_command() { wait_for "[ -s $T/$1.cmd ]"; }
 command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
 
-@test "a command runs under the Lease, and finds out as what" {
+@test "a command runs under the Lease, and has its generation and id in the environment" {
   start_api
   run -0 --separate-stderr lock acquire --lock "$LOCK" --id engine-3 -- \
     sh -c 'echo "$FAILOVER_GENERATION $FAILOVER_LOCK_ID ${FAILOVER_LOCK_FD-none}"'
@@ -51,7 +51,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   [ "$(spec leaseDurationSeconds)" = 1 ]
 }
 
-@test "owner and status tell who holds it" {
+@test "owner and status name the holder" {
   start_api
   run -1 lock owner --lock "$LOCK"
   start_holder engine-0
@@ -71,7 +71,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   [ "$(jq -c '[.held, .holder, .last_generation]' <<<"$output")" = '[false,null,1]' ]
 }
 
-@test "a release hands over at once, however long the lease is" {
+@test "a release lets the next one acquire at once, however long the lease is" {
   start_api
   LOCK=${LOCK/2s/3600s}
   start_holder engine-0
@@ -82,11 +82,11 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   kill -TERM "$first"
   await_command engine-1
   [ "$(cut -d' ' -f2- "$T/engine-1.cmd")" = "2 engine-1" ]
-  # Told, not asked.
+  # The watch reported the release, without further queries.
   [ "$(count get)" -le 4 ]
 }
 
-@test "SIGKILL of gms-lock takes the command along, and the next one gets the lock in the end" {
+@test "SIGKILL of gms-lock ends the command, and the next one gets the lock in the end" {
   start_api
   start_holder engine-0
   local first=$BG_PID
@@ -99,7 +99,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   [ ! -e "/proc/$(command_pid engine-0)" ]
 }
 
-@test "an API server that hangs for good ends the command before the lease does" {
+@test "an API server that hangs for good: the command ends before the lease does" {
   start_api
   start_holder engine-0
   local first=$BG_PID
@@ -109,14 +109,14 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   [ "$status" -eq 75 ]
   [ ! -e "/proc/$(command_pid engine-0)" ]
   grep -q "^gms-lock: error: hold lock 'k8s:ns/pair': the lease could not be renewed: " "$T/engine-0.err"
-  # The next one waits for the end of that lease all the same.
+  # The next contender still waits for the end of that lease.
   api DELETE /faults
   start_holder engine-1
   await_command engine-1
   [ "$(cut -d' ' -f2 "$T/engine-1.cmd")" = 2 ]
 }
 
-@test "a Lease that goes to another ends the command" {
+@test "a Lease that another process takes ends the command" {
   start_api
   start_holder engine-0
   await_command engine-0
@@ -129,7 +129,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   [ "$(spec holderIdentity)" = thief ]
 }
 
-@test "a lock that is held: 75, with its holder where that is told in time" {
+@test "a lock that is held: 75, with its holder if the server answers in time" {
   start_api
   start_holder engine-0
   await_command engine-0
@@ -137,7 +137,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   [[ $stderr =~ ^"gms-lock: warning: acquire lock 'k8s:ns/pair': held by "("'engine-0'"|another\ process)$ ]]
 }
 
-@test "a token that is replaced is the one that counts" {
+@test "a replaced token is read again" {
   echo first >"$T/good"
   echo first >"$T/own"
   start_api --token-file "$T/good"
@@ -158,7 +158,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   [ "$status" -eq 75 ]
 }
 
-@test "no API server to be found, no authority, a token in the open: 78" {
+@test "no API server, no authority, a token without TLS: 78" {
   refused() {
     run -78 --separate-stderr gms-lock "${@:2}" 3>&-
     [[ $stderr == "gms-lock: error: open lock 'k8s:ns/pair': "*"$1"* ]]
@@ -166,7 +166,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   local command
   for command in "acquire" "owner" "status"; do
     refused "no API server: " "$command" --lock k8s:ns/pair
-    # Not where this runs in a pod itself.
+    # In a pod there is an authority.
     [ -e /var/run/secrets/kubernetes.io ] || refused "https needs ca=FILE" "$command" --lock "k8s:ns/pair?api=https://127.0.0.1:1"
     refused "without TLS" "$command" --lock "k8s:ns/pair?token-file=$T/token&api=http://10.0.0.1:1"
   done
@@ -195,7 +195,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   KUBERNETES_SERVICE_HOST=localhost run -78 --separate-stderr lock owner --lock "$LOCK"
 }
 
-@test "the example Role permits what it takes, and no more" {
+@test "the example Role has exactly the permissions that are needed" {
   "$FO_BIN/fo-podgen" -q -f "$FO_ROOT/packaging/k8s/lease-rbac.yaml" -o json |
     jq '.items[] | select(.kind == "Role")' >"$T/role.json"
   start_api --role "$T/role.json"
@@ -212,7 +212,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   run -77 --separate-stderr lock acquire --lock "k8s:default/other$base" -- true
   [[ $stderr == "gms-lock: error: get Lease 'default/other': the API server answers 403: "* ]]
   run -77 --separate-stderr lock acquire --lock "k8s:other/failover-pair$base" -- true
-  # Nothing in it is for nothing.
+  # Each permission is needed.
   local verb
   for verb in get update create; do
     jq --arg verb "$verb" '.rules[].verbs -= [$verb]' "$T/role.json" >"$T/less.json"
@@ -227,7 +227,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   done
 }
 
-@test "the example manifest, and all that is written, have Kubernetes' types" {
+@test "the example manifest, and all written objects, have Kubernetes' types" {
   need_types
   start_api
   api POST "$LEASES" '{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata":

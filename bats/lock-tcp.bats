@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A lock across machines by gms-lockd: gms-lock at both ends, kills and stops, TLS, and a network that
-# is cut between two hosts.
+# A lock across machines by gms-lockd: gms-lock at both ends, killed and stopped processes, TLS, and
+# a broken network between two hosts.
 
 # shellcheck disable=SC2154  # stderr comes from run
 
@@ -13,15 +13,15 @@ setup() {
   S=$T/lock.sock
 }
 
-# start_tcp EXPIRY [OPTION]...: a server on a port of this machine. Sets LOCK and BG_PID.
+# start_tcp EXPIRY [OPTION]...: starts a server on a port of this machine. Sets LOCK and BG_PID.
 start_tcp() {
   lockd_knows_it_free
   start_lockd --listen 127.0.0.1:0 --expiry "$@"
   LOCK=tcp:$(cat "$T/ready")
 }
 
-# start_holder NAME [OPTION]...: asks for $LOCK, and has a command run that says its pid in
-# $T/NAME.cmd, its generation in $T/NAME.gen, and in $T/NAME.others whose commands still run.
+# start_holder NAME [OPTION]...: requests $LOCK for a command that writes its pid to $T/NAME.cmd,
+# its generation to $T/NAME.gen, and other holders' running commands to $T/NAME.others.
 start_holder() {
   local name=$1
   shift
@@ -41,12 +41,12 @@ runs() { wait_for "[ -s $T/$1.cmd ]"; }
 
 waits() { wait_for "gms-lock status --lock unix:$S | grep -q '^waiter: .*$1'"; }
 
-# Nothing that held the lock before was still running when NAME was granted it.
+# was_alone NAME: no earlier holder's command was running when NAME was granted the lock.
 was_alone() { [ -e "$T/$1.others" ] && [ ! -s "$T/$1.others" ]; }
 
 now_ms() { date +%s%3N; }
 
-# pass MS: until that time is over.
+# pass MS: waits for this time.
 pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 
 # --- one machine ----------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   [ "${lines[2]}" = "last_generation: 2" ]
 }
 
-@test "who holds it and who waits is seen from the other side" {
+@test "holder and waiters are visible to another client" {
   start_tcp 10s
   start_holder a
   runs a
@@ -80,7 +80,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   run ! grep -q '^waiter: .*c' <(gms-lock status --lock "$LOCK")
 }
 
-@test "SIGTERM hands over at once, whatever the expiry" {
+@test "SIGTERM releases at once, whatever the expiry" {
   start_tcp 1h --reconnect-window 1h
   start_holder a
   local holder=$BG_PID
@@ -93,7 +93,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   [ "$(cat "$T/b.gen")" = 2 ]
 }
 
-@test "SIGKILL: its command goes with it, and the next waits for the end of the lease" {
+@test "SIGKILL: the command ends with it, and the next one waits for the end of the lease" {
   start_tcp 1s
   start_holder a
   local holder=$BG_PID
@@ -105,12 +105,12 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   kill -KILL "$holder"
   runs b
   was_alone b
-  # The last heartbeat was up to a third of the second old.
+  # The last heartbeat was up to a third of a second old.
   [ $(($(now_ms) - begin)) -ge 500 ]
   grep -q "127.0.0.1:[0-9]*: it sent nothing for 1s" "$T/lockd.err"
 }
 
-@test "stopped for longer than its lease: its command is killed as it goes on, status 75" {
+@test "suspended for longer than its lease: its command is killed when it continues, status 75" {
   start_tcp 1s
   start_holder a
   local holder=$BG_PID
@@ -125,7 +125,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   kill -0 "$(cat "$T/b.cmd")"
 }
 
-@test "a waiter that was stopped while its grant came and went is in the queue again" {
+@test "a waiter suspended during its own grant and its end queues again" {
   start_tcp 1s
   start_holder a
   local holder=$BG_PID
@@ -134,7 +134,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   local waiter=$BG_PID
   waits b
   kill -STOP "$waiter"
-  # Its place ends with its silence; a grant that it was given meanwhile does, too.
+  # Its place expires while it is silent, and so does a grant in that time.
   kill "$holder"
   wait_exit "$holder"
   start_holder c
@@ -154,9 +154,9 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   grep -q '^gms-lockd: warning: connection of 127.0.0.1:.*: read message' "$T/lockd.err"
 }
 
-@test "connections over TCP leave places for the socket" {
+@test "connections over TCP leave room for those over the socket" {
   lockd_knows_it_free
-  # Room for 32, of which half are for TCP.
+  # This server has room for 32 connections, of which half are for TCP.
   # shellcheck disable=SC2016
   start_bg lockd bash -c 'ulimit -n 128; exec "$@"' bash gms-lockd --socket "$S" \
     --listen 127.0.0.1:0 --expiry 1h --reconnect-window 1h --ready-fd 9 9>"$T/ready"
@@ -168,12 +168,12 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
     exec {fd}<>"/dev/tcp/127.0.0.1/$port"
     echo "{\"request\":\"acquire\",\"engine_id\":\"$i\"}" >&"$fd"
   done
-  # One has the lock.
+  # One client has the lock, the others wait.
   wait_for "[ \$(timeout 20 gms-lock status --lock unix:$S | grep -c '^waiter: ') -eq 15 ]"
   run -75 timeout 20 gms-lock acquire --lock "unix:$S" --id a --nonblock -- true 3>&-
 }
 
-@test "a new server gets its holder back, and the command goes on" {
+@test "a new server gets its holder back, and the command runs on" {
   start_tcp 10s
   local server=$BG_PID port=${LOCK#tcp:}
   start_holder a
@@ -188,7 +188,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   [ ! -e "$T/b.cmd" ]
 }
 
-@test "a server that does not come back: the command ends before its lease does, 75" {
+@test "a server that does not restart: the command ends before its lease does, 75" {
   start_tcp 1s
   local server=$BG_PID
   start_holder a
@@ -202,7 +202,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   [ "$stderr" = "gms-lock: error: connect to ${LOCK#tcp:}: Connection refused" ]
 }
 
-@test "in the clear it stays on this machine, 64" {
+@test "without TLS only loopback addresses are allowed, 64" {
   run -64 --separate-stderr timeout 20 gms-lock acquire --lock tcp:192.0.2.1:7 -- true 3>&-
   [[ ${stderr_lines[0]} == "gms-lock: error: query lock server 'tcp:192.0.2.1:7': connect to '192.0.2.1:7': not a loopback address: needs TLS, with a ca" ]]
 }
@@ -216,13 +216,13 @@ make_pki() {
   make_cert client ca 2
 }
 
-# tls_options NAME CA: what goes behind the "?".
+# tls_options NAME CA: prints the part of the URI after the "?".
 tls_options() { echo "ca=$T/$2.crt&cert=$T/$1.crt&key=$T/$1.key"; }
 
 serve_tls=()
 use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T/ca.crt"); }
 
-@test "over TLS both sides know each other, and the log says who it was" {
+@test "over TLS both sides authenticate, and the log has the client's name" {
   make_pki
   use_tls server
   start_tcp 10s "${serve_tls[@]}"
@@ -231,7 +231,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   grep -q "granted to 'a' (127.0.0.1:[0-9]* 'client'): generation 1" "$T/lockd.err"
 }
 
-@test "who has no certificate, or one of another authority, gets nothing, 78" {
+@test "a client without a certificate, or with one of another authority, is refused, 78" {
   make_pki
   make_cert stranger other 2
   use_tls server
@@ -243,13 +243,13 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
       [[ $stderr == "gms-lock: error: TLS with ${LOCK#tcp:}"* ]]
     run -78 gms-lock status --lock "$LOCK?$options"
   done
-  # In the clear there is nobody to talk to.
+  # A client without TLS is refused, too.
   run ! timeout 20 gms-lock status --lock "$LOCK"
   run -1 gms-lock owner --lock "unix:$S"
   [ "$(grep -c granted "$T/lockd.err")" -eq 0 ]
 }
 
-@test "a stranger leaves one warning, with its address" {
+@test "an unauthenticated client causes one warning, with its address" {
   make_pki
   make_cert stranger other 2
   use_tls server
@@ -261,7 +261,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   [[ $output =~ ^"gms-lockd: warning: TLS with 127.0.0.1:"[0-9]+": the certificate was rejected: " ]]
 }
 
-@test "an authority that is replaced counts for the next connection" {
+@test "a replaced authority applies to the next connection" {
   make_pki
   make_cert stranger other 2
   cp "$T/ca.crt" "$T/trusted.crt"
@@ -272,14 +272,14 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   mv "$T/new.crt" "$T/trusted.crt"
   run -78 gms-lock status --lock "$LOCK?$(tls_options client ca)"
   run -0 gms-lock status --lock "$LOCK?$(tls_options stranger ca)"
-  # One that is gone is known at once, and when it is back.
+  # The file's removal and its return apply at once, too.
   mv "$T/trusted.crt" "$T/new.crt"
   run ! gms-lock status --lock "$LOCK?$(tls_options stranger ca)"
   mv "$T/new.crt" "$T/trusted.crt"
   run -0 gms-lock status --lock "$LOCK?$(tls_options stranger ca)"
 }
 
-@test "a waiter says once what keeps it from the server" {
+@test "a waiter reports once why it can't connect" {
   make_pki
   use_tls server
   start_tcp 10s "${serve_tls[@]}"
@@ -298,7 +298,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   [ "$(grep -c client.key "$T/b.err")" -eq 1 ]
 }
 
-@test "who does not begin TLS is dropped, and nobody waits for him" {
+@test "a client that does not begin TLS is dropped, and delays no other" {
   make_pki
   use_tls server
   start_tcp 10s "${serve_tls[@]}"
@@ -311,7 +311,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   grep -q "gms-lockd: warning: TLS with 127.0.0.1:[0-9]*: no answer in time" "$T/lockd.err"
 }
 
-@test "who speaks in the clear to a port with TLS is told so, 78" {
+@test "a client without TLS at a port with TLS gets the reason, 78" {
   make_pki
   use_tls server
   start_tcp 10s "${serve_tls[@]}"
@@ -324,7 +324,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   grep -q "gms-lockd: warning: TLS with 127.0.0.1:" "$T/lockd.err"
 }
 
-@test "a server whose certificate is over is not talked to, 69, and waited for" {
+@test "a server with an expired certificate is refused, 69, and waited for" {
   make_pki
   make_cert old ca 0
   use_tls old
@@ -334,7 +334,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   local server=$BG_PID port=${LOCK#tcp:}
   LOCK="$LOCK?$(tls_options client ca)"
   start_holder a
-  # Of "status" and of the holder.
+  # "status" and the holder have caused one each.
   wait_for "[ \$(grep -c 'TLS with' $T/lockd.err) -ge 2 ]"
   kill -KILL "$server"
   wait_exit "$server"
@@ -343,7 +343,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   runs a
 }
 
-@test "a client whose certificate is over gets nothing, 69" {
+@test "a client with an expired certificate is refused, 69" {
   make_pki
   make_cert old ca 0
   use_tls server
@@ -355,7 +355,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
 
 # --- two hosts ------------------------------------------------------------------------------------
 
-# Network namespaces HERE and THERE, 10.77.0.1 and 10.77.0.2, with a cable between them.
+# make_hosts: network namespaces HERE and THERE, 10.77.0.1 and 10.77.0.2, and a cable between them.
 make_hosts() {
   start_bg here unshare --map-root-user --net sleep 1000
   local here=$BG_PID
@@ -371,7 +371,7 @@ make_hosts() {
   "${THERE[@]}" sh -ec 'ip link set lo up; ip address add 10.77.0.2/24 dev end; ip link set end up'
 }
 
-# start_lockd_here EXPIRY: over TLS, for both hosts. Sets LOCK.
+# start_lockd_here EXPIRY: starts a server with TLS, for both hosts. Sets LOCK.
 start_lockd_here() {
   make_pki
   use_tls server
@@ -381,7 +381,7 @@ start_lockd_here() {
   LOCK="tcp:10.77.0.1:7070?$(tls_options client ca)"
 }
 
-@test "a network that is cut: the holder ends before the other host gets the lock, and waits when it is whole again" {
+@test "a broken network: the holder ends before the other host gets the lock, and queues later" {
   make_hosts
   start_lockd_here 2s
   ON=("${THERE[@]}")
@@ -398,7 +398,7 @@ start_lockd_here() {
   runs b
   was_alone b
   [ "$(cat "$T/b.gen")" = 2 ]
-  # The one that lost asks anew, and is heard when the cable is there.
+  # The former holder requests the lock again, and waits once the network works.
   ON=("${THERE[@]}")
   start_holder a
   "${HERE[@]}" ip link set cable up
@@ -410,7 +410,7 @@ start_lockd_here() {
   [ "$(cat "$T/a.gen")" = 3 ]
 }
 
-@test "a network that is cut for less than a lease is no loss" {
+@test "a network broken for less than a lease loses no lock" {
   make_hosts
   start_lockd_here 6s
   ON=("${THERE[@]}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Every tool has a page, every page and every --help say the same, and both read well.
+# Every tool has a page, which agrees with its --help, and both are well-formed.
 
 load test_helper
 
@@ -9,13 +9,13 @@ setup() {
 }
 teardown() { :; }
 
-# The tools, and the helper that is not in the path.
+# all_programs: prints the tools, and the helper program that is not in the path.
 all_programs() {
   all_tools
   ls "$FO_BUILD/libexec/fo"
 }
 
-# The page of a tool: daemons are in section 8.
+# page_of TOOL: prints the path of its page; daemons are in section 8.
 page_of() {
   local page
   for page in "man/$1.1" "man/$1.8"; do
@@ -27,19 +27,19 @@ page_of() {
   return 1
 }
 
-# All of its --help, that of subcommands included.
+# help_of TOOL: prints its --help and that of its subcommands.
 help_of() {
   local sub
   "$1" --help
   for sub in $(subcommands_of "$1"); do "$1" "$sub" --help; done
 }
 
-# Long options that --help lists.
+# options_of_help TOOL: prints the long options that --help lists.
 options_of_help() {
   help_of "$1" | grep -oE '^ +(-[A-Za-z],)?--[a-z][a-z0-9-]*( FILE)?(, (-[A-Za-z],)?--[a-z-]+)?' | grep -oE -- '--[a-z0-9-]+' | sort -u
 }
 
-# Long options that a page has an entry for.
+# options_of_page PAGE: prints the long options that have an entry.
 options_of_page() {
   grep -E '^\.It .*Fl ' "$1" | grep -oE 'Fl -[a-z][a-z0-9-]*' | sed 's/^Fl -/--/' | sort -u
 }
@@ -73,7 +73,7 @@ options_of_page() {
   [ "$bad" -eq 0 ]
 }
 
-@test "pages refer only to pages that exist" {
+@test "pages refer only to existing pages" {
   local name section bad=0
   while read -r name section; do
     if [[ "$name" == gms-* || "$name" == fo-* || "$name" == failover ]] && [ ! -f "man/$name.$section" ]; then
@@ -118,18 +118,18 @@ options_of_page() {
   [ "$bad" -eq 0 ]
 }
 
-# Variables that --help lists: those that options are set from, and the rest at the end.
+# variables_of_help TOOL: prints the variables in --help: those of options, and the rest at its end.
 variables_of_help() {
   help_of "$1" | sed -nE 's/.*env: ([A-Z_]+)\).*/\1/p; s/^Environment: //p; s/^  ([A-Z_*]+( [A-Z_*]+)*)$/\1/p' | by_name
 }
 
-# Variables that a page has an entry for, apart from those that a command gets.
+# variables_of_page PAGE: prints the variables that have an entry, except those for a command.
 variables_of_page() {
   sed -n '/^\.Sh ENVIRONMENT/,/^\.Sh FILES/s/^\.It Ev //p' "$1" | tr -d , |
     sed -E 's/FAILOVER_(GENERATION|LOCK_ID|LOCK_FD)//g' | by_name
 }
 
-# One name per line; families by their prefix.
+# by_name: prints one name per line, and families as their prefix.
 by_name() {
   tr ' ' '\n' | grep . | sed -E 's/^(DYN|GMS_SIM|KUBERNETES_SERVICE|VLLM|WATCHDOG)_.*/\1_*/' | sort -u
 }
@@ -146,7 +146,7 @@ by_name() {
   [ "$bad" -eq 0 ]
 }
 
-# The variables that options have by the tool's name: those that no other is shown for.
+# variables_of_options TOOL: prints the variables of options for which --help names none.
 variables_of_options() {
   local tool=$1 sub prefix=${1//-/_}_
   for sub in "" $(subcommands_of "$tool"); do
@@ -173,7 +173,7 @@ variables_of_options() {
   [ "$bad" -eq 0 ]
 }
 
-@test "every exit status in a page is one of fo-exit-status(7)" {
+@test "every exit status in a page is in fo-exit-status(7)" {
   local page status bad=0
   for page in man/*.[18]; do
     for status in $(sed -n '/^\.Sh EXIT STATUS/,/^\.Sh EXAMPLES/s/^\.It \([0-9][0-9]*\)$/\1/p' "$page"); do
@@ -186,7 +186,7 @@ variables_of_options() {
   [ "$bad" -eq 0 ]
 }
 
-@test "pictures are what their text says" {
+@test "pictures are up to date with their sources" {
   command -v fossil >/dev/null || skip_because fossil "fossil is not installed"
   local text bad=0
   for text in man/pictures/*.pikchr; do

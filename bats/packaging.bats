@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The scripts that install, build and test, with the programs they call replaced: nothing is
+# The scripts that install, build and test. Stubs replace the programs that they call, so nothing is
 # installed or built here.
 
 load test_helper
@@ -11,20 +11,20 @@ setup() {
 }
 teardown() { command -p rm -rf "$T"; }
 
-# stub NAME SCRIPT: a program that logs its arguments and runs SCRIPT.
+# stub NAME SCRIPT: creates a program that logs its arguments and runs SCRIPT.
 stub() {
   printf '#!/bin/bash\necho "%s $*" >>"%s/calls"\n%s\n' "$1" "$T" "$2" >"$T/bin/$1"
   chmod +x "$T/bin/$1"
 }
 
-# All packages are there but these.
+# stub_missing PACKAGE...: makes all packages look installed except these.
 stub_missing() {
   stub node
   stub npm
   stub dpkg-query "case \" $* \" in *\" \${!#} \"*) exit 1 ;; esac; echo installed"
 }
 
-# The system's folders stay as they are.
+# stub_root: leaves the system's folders unchanged.
 stub_root() {
   stub id 'echo 0'
   stub install
@@ -65,8 +65,8 @@ stub_root() {
   [[ " ${lines[*]} " == *" g++ "* && " ${lines[*]} " != *" etcd-server "* ]]
 }
 
-@test "install-deps lets no package start a service, and disables those that came" {
-  # What it finds at boot: a service more after the installation than before.
+@test "install-deps lets no package start a service, and disables new ones" {
+  # After the installation, there is one more service that starts at boot.
   stub_missing etcd-server
   stub_root
   stub apt-get
@@ -78,7 +78,7 @@ stub_root() {
   stub deb-systemd-helper
   stub update-rc.d
   run -0 "$FO_ROOT/packaging/install-deps"
-  # Machines whose services are somebody's business have a policy of their own.
+  # A machine with its own policy for services keeps it.
   [ -e /usr/sbin/policy-rc.d ] || grep -qx "install -m 755 /dev/stdin /usr/sbin/policy-rc.d" "$T/calls"
   run -0 grep -E '^(deb-systemd-helper|update-rc.d|apt-get -q)' "$T/calls"
   [[ "${lines[1]}" == "apt-get -q -y install "* ]]
@@ -87,7 +87,7 @@ stub_root() {
   [ "${#lines[@]}" -eq 4 ]
 }
 
-@test "install-deps takes node and npm from anywhere, and else from Debian" {
+@test "install-deps accepts node and npm from any source, and else installs Debian's" {
   local program
   stub_missing nodejs npm
   stub_root
@@ -113,7 +113,7 @@ stub_root() {
   [[ "${lines[1]}" == "sudo -n env DEBIAN_FRONTEND=noninteractive apt-get "*" install "*" socat" ]]
 }
 
-@test "install-deps without root or a password says what is missing" {
+@test "install-deps without root or a password reports what is missing" {
   stub_missing socat jq
   stub apt-get
   stub id 'echo 1000'
@@ -123,7 +123,7 @@ stub_root() {
   [ "${stderr_lines[1]}" = "These are missing: jq socat" ]
 }
 
-@test "scripts refuse what they don't know" {
+@test "scripts refuse unknown arguments" {
   run -64 --separate-stderr "$FO_ROOT/packaging/install-deps" --frob
   [ "${stderr_lines[1]}" = "Try 'packaging/install-deps --help'" ]
   run -64 --separate-stderr "$FO_ROOT/packaging/test" --frob
@@ -136,8 +136,8 @@ stub_root() {
   run -64 --separate-stderr "$FO_ROOT/tests/k8s/install"
 }
 
-# A checkout with three tests, whose build always works; CTEST_REPORT, FUZZ_REPORT and BATS_REPORT are what the tests
-# report.
+# fake_checkout: creates a checkout with three tests and a build that succeeds. The tests report
+# CTEST_REPORT, FUZZ_REPORT and BATS_REPORT.
 fake_checkout() {
   mkdir -p "$T/checkout/packaging" "$T/checkout/.ci"
   cp "$FO_ROOT/packaging/test" "$T/checkout/packaging/test"
@@ -178,11 +178,11 @@ fake_checkout() {
   [[ "${lines[5]}" == "ctest --test-dir build/fuzz "* ]]
 }
 
-@test "test gets what the checks of manifests want, and does without" {
+@test "test installs the checks of manifests, and runs without them if that fails" {
   fake_checkout
   TYPES_STATUS=69 run -0 --separate-stderr "$T/checkout/packaging/test" --preset asan
   [ "${lines[0]}" = "types build/asan" ]
-  # Only what they lack is no failure.
+  # Only status 69 is ignored.
   TYPES_STATUS=64 run -64 --separate-stderr "$T/checkout/packaging/test"
 }
 
@@ -195,7 +195,7 @@ fake_checkout() {
   [ "$output" = "" ]
   run -0 grep -c '^npm ci ' "$T/calls"
   [ "$output" = 2 ]
-  # Others are wanted now.
+  # The list of packages has changed.
   echo >>"$T/build/k8s/installed.json"
   run -0 "$FO_ROOT/tests/k8s/install" "$T/build"
   run -0 grep -c '^npm ci ' "$T/calls"
@@ -219,7 +219,7 @@ fake_checkout() {
   [[ "${lines[2]}" == "ctest --test-dir build/asan "*" -R Lock.* -E _NOT_BUILT$" ]]
 }
 
-@test "test builds the programs for a filter that is for Bats" {
+@test "test builds the programs for a filter that matches Bats tests" {
   fake_checkout
   run -0 --separate-stderr "$T/checkout/packaging/test" --only 'a lock'
   [ "${lines[-1]}" = "2 passed, 0 failed, 1 skipped" ]
@@ -229,7 +229,7 @@ fake_checkout() {
   [[ "${lines[2]}" == "bats "*" --filter a lock bats" ]]
 }
 
-@test "test makes fuzzers for a filter that is for one" {
+@test "test builds fuzzers for a filter that matches one" {
   fake_checkout
   run -0 --separate-stderr "$T/checkout/packaging/test" --only 'Fuzz.s'
   run -0 cat "$T/calls"
@@ -238,7 +238,7 @@ fake_checkout() {
   [[ "${lines[2]}" == "ctest --test-dir build/fuzz "*" -R Fuzz.s -E _NOT_BUILT$" ]]
 }
 
-@test "test leaves out what takes long" {
+@test "test --quick skips what takes long" {
   fake_checkout
   run -0 --separate-stderr "$T/checkout/packaging/test" --quick
   [ "${lines[-1]}" = "11 passed, 0 failed, 2 skipped" ]
@@ -248,7 +248,7 @@ fake_checkout() {
   [[ "${lines[3]}" == "bats "*" --filter-tags !slow bats" ]]
 }
 
-@test "test says when no name matches, and lists the names" {
+@test "test reports that no name matches, and lists the names" {
   fake_checkout
   run -1 --separate-stderr "$T/checkout/packaging/test" --only xyzzy
   [ "$output" = "" ]
@@ -260,10 +260,10 @@ fake_checkout() {
   [ ! -e "$T/calls" ]
 }
 
-@test "the names of tests are those of ctest and Bats" {
+@test "tests/names prints the names in ctest and Bats" {
   if [ ! -f "$FO_BUILD/CTestTestfile.cmake" ]; then skip_because ctest "nothing is built in $FO_BUILD"; fi
   "$FO_ROOT/tests/names" | cut -f 2 | sort -u >"$T/names"
-  # Without what a test runs with.
+  # Removes prefixes and parameters from ctest's names.
   ctest --test-dir "$FO_BUILD" -N | sed -nE 's/^ *Test *#[0-9]+: //p' | grep -v '_NOT_BUILT$' |
     sed -E 's/^(gpu|unmarked)\.//; s/^(Quirks\.[a-z]*|LockTorture\.).*/\1/
       s/^([A-Za-z0-9_]+\/)?([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(\/.*)?$/\1\2/' | sort -u >"$T/ctest"
@@ -286,13 +286,13 @@ fake_checkout() {
   [ "$stderr" = "" ]
 }
 
-@test "test fails when nothing ran" {
+@test "test fails when no test ran" {
   fake_checkout
   CTEST_REPORT='' FUZZ_REPORT='' BATS_REPORT='1..0\n' run -1 --separate-stderr "$T/checkout/packaging/test"
   [ "${lines[-1]}" = "0 passed, 0 failed, 0 skipped" ]
 }
 
-@test "test fails when a runner broke off" {
+@test "test fails when a runner was aborted" {
   fake_checkout
   CTEST_STATUS=1 CTEST_REPORT='' run -1 --separate-stderr "$T/checkout/packaging/test"
   [ "$stderr" = "test: error: did not run to the end: ctest" ]
@@ -302,7 +302,7 @@ fake_checkout() {
   [ "$stderr" = "test: error: did not run to the end: bats" ]
 }
 
-@test "test stops where the build fails" {
+@test "test stops when the build fails" {
   fake_checkout
   stub cmake 'exit 3'
   run -3 --separate-stderr "$T/checkout/packaging/test"

@@ -1,39 +1,39 @@
 #!/usr/bin/env bats
-# A pod of fo-podgen's, run on this machine: bats/kubelet stands in for the kubelet, fo-refengine is
-# the engine, the simulated driver the GPU.
+# A pod of fo-podgen, run on this machine: bats/kubelet replaces the kubelet, fo-refengine is the
+# engine, and the simulated driver the GPU.
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154  # text for other shells; tests are subshells
 load test_helper
 
 KUBELET=$FO_ROOT/bats/kubelet
-# The pod's address, as bats/kubelet has it.
+# The pod's address in bats/kubelet.
 POD=127.1.0.1
 
 setup() {
   fo_setup
-  # For containers whose user is another one.
+  # Containers may run as other users.
   chmod 755 "$T"
-  # The engines have a /dev/shm of their own, which would hide it there.
+  # The engines' own /dev/shm would hide a folder there.
   rmdir "$GMS_SIM_DIR"
   GMS_SIM_DIR=$T/gpu
   mkdir -m 777 "$GMS_SIM_DIR"
 }
 
-# generate [OPTION]...: the pod of $DGD, in $T/pod.json.
+# generate [OPTION]...: writes the pod of $DGD to $T/pod.json.
 DGD=$FO_ROOT/bats/pods/refengine.yaml
 generate() {
   fo-podgen -f "$DGD" --supervise --kind pod -o json "$@" \
     >"$T/manifests.json"
   jq -e '[.. | objects | select(.kind == "Pod")] | first' "$T/manifests.json" >"$T/pod.json"
 }
-# edit FILTER [OPTION]...: changes it.
+# edit FILTER [OPTION]...: changes $T/pod.json.
 edit() {
   jq -e "$1" "${@:2}" "$T/pod.json" >"$T/pod.json.new"
   mv "$T/pod.json.new" "$T/pod.json"
 }
 
-# plain_pod [FILTER]: one of nobody's making, with a sidecar and a container that ends by SIGTERM,
-# changed by the filter, in $T/pod.json.
+# plain_pod [FILTER]: writes a handwritten pod to $T/pod.json, changed by the filter. It has a
+# sidecar and a container, which end on SIGTERM.
 plain_pod() {
   jq -n '{apiVersion: "v1", kind: "Pod", metadata: {name: "plain"}, spec: {
     initContainers: [{name: "sidecar", restartPolicy: "Always"}], containers: [{name: "main"}]}} |
@@ -42,10 +42,10 @@ plain_pod() {
     jq "${1:-.}" >"$T/pod.json"
 }
 
-# is_pod FILTER: whether it holds.
+# is_pod FILTER: succeeds if the filter is true for $T/pod.json.
 is_pod() { jq -e "$1" "$T/pod.json" >/dev/null; }
 
-# start_pod: its time passes 50 times as fast, or as TIME_SCALE says; by way of the command in AS.
+# start_pod: runs it by the command in AS, 50 times as fast as a kubelet, or as TIME_SCALE says.
 AS=()
 start_pod() {
   start_bg kubelet "${AS[@]}" "$KUBELET" run --root "$T/pod" --tools "$FO_BUILD" --time-scale "${TIME_SCALE:-0.02}" \
@@ -62,7 +62,7 @@ start_pod() {
   fi
 }
 
-# teardown shows what the pod said when a test failed.
+# teardown prints the pod's status, events and logs if a test failed.
 teardown() {
   if [ -z "${BATS_TEST_COMPLETED:-}" ] && [ -e "$T/pod/status.json" ]; then
     jq -c 'to_entries[]' "$T/pod/status.json"
@@ -72,34 +72,34 @@ teardown() {
   fo_teardown
 }
 
-# is FILTER: whether it holds for the pod's status. wait_until FILTER [SECONDS].
+# is FILTER: succeeds if it is true for the pod's status. wait_until FILTER [SECONDS]: waits for it.
 is() { jq -e "$1" "$T/pod/status.json" >/dev/null; }
 wait_until() { wait_for "is '$1'" "${2:-30}"; }
-# has_event NAME REASON PATTERN.
+# has_event NAME REASON PATTERN: succeeds if there was such an event.
 has_event() {
   jq -e -n --arg name "$1" --arg reason "$2" --arg pattern "$3" \
     'first(inputs | select(.object == $name and .reason == $reason and (.message | test($pattern))))' \
     "$T/pod/events.jsonl" >/dev/null
 }
 pid_of() { jq -e --arg name "$1" '.[$name].pid' "$T/pod/status.json"; }
-# within CONTAINER COMMAND...
+# within CONTAINER COMMAND...: runs it in the container.
 within() { "$KUBELET" exec --root "$T/pod" "$1" -- "${@:2}"; }
-# from_outside COMMAND...: as who asks the pod from elsewhere.
+# from_outside COMMAND...: runs it in the pod's network, but outside its containers.
 from_outside() {
   local -a namespaces=(--net --uts)
-  # None can be entered twice.
+  # A process can't enter its own user namespace again.
   if [ ! "/proc/$KUBELET_PID/ns/user" -ef /proc/self/ns/user ]; then
     namespaces+=(--user --preserve-credentials)
   fi
   nsenter --target "$KUBELET_PID" "${namespaces[@]}" -- "$@"
 }
 
-# wait_state N STATE: of engine N, by its status page.
+# wait_state N STATE: waits until the status page of engine N shows it.
 wait_state() {
   from_outside gms-probe engine -q --url "http://$POD:$((9090 + $1))/live" --state "$2" --wait 30s \
     >/dev/null
 }
-# find_active: the number of the active engine in ACTIVE, the other's in OTHER.
+# find_active: sets ACTIVE to the number of the active engine, and OTHER to the other one's.
 find_active() {
   wait_for 'page 0 | grep -q active || page 1 | grep -q active'
   ACTIVE=0
@@ -107,14 +107,14 @@ find_active() {
   OTHER=$((1 - ACTIVE))
 }
 page() { from_outside curl -s --max-time 5 "http://$POD:$((9090 + $1))/live" | jq -r .state; }
-# complete: the tokens that the pod answers with.
+# complete: prints the tokens that the pod generates.
 complete() {
   from_outside curl -sS --fail --max-time 20 -d '{"prompt":"Hello","max_tokens":4}' \
     "http://$POD:8000/v1/completions" | jq -ce '.choices[0].token_ids'
 }
 
-# start_pair: a pod that is ready, one of whose engines serves, and the other stands by; what it
-# answers is in EXPECTED.
+# start_pair: starts a pod, and waits until one engine serves and the other is in standby. Sets
+# EXPECTED to the generated tokens.
 start_pair() {
   start_pod
   wait_until .pod.ready
@@ -123,7 +123,7 @@ start_pair() {
   EXPECTED=$(complete)
 }
 
-# fail_over: the active engine's container is killed.
+# fail_over: kills the active engine's container, and expects the other one to take over.
 fail_over() {
   local active=$ACTIVE restarts
   restarts=$(jq --arg name "engine-$active" '.[$name].restarts' "$T/pod/status.json")
@@ -137,7 +137,7 @@ fail_over() {
   OTHER=$active
 }
 
-# stop_pod: all that can end well does.
+# stop_pod: ends the pod, and expects status 0 of all containers.
 stop_pod() {
   kill "$KUBELET_PID"
   wait_exit "$KUBELET_PID"
@@ -145,9 +145,9 @@ stop_pod() {
   is '[.[] | select(has("exit_status"))] | all(.state == "terminated" and .exit_status == 0)'
 }
 
-# --- what a pod is for ----------------------------------------------------------------------------
+# --- failovers ------------------------------------------------------------------------------------
 
-@test "one engine serves and the other stands by; each takes over from the other" {
+@test "one engine serves and the other is in standby; each takes over from the other" {
   generate
   start_pair
   is '[."engine-0", ."engine-1", ."gms-weights"] | all(.restarts == 0)'
@@ -158,13 +158,13 @@ stop_pod() {
   stop_pod
 }
 
-@test "the death of the engine itself is that of its container" {
+@test "the engine's death ends its container" {
   generate
   start_pair
   local engine
   engine=$(within "engine-$ACTIVE" fo-shadow status --json |
     jq '.engines[] | select(.state == "active").engine_pid')
-  # The container may be gone before the shell is.
+  # The container may end before this shell does.
   within "engine-$ACTIVE" sh -c "kill -KILL $engine" || [ "$?" -eq 137 ]
   wait_state "$OTHER" active
   [ "$(complete)" = "$EXPECTED" ]
@@ -172,12 +172,12 @@ stop_pod() {
   wait_state "$ACTIVE" standby
 }
 
-@test "a killed gms-serve comes back, the active engine goes on, and the pair still fails over" {
+@test "a killed gms-serve restarts, the active engine serves on, and the pair still fails over" {
   generate
   start_pair
   kill -KILL "$(pid_of gms-weights)"
   wait_until '."gms-weights" | .restarts == 1 and .exit_status == 137 and .started'
-  # The new one has no weights before somebody brings them.
+  # The container "weights" loads the weights into the new server.
   wait_until '.weights | .restarts == 1 and .ready'
   within weights gms-probe sockets -q --tags weights --committed --wait 30s >/dev/null
   [ "$(complete)" = "$EXPECTED" ]
@@ -186,7 +186,7 @@ stop_pod() {
   is ".\"engine-$ACTIVE\".restarts == 0"
 }
 
-@test "a crash inside of gms-serve is no restart" {
+@test "a crash inside of gms-serve restarts no container" {
   generate
   start_pair
   local server
@@ -198,7 +198,7 @@ stop_pod() {
   is '.weights.restarts == 0'
 }
 
-@test "an active engine that is stopped is killed by its liveness probe" {
+@test "the liveness probe ends an active engine that is stopped" {
   generate
   start_pair
   kill -STOP "$(pid_of "engine-$ACTIVE")"
@@ -211,9 +211,9 @@ stop_pod() {
   wait_until .pod.ready
 }
 
-@test "a wake that hangs is ended by the liveness probe, and the pod recovers" {
+@test "the liveness probe ends a wake that hangs, and the pod recovers" {
   generate
-  # In a cluster it has two minutes.
+  # The default timeout is two minutes.
   edit '(.spec.containers[] | select(.name | startswith("engine-")).command) |=
     (index("--") as $at | .[:$at] + ["--wake-timeout", "2s"] + .[$at:])'
   start_pair
@@ -232,7 +232,7 @@ stop_pod() {
 
 # --- other pods -----------------------------------------------------------------------------------
 
-@test "the layout of NVIDIA's operator fails over, too" {
+@test "a pair in the layout of NVIDIA's operator fails over" {
   generate --layout dynamo
   start_pair
   fail_over
@@ -240,7 +240,7 @@ stop_pod() {
   stop_pod
 }
 
-@test "so does a pair with a lock server, and survives its death" {
+@test "a pair with a lock server fails over, and survives the server's death" {
   generate --lock lockd
   start_pair
   fail_over
@@ -252,20 +252,20 @@ stop_pod() {
   stop_pod
 }
 
-@test "so does one whose tools come from an image of their own" {
+@test "a pair whose tools come from the tools image fails over" {
   generate --tools-image registry.example.com/fo-tools:1
   start_pair
   fail_over
 }
 
-@test "so does one that has its GPUs from a device plugin" {
+@test "a pair with GPUs of a device plugin fails over" {
   generate --gpu-sharing device-plugin
   is_pod '[.spec.containers[].resources.limits."nvidia.com/gpu"] | all(. != null)'
   start_pair
   fail_over
 }
 
-@test "so does one whose engines span two GPUs" {
+@test "a pair whose engines span two GPUs fails over" {
   sed -E 's/gpu: "1"/gpu: "2"/
     s/--kv-bytes, 64MiB/--kv-bytes, 64MiB, --ranks, "2"/
     s/(gms-load [^|]*) /\1 --device 0 \&\& \1 --device 1 /' "$DGD" >"$T/two.yaml"
@@ -274,7 +274,7 @@ stop_pod() {
   fail_over
 }
 
-@test "so does one whose engine is started by a shell" {
+@test "a pair whose engines are started by a shell fails over" {
   local script="exec fo-refengine serve --model /models/demo --port 8000 --kv-bytes 64MiB"
   sed -E "s|command: \[fo-refengine, serve\]|command: [sh, -c]|
     s|args: \[--model.*|args: [\"$script\"]|" "$DGD" >"$T/shell.yaml"
@@ -284,7 +284,7 @@ stop_pod() {
   fail_over
 }
 
-# --- the stand-in is no rubber stamp --------------------------------------------------------------
+# --- the stand-in behaves like a kubelet ----------------------------------------------------------
 
 @test "no engine starts before the startup probe of the memory server has passed" {
   generate
@@ -296,7 +296,7 @@ stop_pod() {
   is '[."engine-0", ."engine-1"] | all(.state == "waiting" and .pid == null)'
 }
 
-@test "a container that says no GPU has none" {
+@test "a container without a GPU in its resources has none" {
   generate
   edit 'del(.spec.containers[] | select(.name == "engine-1").resources)'
   start_pod
@@ -313,7 +313,7 @@ stop_pod() {
   is '.pod.phase == "Pending"'
 }
 
-@test "an engine that listens for its own machine alone is never ready" {
+@test "an engine that listens on 127.0.0.1 only is never ready" {
   generate
   edit '(.spec.containers[] | select(.name == "engine-0").command) |=
     (index("--") as $at | .[:$at] + ["--host", "127.0.0.1"] + .[$at:])'
@@ -353,13 +353,13 @@ stop_pod() {
   stop_pod
 }
 
-@test "containers share what time the pod has to end" {
+@test "containers share the pod's time to end" {
   plain_pod '.spec.terminationGracePeriodSeconds = 30 |
     .spec.containers[0].command[2] |= sub("exit 0"; "sleep 0.5; exit 0")'
   TIME_SCALE=1 start_pod
   wait_until .pod.ready
   stop_pod
-  # grace NAME: in milliseconds.
+  # grace NAME: prints its time to end, in milliseconds.
   grace() {
     jq -r --arg name "$1" 'select(.object == $name and .reason == "Killing").message' \
       "$T/pod/events.jsonl" | sed -nE 's/^the pod ends: ([0-9]+)\.([0-9]{3}) s to end$/\1\2/p'
@@ -368,7 +368,7 @@ stop_pod() {
   [ "$(grace sidecar)" -le $(($(grace main) - 500)) ]
 }
 
-@test "nothing of the machine is writable in a container, down to what is mounted there" {
+@test "the host's folders and mounts are read-only in a container" {
   plain_pod '.spec.containers[0].command[2] |= "
     cut -d \" \" -f 2,4 /proc/mounts | tee mounts; touch /etc/x '"$FO_BUILD"'/x 2>&1; " + . |
     .spec.volumes = [{name: "shared", emptyDir: {}}] |
@@ -383,12 +383,12 @@ stop_pod() {
   stop_pod
 }
 
-@test "a fault of the stand-in's is no missing permission" {
+@test "an error of the stand-in is not reported as a missing permission" {
   plain_pod
   start_pod
   run -71 --separate-stderr timeout 20 "$KUBELET" run --root "$T/other" --tools "$T/none" "$T/pod.json" 3>&-
   [[ $stderr == "kubelet: error: make a pod's namespaces: "*"mount: No such file or directory: '$T/none'" ]]
-  # Here nothing can be run.
+  # This "true" always fails.
   mkdir -p "$T/tools/bin"
   printf '#!/bin/sh\nexit 3\n' >"$T/tools/bin/true"
   chmod +x "$T/tools/bin/true"
@@ -396,7 +396,7 @@ stop_pod() {
   [ "$stderr" = "kubelet: error: run 'true' in a container: exit status 3" ]
 }
 
-@test "the stand-in says so where namespaces are not permitted" {
+@test "the stand-in reports that namespaces are not permitted" {
   unshare --user --map-root-user true || skip_because namespaces "no user namespaces here"
   generate
   run -77 --separate-stderr unshare --user --map-root-user sh -c \
@@ -405,7 +405,7 @@ stop_pod() {
   [[ $stderr == "kubelet: error: make a pod's namespaces: "* ]]
 }
 
-@test "what the stand-in does not know is refused" {
+@test "fields that the stand-in does not know are refused" {
   generate
   cp "$T/pod.json" "$T/good.json"
   local change
@@ -426,12 +426,12 @@ stop_pod() {
   done
 }
 
-# --- the engines that people run, played by tests/support/stand_in_worker.cc ----------------------
+# --- other engines, imitated by tests/support/stand_in_worker.cc ----------------------------------
 
 load stand_in
 
-# use_stand_in NAME [OPTION]...: the pod of bats/pods/NAME.yaml, or of a file by its path, by
-# fo-podgen with these options, its engines' programs the stand-in's; who serves is told in DISCOVERY.
+# use_stand_in NAME [OPTION]...: generates the pod of bats/pods/NAME.yaml, or of a file by its path,
+# and puts the stand-ins first in its PATH. DISCOVERY is the file in which they record who serves.
 use_stand_in() {
   need_stand_in
   local file=$1
@@ -449,7 +449,7 @@ use_stand_in() {
     --arg folder "$folder" --arg path "$ENGINES:$FO_BUILD/bin:/usr/bin:/bin"
 }
 
-# both_layouts COMMAND...: with the option that chooses each, in pods one after the other.
+# both_layouts COMMAND...: runs it once with each layout, in two pods one after the other.
 both_layouts() {
   local layout
   for layout in plan dynamo; do
@@ -461,7 +461,7 @@ both_layouts() {
   done
 }
 
-# play_pair NAME OPTION...: an engine with an API of its own, there and back.
+# play_pair NAME OPTION...: engines with their own API, two failovers.
 play_pair() {
   use_stand_in "$@"
   start_pair
@@ -469,7 +469,7 @@ play_pair() {
   fail_over
 }
 
-# play_workers NAME [OPTION]...: Dynamo's workers, there and back.
+# play_workers NAME [OPTION]...: Dynamo's workers, two failovers.
 play_workers() {
   use_stand_in "$@"
   start_pod
@@ -481,15 +481,15 @@ play_workers() {
   kill_worker
 }
 
-# find_worker: the one that registered last, in WORKER and WORKER_PORT.
+# find_worker: sets WORKER and WORKER_PORT to the worker that registered last.
 find_worker() { read -r WORKER _ WORKER_PORT <<<"$(registered "$DISCOVERY")"; }
-# ask_worker: its tokens.
+# ask_worker: prints its tokens.
 ask_worker() {
   from_outside curl -sS --fail --max-time 20 -d '{"prompt":"Hello","max_tokens":4}' \
     "http://$POD:$WORKER_PORT/v1/completions" | jq -ce '.choices[0].token_ids'
 }
-# kill_worker: that one's container; the other one registers and answers the same, and the first is
-# in standby again.
+# kill_worker: kills its container; the other worker registers and generates the same tokens, and
+# the killed one returns to standby.
 kill_worker() {
   local killed=$WORKER
   kill -KILL "$(pid_of "engine-$killed")"
@@ -515,10 +515,10 @@ kill_worker() {
   both_layouts play_workers dynamo-vllm --supervise --gms ours
 }
 
-# --- shapes of workers, with a Frontend that Dynamo's operator goes on running --------------------
+# --- shapes of workers, with a Frontend that Dynamo's operator still runs -------------------------
 
-# graph TYPE MAIN: a deployment whose worker of that type has these fields in its main container, in
-# $T/graph.yaml.
+# graph TYPE MAIN: writes a deployment to $T/graph.yaml whose worker of that type has the fields
+# MAIN in its main container.
 graph() {
   cat >"$T/graph.yaml" <<EOF
 # Source: chart/templates/graph.yaml
@@ -552,22 +552,22 @@ $(sed 's/^/          /' <<<"$2")
 EOF
 }
 
-# use_graph OPTION...: its pod. What a variable takes from the ConfigMap is put in its place, as the
-# kubelet would.
+# use_graph OPTION...: generates its pod. Variables from the ConfigMap get their values, as the
+# kubelet would set them.
 use_graph() {
   use_stand_in "$T/graph.yaml" "$@"
   edit '(.spec.containers[].env[]? | select(.valueFrom.configMapKeyRef)) |=
     {name, value: $transfer}' --arg transfer '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 }
 
-# the_frontend_finds_one: the worker that serves and no other, in WORKER and WORKER_PORT.
+# the_frontend_finds_one: succeeds if it finds one worker, and sets WORKER and WORKER_PORT.
 the_frontend_finds_one() {
   local -a found
   mapfile -t found < <(frontend_finds)
   [ "${#found[@]}" -eq 1 ] && read -r WORKER WORKER_PORT <<<"${found[0]}"
 }
 
-# workers OPTION...: the Frontend finds the one that serves, and when that dies the other one.
+# workers OPTION...: the Frontend finds the worker that serves, and after its death the other one.
 workers() {
   use_graph "$@"
   start_pod
@@ -582,7 +582,7 @@ workers() {
   never_two_served "$DISCOVERY"
 }
 
-# servers OPTION...: engines with an API of their own, of which no Frontend knows.
+# servers OPTION...: engines with their own API, which no Frontend finds.
 servers() {
   use_graph "$@"
   start_pair
@@ -595,7 +595,7 @@ servers() {
 TOOLS=(--tools-image registry.example.com/fo-tools:1)
 LIST='command: [python3, -m, dynamo.vllm]
 args: [--model, model, --kv-transfer-config, $(TRANSFER), --kv-cache-memory-bytes, $(KV)]'
-# A line of preparations, conditions and a function before it, a filter behind it.
+# The engine's line comes after preparations, conditions and a function.
 SCRIPT='command: [/bin/bash, -c]
 args:
   - |
@@ -611,68 +611,68 @@ args:
       --kv-transfer-config "$TRANSFER" \
       --kv-cache-memory-bytes ${KV} 2>&1'
 
-@test "a worker by a list, as NVIDIA's image runs it" {
+@test "a worker as a list of arguments, as NVIDIA's image runs it" {
   graph worker "$LIST"
   workers
   stop_pod
 }
 
-# A shell that stays as the first process of its container hears no SIGTERM: these two pods are
-# killed at their end.
+# A shell that is the first process of its container ignores SIGTERM: these two pods are killed at
+# their end.
 
-@test "a prefill worker by a line of sh" {
+@test "a prefill worker as a line of sh" {
   graph prefill 'command: [sh, -c]
 args: ["python3 -m dynamo.vllm --model model --disaggregation-mode prefill --kv-cache-memory-bytes $KV | tee log"]'
   workers "${TOOLS[@]}"
 }
 
-@test "a decode worker by a script, in the layout of NVIDIA's operator" {
+@test "a decode worker as a script, in the layout of NVIDIA's operator" {
   graph decode "$SCRIPT"
   workers --layout dynamo
   stop_pod
 }
 
-@test "a worker by arguments alone, which Dynamo's operator gives to a shell" {
+@test "a worker as arguments alone, which Dynamo's operator gives to a shell" {
   graph worker 'args: ["python3 -m dynamo.vllm --model model --kv-cache-memory-bytes $KV"]'
   workers --layout dynamo "${TOOLS[@]}"
 }
 
-@test "a worker by a list, under fo-shadow" {
+@test "a worker as a list, under fo-shadow" {
   graph worker "$LIST"
   workers --supervise "${TOOLS[@]}"
   stop_pod
 }
 
-@test "a decode worker by a script, under fo-shadow, in the layout of NVIDIA's operator" {
+@test "a decode worker as a script, under fo-shadow, in the layout of NVIDIA's operator" {
   graph decode "$SCRIPT"
   workers --layout dynamo --supervise "${TOOLS[@]}"
   stop_pod
 }
 
-@test "vLLM by a list, under fo-shadow" {
+@test "vLLM as a list, under fo-shadow" {
   graph worker 'command: [vllm, serve]
 args: [model, --kv-transfer-config, $(TRANSFER), --kv-cache-memory-bytes, $(KV)]'
   servers --supervise "${TOOLS[@]}"
 }
 
-@test "vLLM by a line of sh, under fo-shadow, in the layout of NVIDIA's operator" {
+@test "vLLM as a line of sh, under fo-shadow, in the layout of NVIDIA's operator" {
   graph prefill 'command: [sh, -c, "exec vllm serve model --kv-cache-memory-bytes $KV"]'
   servers --layout dynamo --supervise "${TOOLS[@]}"
 }
 
-@test "vLLM by a script with a filter of its output, under fo-shadow" {
+@test "vLLM as a script with a filter for its output, under fo-shadow" {
   graph decode "$(sed 's/exec python3 -m dynamo.vllm/vllm serve/; s/--model model/model/; s/2>&1/2>\&1 | sed -u s,^,engine:,/' <<<"$SCRIPT")"
   grep -q 'vllm serve' "$T/graph.yaml"
   servers --supervise "${TOOLS[@]}"
 }
 
-@test "SGLang by a list, under fo-shadow, in the layout of NVIDIA's operator" {
+@test "SGLang as a list, under fo-shadow, in the layout of NVIDIA's operator" {
   graph worker 'command: [python3, -m, sglang.launch_server]
 args: [--model-path, model, --load-format, gms, --port, "8000", --mem-fraction-static, "0.4"]'
   servers --layout dynamo --supervise "${TOOLS[@]}"
 }
 
-@test "SGLang by a script, under fo-shadow" {
+@test "SGLang as a script, under fo-shadow" {
   graph decode 'command: [bash, -ec]
 args:
   - |
@@ -682,7 +682,7 @@ args:
   servers --supervise "${TOOLS[@]}"
 }
 
-@test "a Frontend does not find what is not made for it" {
+@test "a Frontend finds only workers with its labels, names and rights" {
   graph worker "$LIST"
   use_graph
   cp "$T/manifests.json" "$T/good.json"
@@ -706,15 +706,15 @@ args:
   the_frontend_finds_one
 }
 
-# --- what is there to be applied ------------------------------------------------------------------
+# --- packaging/k8s --------------------------------------------------------------------------------
 
 APPLIED=$FO_ROOT/packaging/k8s
 
-# as_json FILE: its documents, an array.
+# as_json FILE: prints its documents as an array.
 as_json() { fo-podgen -q -o json -f "$1" | jq -c 'if .kind == "List" then .items else [.] end'; }
 
-# use_folder NAME: the pod of packaging/k8s/NAME, in $T/pod.json, as kustomize and the API server
-# would have it: with the variables of its ConfigMap.
+# use_folder NAME: writes the pod of packaging/k8s/NAME to $T/pod.json, with the variables of its
+# ConfigMap, as kustomize and the API server would.
 use_folder() {
   as_json "$APPLIED/$1/kustomization.yaml" | jq '.[0]' >"$T/kustomization.json"
   jq -c '[.configMapGenerator[0].literals[] | capture("^(?<name>[^=]*)=(?<value>.*)$")]' \
@@ -725,7 +725,7 @@ use_folder() {
       (.env = $variables[0] + .env | del(.envFrom))' >"$T/pod.json"
 }
 
-@test "what is there to be applied has Kubernetes' types, and fits together" {
+@test "the manifests of packaging/k8s have Kubernetes' types, and agree with each other" {
   need_types
   local name file
   local -a manifests=()
@@ -737,7 +737,7 @@ use_folder() {
       esac
     done
     use_folder "$name"
-    # Every file is applied, every image is one to be filled in, and the ConfigMap is the one asked for.
+    # The kustomization has every file and every image, and the name of the ConfigMap.
     diff <(jq -r '.resources[]' "$T/kustomization.json" | sort) \
       <(cd "$APPLIED/$name" && printf '%s\n' [!k]*.yaml)
     diff <(jq -r '.images[].name' "$T/kustomization.json" | sort) \
@@ -745,7 +745,7 @@ use_folder() {
     as_json "$APPLIED/$name/deployment.yaml" |
       jq -e --slurpfile all "$T/kustomization.json" '[.. | .configMapRef?.name // empty] |
         length > 0 and all(. == $all[0].configMapGenerator[0].name)'
-    # Ports that are scraped and served exist; the Service and the PodMonitor mean this pod.
+    # The named ports exist; the Service and the PodMonitor select this pod.
     jq -s -e --slurpfile pod "$T/pod.json" '
       ([$pod[0].spec | .initContainers[], .containers[] | .ports[]?.name]) as $ports |
       (.[0].spec.ports[].targetPort, .[1].spec.podMetricsEndpoints[].port) | IN($ports[])' \
@@ -774,7 +774,7 @@ use_folder() {
   stop_pod
 }
 
-@test "the pair of vLLM that is there to be applied serves, and each takes over from the other" {
+@test "the pair of vLLM in packaging/k8s serves, and each engine takes over from the other" {
   use_folder vllm
   need_stand_in
   DISCOVERY=$T/pod/volumes/shared/discovery

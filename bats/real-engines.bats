@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Beside the engines that people run: what vLLM, SGLang and Dynamo's worker ask of the memory server
-# and of fo-shadow, played by tests/support/stand_in_worker.cc.
+# Requests of vLLM, SGLang and Dynamo's worker to the memory server and to fo-shadow, imitated by
+# tests/support/stand_in_worker.cc.
 
 # shellcheck disable=SC2030,SC2031,SC2153,SC2154  # tests are subshells; PORT is pick_port's
 load test_helper
@@ -12,10 +12,10 @@ setup() {
   need_stand_in
   PATH=$ENGINES:$PATH
   export GMS_SOCKET_DIR=$T FAILOVER_LOCK_PATH=$T/lock STAND_IN_DISCOVERY=$T/discovery
-  # Two KV caches do not fit.
+  # The device has no room for two KV caches.
   export GMS_SIM_DEVICES=1 GMS_SIM_VRAM=256MiB GMS_SIM_CONTEXT_SIZE=2MiB
   KV=(--kv-cache-memory-bytes $((128 << 20)))
-  # No status server of fo-shadow on a port.
+  # Disables fo-shadow's status server on a port.
   export DYN_SYSTEM_PORT=-1
   pick_port
   PUBLISHED=127.0.0.1:$PORT
@@ -25,8 +25,8 @@ setup() {
 
 start_both_tags() { start_gms --tags weights,kv_cache; }
 
-# start_shadow N [OPTION]... -- ENGINE...: of engine N at PORT, in the background; its pid in
-# SHADOWS[N].
+# start_shadow N [OPTION]... -- ENGINE...: starts fo-shadow for engine N at PORT, in the background;
+# its pid is in SHADOWS[N].
 declare -a SHADOWS
 start_shadow() {
   local n=$1
@@ -36,13 +36,13 @@ start_shadow() {
   SHADOWS[n]=$BG_PID
 }
 
-# read_only N: what makes engine N a reader of the weights, where it is to be one: in ROLE.
+# read_only N: sets ROLE to the options that make engine N a reader, unless it is engine 0.
 read_only() {
   ROLE=()
   if [ "$1" -gt 0 ]; then ROLE=(--model-loader-extra-config "$READ_ONLY"); fi
 }
 
-# vllm_command N: what starts engine N as plain vLLM, at a PORT of its own: in VLLM.
+# vllm_command N: sets VLLM to the command of engine N as plain vLLM, at its own PORT.
 vllm_command() {
   pick_port
   read_only "$1"
@@ -50,13 +50,13 @@ vllm_command() {
     --host 127.0.0.1 --port "$PORT" "${KV[@]}" "${ROLE[@]}")
 }
 
-# start_vllm N: under fo-shadow, as the pages say. SCRATCH=0: without scratch KV.
+# start_vllm N: starts it under fo-shadow, as documented. SCRATCH=0: without scratch KV.
 start_vllm() {
   vllm_command "$1"
   VLLM_SERVER_DEV_MODE=1 DYN_GMS_SCRATCH_KV_ENABLED=${SCRATCH:-1} start_shadow "$1" -- "${VLLM[@]}"
 }
 
-# start_sglang N: which starts when it has the lock, and not before.
+# start_sglang N: its engine starts only when fo-shadow has the lock.
 start_sglang() {
   pick_port
   read_only "$1"
@@ -64,24 +64,24 @@ start_sglang() {
     --load-format gms --enable-memory-saver --port "$PORT" --mem-fraction-static 0.6 "${ROLE[@]}"
 }
 
-# await_state N STATE.
+# await_state N STATE: waits until engine N is in this state.
 await_state() { gms-probe engine -q --id "engine-$1" --state "$2" --wait 30s >/dev/null; }
-# complete: the tokens that the published address answers with.
+# complete: prints the tokens from the published address.
 complete() {
   curl -sS --fail --max-time 20 -d '{"prompt":"Hello","max_tokens":4}' \
     "http://$PUBLISHED/v1/completions" | jq -ce '.choices[0].token_ids'
 }
-# engine_of N: the process of engine N.
+# engine_of N: prints the pid of engine N.
 engine_of() {
   fo-shadow status --json | jq --arg id "engine-$1" '.engines[] | select(.id == $id).engine_pid'
 }
-# waits_for_kv: whether an engine waits for the writer's lock of the KV cache, which another has.
+# waits_for_kv: succeeds if one engine has the writer's lock of the KV cache, and one waits for it.
 waits_for_kv() {
   [ "$(stat_field waiting_writers --tag kv_cache)" = 1 ] &&
     [ "$(stat_field has_rw_session --tag kv_cache)" = true ]
 }
 
-# start_vllm_pair: engine 0 serves, engine 1 stands by; what it answers is in EXPECTED.
+# start_vllm_pair: engine 0 serves, engine 1 is in standby. Sets EXPECTED to the generated tokens.
 start_vllm_pair() {
   start_both_tags
   start_vllm 0
@@ -93,14 +93,14 @@ start_vllm_pair() {
 
 # --- vLLM -----------------------------------------------------------------------------------------
 
-@test "vLLM with the right recipe fails over when the engine is killed, and when its fo-shadow is" {
+@test "vLLM as documented fails over when the engine is killed, and when its fo-shadow is" {
   start_vllm_pair
   kill -KILL "$(engine_of 0)"
   wait_exit "${SHADOWS[0]}"
   [ "$status" -eq 137 ]
   await_state 1 active
   [ "$(complete)" = "$EXPECTED" ]
-  # Back as a reader of what it published in its first life.
+  # It restarts as a reader of the layout that it published before.
   start_vllm 0
   await_state 0 standby
   kill -KILL "${SHADOWS[1]}"
@@ -110,7 +110,7 @@ start_vllm_pair() {
   [ "$(served)" = "0 1 0" ]
 }
 
-@test "vLLM hands over on purpose, there and back" {
+@test "vLLM switches over in both directions" {
   start_vllm_pair
   run -0 fo-shadow switchover
   [ "$output" = engine-1 ]
@@ -132,7 +132,7 @@ start_vllm_pair() {
   start_vllm 1
   wait_for waits_for_kv
   gms-probe engine -q --id engine-1 --state init >/dev/null
-  # It is no standby: nobody could take over.
+  # It is not in standby, so no engine can take over.
   run -75 fo-shadow switchover --timeout 10s
   [ "$(complete)" = "$EXPECTED" ]
   kill -KILL "$(engine_of 0)"
@@ -150,7 +150,7 @@ start_vllm_pair() {
   [ "$(stat_field state)" = EMPTY ]
 }
 
-@test "vLLM wants the KV cache's socket when it starts, or with scratch KV when it wakes" {
+@test "vLLM needs the KV cache's socket at its start, or with scratch KV at its wake" {
   start_weights
   export STAND_IN_CONNECT_TIME=500ms
   vllm_command 0
@@ -163,14 +163,14 @@ start_vllm_pair() {
   grep -q 'the engine ended with status 1, while waking' "$T/engine-0.err"
 }
 
-@test "vLLM without the worker class knows no load format gms" {
+@test "vLLM without the worker class does not support the load format gms" {
   start_both_tags
   run -1 --separate-stderr timeout 30 vllm serve model --load-format gms --enable-sleep-mode 3>&-
   [ "${#stderr_lines[@]}" -eq 1 ]
   [[ $stderr == "vllm: error: "*"Load format \`gms\` is not supported"* ]]
 }
 
-@test "vLLM without VLLM_SERVER_DEV_MODE can't be put to sleep, and fo-shadow says so" {
+@test "vLLM without VLLM_SERVER_DEV_MODE can't be put to sleep, and fo-shadow reports it" {
   start_both_tags
   vllm_command 0
   DYN_GMS_SCRATCH_KV_ENABLED=1 start_shadow 0 -- "${VLLM[@]}"
@@ -181,7 +181,7 @@ start_vllm_pair() {
 
 # --- SGLang ---------------------------------------------------------------------------------------
 
-@test "SGLang is started when its turn comes, and fails over" {
+@test "SGLang starts only with the lock, and fails over" {
   start_both_tags
   start_sglang 0
   await_state 0 active
@@ -189,7 +189,7 @@ start_vllm_pair() {
   await_state 1 standby
   local expected
   expected=$(complete)
-  # It is no process yet.
+  # The standby has not started its engine yet.
   [ "$(engine_of 1)" = null ]
   kill -KILL "$(engine_of 0)"
   await_state 1 active
@@ -198,7 +198,7 @@ start_vllm_pair() {
   [ "$(served)" = "0 1" ]
 }
 
-@test "SGLang that sleeps beside another would wait for the KV cache for ever" {
+@test "SGLang asleep beside an active engine would wait for the KV cache forever" {
   start_both_tags
   start_sglang 0
   await_state 0 active
@@ -213,7 +213,7 @@ start_vllm_pair() {
 
 # --- Dynamo's worker ------------------------------------------------------------------------------
 
-# start_dynamo N: of engine N, its status server at SYSTEM[N], its pid in WORKERS[N].
+# start_dynamo N: starts worker N, with its status server at SYSTEM[N], and its pid in WORKERS[N].
 declare -a SYSTEM WORKERS
 start_dynamo() {
   pick_port
@@ -222,9 +222,9 @@ start_dynamo() {
     python3 -m dynamo.vllm --model model --load-format gms "${KV[@]}"
   WORKERS[$1]=$BG_PID
 }
-# healthy N: by what a startup probe would ask.
+# healthy N: succeeds if a startup probe would.
 healthy() { curl -sf --max-time 5 -o "$T/live" "http://127.0.0.1:${SYSTEM[$1]}/live"; }
-# ask_registered: the tokens of the worker that registered last.
+# ask_registered: prints the tokens of the worker that registered last.
 ask_registered() {
   local port
   port=$(registered | cut -d ' ' -f 3)
@@ -232,7 +232,7 @@ ask_registered() {
     "http://127.0.0.1:$port/v1/completions" | jq -ce '.choices[0].token_ids'
 }
 
-@test "of two dynamo.vllm in shadow mode one serves, and the other when that is killed" {
+@test "of two dynamo.vllm in shadow mode one serves, and after its death the other" {
   start_both_tags
   export DYN_VLLM_GMS_SHADOW_MODE=true
   start_dynamo 0
@@ -242,7 +242,7 @@ ask_registered() {
   read -r first pid _ <<<"$(registered)"
   expected=$(ask_registered)
   second=$((1 - first))
-  # Healthy, and yet nobody sends it anything.
+  # It is healthy, but has no endpoint for requests.
   curl -s "http://127.0.0.1:${SYSTEM[$second]}/health" | jq -e '.endpoints == {}'
   [ "$pid" -eq "${WORKERS[$first]}" ]
   kill -KILL "$pid"
@@ -262,9 +262,9 @@ ask_registered() {
   run -1 never_two_served
 }
 
-# Why fo-podgen and fo-shadow refuse it where they see it: the engine takes the lock behind the back of
-# its fo-shadow, which waits for it then, and may have put to sleep the engine that has it, so that none
-# serves.
+# fo-podgen and fo-shadow refuse such a command if they recognize it: the engine acquires the lock
+# for which its fo-shadow then waits, and fo-shadow may have put the engine with the lock to sleep,
+# so that none serves.
 @test "two dynamo.vllm in shadow mode under fo-shadow with the same lock never both serve" {
   start_both_tags
   local n first pid

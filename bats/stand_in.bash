@@ -1,5 +1,5 @@
 # The stand-in for vLLM, SGLang and Dynamo's worker (tests/support/stand_in_worker.cc) in Bats: its
-# programs first in PATH, the engines that one starts, and who of them serves.
+# programs in front of PATH, and the engines that serve.
 
 # shellcheck disable=SC2034  # what is set here is for tests
 ENGINES=$FO_BUILD/tests/engines
@@ -13,8 +13,8 @@ need_stand_in() {
   fi
 }
 
-# never_two_served [FILE]: fails where two engines served at one moment, by what they say of
-# themselves in the discovery file; also where none ever served.
+# never_two_served [FILE]: fails if two engines served at the same time, according to the discovery
+# file, or if none ever served.
 never_two_served() {
   local file=${1:-$STAND_IN_DISCOVERY}
   if ! grep -q '"event":"serving"' "$file" || grep '"event":"two_serve"' "$file"; then
@@ -23,22 +23,21 @@ never_two_served() {
   fi
 }
 
-# served [FILE]: the engines that served, in their order: "0 1 0".
+# served [FILE]: prints the engines that served, in their order: "0 1 0".
 served() {
   jq -r 'select(.event == "serving").engine' "${1:-$STAND_IN_DISCOVERY}" | paste -sd ' '
 }
 
-# registered [FILE]: the last worker of Dynamo's that registered: "ENGINE PID PORT".
+# registered [FILE]: prints Dynamo's worker that registered last: "ENGINE PID PORT".
 registered() {
   jq -r 'select(.event == "registered") | "\(.engine) \(.pid) \(.port)"' \
     "${1:-$STAND_IN_DISCOVERY}" | tail -n 1
 }
 
-# frontend_finds: the workers that a Frontend finds which Dynamo's operator runs from what
-# fo-podgen left of the deployment, "ENGINE PORT" each; nothing where it finds none. As Dynamo's
-# runtime does: by container where the deployment says so, else by pod, it looks for ready pods with
-# its labels in its namespace, and for what has registered with Kubernetes under that name, with
-# rights to do so, in a Dynamo namespace that begins with its own.
+# frontend_finds: prints "ENGINE PORT" of the workers that a Frontend finds which Dynamo's operator
+# runs from the remaining deployment. Like Dynamo's runtime, it selects ready pods, or containers if
+# the deployment says so, that have its labels in its namespace; and workers that registered with
+# Kubernetes under that name, with rights to do so, in a Dynamo namespace that begins with its own.
 frontend_finds() {
   jq -r -n --slurpfile manifests "$T/manifests.json" --slurpfile pods "$T/pod.json" \
     --slurpfile states "$T/pod/status.json" --slurpfile events "$DISCOVERY" '
@@ -53,10 +52,10 @@ frontend_finds() {
       $pod.metadata.labels["nvidia.com/dynamo-discovery-enabled"] == "true" and
       ($pod.metadata.namespace // "default") == $namespace and
       $pod.spec.serviceAccountName == $name + "-k8s-service-discovery" then
-      # The last that each engine said of itself.
+      # The last registration of each engine.
       ([$events[] | select(.event | test("registered"))] | group_by(.engine)[] | last) |
       select(.event == "registered" and .env.DYN_DISCOVERY_BACKEND == "kubernetes") |
-      # The name under which it has registered, and those that are looked for.
+      # The name under which it has registered, and the names that are selected.
       (if .env.DYN_KUBE_DISCOVERY_MODE == "container" then .env.POD_NAME + "-" + .env.CONTAINER_NAME
         else .env.POD_NAME end) as $own |
       (if $mode == "container"

@@ -1,5 +1,5 @@
-# What every end-to-end test starts from: the programs of one build in PATH, an own folder $T, an
-# own simulated device folder, no settings from outside, and no process left at the end.
+# The setup of every end-to-end test: the programs of one build in PATH, a folder $T and a simulated
+# device folder of its own, no settings from outside, and a check for leftover processes.
 #
 # FO_BUILD names the build folder (default: build/release or build/dev, whichever is newer).
 # A file with a setup or teardown of its own calls fo_setup and fo_teardown in it.
@@ -26,16 +26,16 @@ fo_setup() {
   fi
   unset CUDA_VISIBLE_DEVICES ENGINE_ID FO_LIBEXEC_DIR NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID \
     "${!FAILOVER_@}" "${!KUBERNETES_@}" "${!GMS_@}" "${!DYN_@}"
-  # Short, for the sake of socket paths.
+  # The path must be short, because sockets are below it.
   T=$(mktemp -d /tmp/fo.XXXXXX)
-  # Memory where there is enough: containers have 64 MiB by default.
+  # In containers, /dev/shm has 64 MiB by default.
   local shm=/dev/shm
   if [ "$(df --output=avail -B 1M /dev/shm | tail -n 1)" -lt 1024 ]; then shm=/tmp; fi
   GMS_SIM_DIR=$(mktemp -d "$shm/fo.XXXXXX")
-  # Whatever a test starts carries this mark in its environment, also once it is an orphan.
+  # The environment of every process of the test has this mark, also if it is an orphan.
   FO_TEST_MARK=$T
   GMS_DRIVER=${FO_TEST_DRIVER:-sim}
-  # Lines that are the same each time.
+  # Log lines without a time.
   FO_LOG_FORMAT=text
   export T GMS_SIM_DIR GMS_DRIVER FO_TEST_MARK FO_LOG_FORMAT
   BG_PIDS=()
@@ -68,7 +68,7 @@ fo_teardown() {
 setup() { fo_setup; }
 teardown() { fo_teardown; }
 
-# The pids of processes that this test started and that still run; false when there are none.
+# processes_left: prints the pids of this test's running processes; fails if there are none.
 processes_left() {
   local file pid found=1
   while read -r file; do
@@ -82,8 +82,8 @@ processes_left() {
   return "$found"
 }
 
-# start_bg NAME COMMAND...: runs it in the background, its output in $T/NAME.out and $T/NAME.err.
-# Sets BG_PID.
+# start_bg NAME COMMAND...: runs it in the background, with its output in $T/NAME.out and
+# $T/NAME.err. Sets BG_PID.
 start_bg() {
   local name=$1
   shift
@@ -92,7 +92,7 @@ start_bg() {
   BG_PIDS+=("$BG_PID")
 }
 
-# wait_for 'COMMANDS' [SECONDS]: until they succeed; a failure of the test after 30 seconds.
+# wait_for 'COMMANDS' [SECONDS]: waits until they succeed; fails after 30 seconds.
 wait_for() {
   local until=$((SECONDS + ${2:-30}))
   until eval "$1" >/dev/null 2>&1; do
@@ -104,16 +104,16 @@ wait_for() {
   done
 }
 
-# wait_exit PID [SECONDS]: until that child of ours has ended; its exit status is in $status.
+# wait_exit PID [SECONDS]: waits until this child has ended; its exit status is in $status.
 wait_exit() {
-  # Not by kill -0: another process may have got its number by then.
+  # kill -0 would also find another process that has got the number by then.
   wait_for "! grep -qx $1 <<<\"\$(jobs -rp)\"" "${2:-30}" || return 1
   status=0
   # shellcheck disable=SC2034  # for the test, as after run
   wait "$1" || status=$?
 }
 
-# usage_errors TOOL ARGUMENTS...: with each of these, which are split into words, it is a usage error.
+# usage_errors TOOL ARGUMENTS...: each of these, split into words, is a usage error.
 # shellcheck disable=SC2154  # run sets output and stderr
 usage_errors() {
   local tool=$1 args
@@ -127,7 +127,7 @@ usage_errors() {
   done
 }
 
-# skip_because KIND REASON: skips, or fails where FO_MUST_RUN (a list) has KIND in it.
+# skip_because KIND REASON: skips, or fails if KIND is in FO_MUST_RUN, a list.
 skip_because() {
   case ",${FO_MUST_RUN:-}," in
     *,"$1",*)
@@ -140,7 +140,7 @@ skip_because() {
 
 is_release() { [ "$FO_BUILD" = "$FO_ROOT/build/release" ]; }
 
-# What a test needs of the build, or of the machine.
+# Requirements of a test, for the build or for the machine.
 need_release() { is_release || skip_because release "not the release build of this checkout"; }
 need_root() { [ "$(id -u)" -eq 0 ] || skip_because root "becoming another user needs root"; }
 need_promtool() {
@@ -161,7 +161,7 @@ need_types() {
     skip_because k8s "no Kubernetes types in $FO_BUILD/k8s (tests/k8s/install gets them by npm)"
 }
 
-# The tools of this build, one name per line.
+# all_tools: prints the tools of this build, one name per line.
 all_tools() {
   local path
   for path in "$FO_BIN"/*; do
@@ -169,10 +169,10 @@ all_tools() {
   done
 }
 
-# The subcommands of a tool, one per line.
+# subcommands_of TOOL: prints its subcommands, one per line.
 subcommands_of() { "$1" --help | sed -n '/^Subcommands:/,$s/^  \([a-z][a-z-]*\) .*/\1/p'; }
 
-# pick_port: a free one is in PORT, another one each time.
+# pick_port: sets PORT to a free port, a different one each time.
 pick_port() {
   until PORT=$(shuf -i 20000-29999 -n 1) && [[ " ${PICKED:-} " != *" $PORT "* ]] &&
     ! (: <"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do :; done
