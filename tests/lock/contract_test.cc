@@ -1,4 +1,4 @@
-// What every kind of failover lock promises, tested in the same way on each.
+// The contract of every kind of failover lock, tested in the same way on each.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
@@ -37,7 +37,7 @@ using test::TempDir;
 
 using fo::test::soon;
 
-/// A place where locks of one kind can be made.
+/// A place where locks of one kind can be created.
 class Backend {
  public:
   Backend() = default;
@@ -45,7 +45,7 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
   [[nodiscard]] virtual std::string uri(const std::string& name) = 0;
-  /// Whatever keeps the locks is started anew.
+  /// Restarts the lock service, if there is one.
   virtual void restart() {}
 };
 
@@ -118,11 +118,11 @@ class KubeBackend final : public Backend {
 struct Kind {
   std::string name;
   std::unique_ptr<Backend> (*make)(const TempDir&);
-  /// Each generation is the last one's successor.
+  /// Each generation is the successor of the previous one.
   bool counts = true;
-  /// Those that wait are seen.
+  /// The status shows waiters.
   bool shows_waiters = true;
-  /// That a holder died is seen as soon as another could have the lock.
+  /// A holder's death is visible as soon as another process could have the lock.
   bool shows_deaths = true;
 };
 
@@ -133,7 +133,7 @@ std::unique_ptr<Backend> make(const TempDir& dir) {
 
 class LockContract : public testing::TestWithParam<Kind> {
  protected:
-  // Acquires, tells the generation, and holds until it is killed.
+  // A process that acquires the lock, reports the generation, and holds it until it is killed.
   [[nodiscard]] std::function<int(int)> holder(const std::string& id) const {
     return [this, id](int ready) {
       const auto lock = open_lock(lock_, id);
@@ -144,7 +144,7 @@ class LockContract : public testing::TestWithParam<Kind> {
       return 0;
     };
   }
-  // Of a grant that comes after all that were seen here before.
+  // Expects that the grant comes after all that this test has seen before.
   void expect_next(std::optional<std::uint64_t> generation) {
     ASSERT_TRUE(generation);
     if (GetParam().counts) {
@@ -154,7 +154,7 @@ class LockContract : public testing::TestWithParam<Kind> {
     }
     last_ = *generation;
   }
-  // Until so many are seen to wait.
+  // Waits until the status shows this number of waiters.
   void await_waiters(std::size_t count) const {
     if (!GetParam().shows_waiters) return;
     const Deadline deadline = soon();
@@ -163,7 +163,7 @@ class LockContract : public testing::TestWithParam<Kind> {
       std::this_thread::yield();
     }
   }
-  // The server hears of the end of a connection a moment after it.
+  // The server notices the end of a connection slightly later.
   void await_free() const {
     test::await([&] { return !find_owner(lock_); });
   }
@@ -175,7 +175,7 @@ class LockContract : public testing::TestWithParam<Kind> {
   std::uint64_t last_ = 0;
 };
 
-/// Of those that a process can inherit.
+/// The kinds of locks that a process can inherit.
 class InheritedLock : public LockContract {};
 
 TEST_P(LockContract, GrantTellsWhoWhenAndHowManyth) {
@@ -318,7 +318,7 @@ TEST_P(LockContract, DeadlinePassesWithoutAGrant) {
               LockWait::kDeadline);
   }
   first.kill();
-  // Nobody gets what nobody waits for any more.
+  // A waiter that has timed out must not get the lock.
   if (GetParam().shows_deaths) await_free();
   expect_next(lock->acquire(soon()).grant.generation);
 }
@@ -468,7 +468,7 @@ class SupervisedLock : public LockContract {
     options.grace = std::chrono::milliseconds(50);
     return options;
   }
-  // In a process of its own: it blocks signals and reaps every child.
+  // Runs in its own process, because it blocks signals and reaps every child.
   std::unique_ptr<Forked> start(const AcquireOptions& options) {
     return std::make_unique<Forked>([options](int) {
       const AcquireEnd end = acquire(options, [](const Grant&) {});
@@ -523,7 +523,7 @@ TEST_P(SupervisedLock, KilledSupervisorTakesTheCommandWithIt) {
   process->kill();
   const auto next = open_lock(lock_, "engine-1");
   ASSERT_EQ(next->acquire(soon()).outcome, LockWait::kLocked);
-  // The lock came when the last that inherited it was gone, or the lease was over.
+  // The lock was granted after the last process that inherited it had ended, or after the lease.
   EXPECT_FALSE(os::process_start_time(command) &&
                std::filesystem::exists("/proc/" + std::to_string(command) + "/exe"));
 }
@@ -551,7 +551,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, LockContract, kAll, name_of);
 INSTANTIATE_TEST_SUITE_P(Backends, SupervisedLock, kAll, name_of);
 INSTANTIATE_TEST_SUITE_P(Backends, InheritedLock, testing::Values(kFlockKind, kLockdKind), name_of);
 
-// --- Where turns are promised.
+// --- Kinds that grant in the order of the requests.
 
 using FifoLock = LockContract;
 

@@ -1,7 +1,7 @@
-// Plays an engine that is going to die, for tests of what a death leaves behind: it has device
-// memory, host memory and worker processes that have the same, says so, and waits for its end.
-// Usage: dying_engine [KEY=VALUE]...; the keys are the members of Plan. On stdout comes one line
-// when everything is there: its own pid and those of its workers.
+// Plays an engine that dies, for tests of what a death leaves behind: it has device memory, host
+// memory and worker processes with the same. Usage: dying_engine [KEY=VALUE]...; the keys are the
+// members of Plan. Once all is allocated, it prints one line on stdout, its pid and those of its
+// workers, and waits for its end.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -43,32 +43,32 @@ using base::ExitStatus;
 
 constexpr base::DeviceOrdinal kDevice(0);
 
-// Sizes in bytes; what is or is not so is 1 or 0.
+// Sizes are in bytes, booleans are 1 or 0.
 struct Plan {
-  // What each process allocates on the device: so many pieces, `device` bytes in all. The time to
-  // give it back goes with the number.
+  // The number of pieces that each process allocates on the device, `device` bytes in all. Their
+  // release takes longer the more there are.
   std::uint64_t pieces = 128;
   base::ByteCount device = 2 * base::kMiB;
-  // A worker's pieces, of the same size; 0: as many.
+  // The number of a worker's pieces, of the same size; 0: the same number.
   std::uint64_t worker_pieces = 0;
-  // Keep the device memory by its mappings alone, without a handle.
+  // Keep only the mappings of the device memory, without a handle.
   std::uint64_t mapped_only = 0;
-  // Of the engine; a worker has 1 MiB.
+  // Host memory of the engine; a worker has 1 MiB.
   base::ByteCount host = base::kMiB;
-  // Beside the first, in each process.
+  // The number of additional threads in each process.
   std::uint64_t threads = 2;
   std::uint64_t workers = 0;
-  // Don't pass the lock's descriptor on to the workers, as Python's spawn does not.
+  // Do not pass the lock's descriptor on to the workers, like Python's spawn.
   std::uint64_t close_lock = 0;
   // The workers ignore SIGTERM and the end of their engine.
   std::uint64_t stubborn = 0;
-  // Where a core dump may go.
+  // The folder for a core dump.
   std::string core;
-  // Lock this file in the wrong way: a flock whose descriptor comes after the device's.
+  // Lock this file incorrectly: by flock on a descriptor with a higher number than the device's.
   std::string late_lock;
   // The same with a POSIX lock, on the lowest descriptor.
   std::string posix_lock;
-  // Allocate nothing, print what all processes together use of the device.
+  // Allocate nothing, and print how much of the device all processes together use.
   std::uint64_t report = 0;
   std::uint64_t worker = 0;
 };
@@ -133,8 +133,7 @@ class Memory {
   std::vector<std::byte> host_;
 };
 
-// Takes host memory until the kernel has had enough, and sees to it that this process is the one
-// to go.
+// Allocates host memory until the kernel kills a process, and makes this process the first choice.
 void take_all_memory(int) {
   const int score = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (::write(score, "1000", 4) != 4) ::_exit(1);
@@ -147,7 +146,7 @@ void take_all_memory(int) {
   }
 }
 
-// Whatever a sanitizer or gms-lock made of them.
+// Undoes the changes of a sanitizer or gms-lock.
 void set_dispositions(const Plan& plan) {
   std::signal(SIGSEGV, SIG_DFL);
   std::signal(SIGTERM, plan.worker != 0 && plan.stubborn != 0 ? SIG_IGN : SIG_DFL);
@@ -163,7 +162,7 @@ void set_dispositions(const Plan& plan) {
 
 struct Worker {
   os::Child process;
-  // Its stdin and its stdout: each side sees the other's end.
+  // Pipes to its stdin and from its stdout; each process sees the other one's end by them.
   base::UniqueFd leash;
   base::UniqueFd words;
 };
@@ -186,7 +185,7 @@ Worker start_worker(const Plan& plan) {
   return {std::move(process), std::move(leash.writer), std::move(words.reader)};
 }
 
-// The descriptor that gms-lock handed on is kept from the workers by CLOEXEC.
+// Sets CLOEXEC on the lock descriptor that gms-lock has passed on.
 void keep_lock_from_workers() {
   const char* text = std::getenv("FAILOVER_LOCK_FD");
   const auto fd = base::parse_uint(text == nullptr ? "" : text);
@@ -218,7 +217,7 @@ int report() {
   return 0;
 }
 
-// Until a signal, or until one of those that it belongs with has ended.
+// Waits for a signal, or for the end of one of the other processes of this engine.
 int wait_for_the_end(const Plan& plan, const std::vector<Worker>& workers) {
   std::vector<pollfd> ends;
   if (plan.worker != 0 && plan.stubborn == 0) ends.push_back({STDIN_FILENO, POLLIN, 0});

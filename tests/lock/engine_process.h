@@ -1,6 +1,6 @@
 // For tests and measurements: a dying_engine, under gms-lock or on its own, that is ready to die,
-// and the wait until nothing of it is left. Whoever uses it is a child subreaper, has no other
-// children while it lives, and spawns from its first thread.
+// and the wait until none of its processes is left. The caller is a child subreaper, has no other
+// children meanwhile, and spawns from its first thread.
 #pragma once
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ inline constexpr base::Duration kPatience = std::chrono::seconds(30);
   throw base::Error(base::ExitStatus::kSoftware, what);
 }
 
-/// A program whose stdout is read here. It is killed with this process.
+/// A program whose stdout is read here. It dies with this process.
 class Talker {
  public:
   explicit Talker(const std::vector<std::string>& argv) {
@@ -54,7 +54,7 @@ class Talker {
 
   [[nodiscard]] const os::Child& process() const { return *process_; }
 
-  /// What it says until the end of a line.
+  /// Waits for a line of its output.
   [[nodiscard]] std::string read_line() const {
     const base::Deadline deadline = base::Deadline::after(kPatience);
     std::string line;
@@ -76,7 +76,7 @@ class Talker {
 
 class EngineProcess {
  public:
-  /// `argv` ends as a dying_engine, which is ready when this returns.
+  /// `argv` becomes a dying_engine, which is ready when the constructor returns.
   explicit EngineProcess(const std::vector<std::string>& argv) : talker_(argv) {
     std::istringstream line(talker_.read_line());
     for (pid_t pid = 0; line >> pid;) {
@@ -97,17 +97,17 @@ class EngineProcess {
     }
   }
 
-  /// What was started: gms-lock, or the engine that it became.
+  /// The process that was started: gms-lock, or the engine that it became.
   [[nodiscard]] const os::Child& process() const { return talker_.process(); }
-  /// Pidfds.
+  /// Pidfds of the engine and of its workers.
   [[nodiscard]] int engine() const { return members_.front().get(); }
   [[nodiscard]] int worker(std::size_t i) const { return members_.at(i + 1).get(); }
-  /// The engine and its workers, at once.
+  /// Kills the engine and its workers at once.
   void kill_all() const {
     for (const base::UniqueFd& member : members_) os::send_signal(member.get(), SIGKILL);
   }
 
-  /// The first worker, and the rest while that one gives back what it had.
+  /// Kills the first worker, and the others while it releases its memory.
   void kill_during_release() const {
     os::send_signal(worker(0), SIGKILL);
     const std::string fds = "/proc/" + std::to_string(pids_.at(1)) + "/fd";
@@ -117,8 +117,8 @@ class EngineProcess {
     kill_all();
   }
 
-  /// Waits until all have ended; the status of process(). Throws when one of them, or another that
-  /// they started, is left.
+  /// Waits until all have ended; returns the status of process(). Throws if one of them, or a child
+  /// of theirs, still runs.
   int await_end() {
     const base::Deadline deadline = base::Deadline::after(kPatience);
     for (const base::UniqueFd& member : members_) {
@@ -138,17 +138,16 @@ class EngineProcess {
 
  private:
   Talker talker_;
-  // Of the engine and its workers.
+  // Pidfds of the engine and its workers.
   std::vector<base::UniqueFd> members_;
   std::vector<pid_t> pids_;
   bool ended_ = false;
 };
 
-/// The memory of a simulated device, looked at faster than by its driver: what somebody holds a
-/// lock on is used.
+/// The memory of a simulated device, read faster than by its driver: a locked file is used memory.
 class DeviceFiles {
  public:
-  /// What is there now.
+  /// Opens the files that exist now.
   explicit DeviceFiles(const std::filesystem::path& device) {
     for (const auto& entry : std::filesystem::directory_iterator(device)) {
       if (entry.path().filename() == "book") continue;
@@ -156,7 +155,7 @@ class DeviceFiles {
     }
   }
 
-  /// Bytes of it that are still used, by whomever.
+  /// The number of their bytes that any process still uses.
   [[nodiscard]] base::ByteCount held() const {
     base::ByteCount held = 0;
     for (const auto& [fd, size] : files_) {
@@ -173,13 +172,13 @@ class DeviceFiles {
   std::vector<std::pair<base::UniqueFd, base::ByteCount>> files_;
 };
 
-/// Whether somebody is seen to wait for the flock of the file.
+/// Whether a process waits for the flock of the file.
 inline bool is_awaited(const std::string& path) {
   const base::UniqueFd fd = os::open_file(path, O_RDONLY);
   return !os::visible_file_locks(os::file_key(fd.get())).waiters.empty();
 }
 
-/// Does something, on a thread of its own, as soon as something else is true.
+/// Waits on its own thread until `is_true` returns true, and then calls `act`.
 class Once {
  public:
   Once(const std::function<bool()>& is_true, const std::function<void()>& act)

@@ -1,4 +1,4 @@
-// Who is said to hold a lock, and that nobody waits for the answer.
+// Reports of a lock's holder, which no waiter waits for.
 #include "lock/holder_report.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ TEST(HolderReport, DoesNotHoldUpWhoeverWaits) {
   testing::internal::CaptureStderr();
   {
     HolderReport report({parse_lock_uri(uri)}, "engine-1");
-    // Returns though it is answered only below; and asks no second time meanwhile.
+    // Returns before the answer below; the second call sends no further query.
     report();
     report();
     ASSERT_TRUE(has_client(listener, 20'000));

@@ -1,4 +1,4 @@
-// Locks at the API server of a test.
+// The URIs of locks at a test's API server.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Several locks as one, of files: what the set adds is the same for all kinds.
+// Several file locks as one: the set works in the same way for all kinds.
 #include "lock/lock_set.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using test::holder;
 using test::kLong;
 using test::TempDir;
 
-// A lock that is lost as the test says.
+// A lock with the given loss.
 class LostLock final : public FailoverLock {
  public:
   LostLock(const std::string& path, Loss loss)

@@ -23,7 +23,7 @@ using test::say;
 using test::spill;
 using test::TempDir;
 
-// Holds the lock as a program does that keeps no record, and writes `text`.
+// A process that holds the lock without a record, and writes `text`.
 std::function<int(int)> foreign_holder(const std::string& path, const std::string& text) {
   return [=](int ready) {
     const base::UniqueFd fd = os::open_file(path, O_RDWR | O_CREAT);

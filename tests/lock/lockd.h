@@ -1,5 +1,5 @@
-// A lock server for tests: the real program, on a socket in a temporary folder, and on a port where
-// a test wants leases.
+// A lock server for tests: the real program, on a socket in a temporary folder, and optionally on a
+// port, with leases.
 #pragma once
 
 #include <fcntl.h>
@@ -27,8 +27,8 @@ class Lockd {
       : socket_(std::move(socket)), window_(std::move(window)) {
     start();
   }
-  /// Also on a port, with leases that last for `expiry`. Knows of a lock that was free, so that it
-  /// need not wait for anybody. `more` are further options.
+  /// Also listens on a port, with leases of `expiry`. Its state is a free lock, so that it does not
+  /// wait for a holder. `more` are further options.
   static std::unique_ptr<Lockd> over_tcp(const std::string& socket,
                                          const std::string& expiry = "1s",
                                          std::vector<std::string> more = {}) {
@@ -42,7 +42,7 @@ class Lockd {
     if (child_) signal(SIGKILL);
   }
 
-  /// Returns when it answers.
+  /// Returns once it answers.
   void start() {
     os::Pipe pipe;
     os::SpawnOptions options;
@@ -61,10 +61,10 @@ class Lockd {
       ASSERT_EQ(::read(pipe.reader.get(), &next, 1), 1) << "gms-lockd did not get ready";
       if (next != '\n') ready += next;
     }
-    // The next one gets the same port.
+    // A restarted server gets the same port.
     if (!address_.empty()) address_ = ready;
   }
-  /// Ends it by `signal`, or stops it for SIGSTOP; returns its status.
+  /// Ends it by `signal` and returns its status; SIGSTOP and SIGCONT do not wait.
   int signal(int signal) {
     child_->signal(signal);
     if (signal == SIGSTOP || signal == SIGCONT) return 0;

@@ -1,6 +1,6 @@
-// Whoever gets the lock finds the dead engine's device memory free: engines with device memory,
-// host memory and workers die in every way, and at each grant the device is looked at: a simulated
-// one, whose books are the kernel's own, or a GPU as NVML tells of it.
+// The device memory of a dead engine is free when the lock is granted again: engines with device
+// memory, host memory and workers die in every way, and at each grant the device's memory is
+// queried, from a simulated device, which the kernel accounts for, or from a GPU by NVML.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -39,7 +39,7 @@ using test::EngineProcess;
 using test::kPatience;
 
 constexpr base::DeviceOrdinal kDevice(0);
-// Of each kind; over a thousand in all. An engine takes seconds to start on a GPU.
+// The number of deaths of each kind; over a thousand in all. On a GPU an engine starts in seconds.
 const int kDeaths = test::on_gpu() ? 4 : 46;
 
 enum class Death { kKill, kSegv, kTerm, kOom };
@@ -47,11 +47,11 @@ enum class First { kEngine, kRank, kAll };
 enum class Form {
   /// --exec, one process.
   kAlone,
-  /// --exec, and workers that inherit the lock. A process that ends gives its share of the lock up
-  /// as soon as it begins to close its files: where several end together, the last one's share may
-  /// go before another's device memory. So here the contender has a gate.
+  /// --exec, and workers that inherit the lock. A process that ends releases its share of the lock
+  /// when it begins to close its files: if several end together, the last share may be released
+  /// before another process's device memory. So here the contender has a gate.
   kInherit,
-  /// Under a supervisor, and workers that have closed the lock.
+  /// Under a supervisor, with workers that have closed the lock.
   kSupervise
 };
 
@@ -72,7 +72,7 @@ int signal_of(Death death) {
   return 0;
 }
 
-/// A memory cgroup, v1 or v2, for whoever is to be killed for want of memory.
+/// A memory cgroup, v1 or v2, for a process that the OOM killer shall kill.
 class MemoryGroup {
  public:
   MemoryGroup() {
@@ -84,7 +84,7 @@ class MemoryGroup {
     } else if (!set_limit(kNoLimit)) {
       why_not_ = "a memory cgroup takes no limit here";
     } else {
-      // Else it would be swapped out; where there is no swap there may be no such file.
+      // Prevents swapping; the file may be missing on a machine without swap.
       write(v1_ ? "memory.swappiness" : "memory.swap.max", "0");
     }
   }
@@ -94,7 +94,7 @@ class MemoryGroup {
 
   [[nodiscard]] const std::optional<std::string>& why_not() const { return why_not_; }
 
-  /// The same command, run in here.
+  /// The same command, run in this group.
   [[nodiscard]] std::vector<std::string> within(const std::vector<std::string>& argv) const {
     std::vector<std::string> words{"sh", "-c", R"(echo $$ >"$0/cgroup.procs" && exec "$@")", path_};
     words.insert(words.end(), argv.begin(), argv.end());
@@ -109,7 +109,7 @@ class MemoryGroup {
   void lift_limit() const { set_limit(kNoLimit); }
 
  private:
-  // What both versions take for no limit.
+  // Both versions read this as no limit.
   static constexpr const char* kNoLimit = "9223372036854771712";
 
   bool set_limit(const std::string& bytes) const {
@@ -125,7 +125,7 @@ class MemoryGroup {
   std::optional<std::string> why_not_;
 };
 
-/// A device that this process only looks at, and a lock.
+/// A device whose memory this process only queries, and a lock.
 class ResourceSafety : public testing::Test {
  protected:
   void SetUp() override {
@@ -133,7 +133,7 @@ class ResourceSafety : public testing::Test {
     os::become_subreaper();
     os::raise_fd_limit();
     if (!test::on_gpu()) {
-      // Many small pieces: giving them back takes as long as it can.
+      // Many small pieces take the longest to release.
       sim_.set("GMS_SIM_GRANULARITY", "16KiB");
       sim_.set("GMS_SIM_CONTEXT_SIZE", "64KiB");
       sim_.set("GMS_SIM_VRAM", "1GiB");
@@ -146,7 +146,7 @@ class ResourceSafety : public testing::Test {
     baseline_ = used();
     core_ = sim_.dir() / "core";
     std::filesystem::create_directory(core_);
-    // Made here, so that it is there for whoever watches it.
+    // Created here, so that it exists for every observer.
     std::ofstream(lock_path()).flush();
   }
 
@@ -154,12 +154,12 @@ class ResourceSafety : public testing::Test {
     const cuda::MemoryInfo info = memory_.ask();
     return info.total - info.free;
   }
-  /// What of this the engines hold.
+  /// The part of this that the engines hold.
   [[nodiscard]] base::ByteCount held_of(base::ByteCount used) const {
     return used > baseline_ + cuda::slack() ? used - baseline_ : 0;
   }
   [[nodiscard]] base::ByteCount held() const { return held_of(used()); }
-  /// Of the device, for a gate that is to open when no engine holds any.
+  /// Free memory of the device for a gate that opens when no engine holds any.
   [[nodiscard]] base::ByteCount wanted() const { return memory_.ask().free - cuda::slack(); }
   [[nodiscard]] std::string lock_path() const { return sim_.dir() / "lock"; }
 
@@ -176,11 +176,11 @@ class ResourceSafety : public testing::Test {
 
   struct Seen {
     std::uint64_t generation = 0;
-    /// Of the dead: when the lock was granted, and when the contender may begin.
+    /// Memory of the dead engine: when the lock was granted, and when the contender may begin.
     base::ByteCount held_at_grant = 0;
     base::ByteCount held = 0;
   };
-  /// What is seen by a contender who waits for the lock while `kill` is called.
+  /// What a contender sees that waits for the lock while `kill` is called.
   Seen wait_for_death(const std::function<void()>& kill, device::GpuGate* gate = nullptr) {
     std::optional<test::DeviceFiles> files;
     if (!test::on_gpu()) files.emplace(sim_.device(kDevice.value()));
@@ -233,9 +233,9 @@ class EveryDeath : public ResourceSafety, public testing::WithParamInterface<Cas
     const int victim = first_ == First::kEngine ? engine.engine() : engine.worker(0);
     if (group != nullptr) {
       group->limit_to_little_more();
-      os::send_signal(victim, SIGUSR1);  // on which it takes what it can get
+      os::send_signal(victim, SIGUSR1);  // it then allocates all memory
     } else if (death_ == Death::kTerm && first_ == First::kEngine) {
-      engine.process().signal(SIGTERM);  // which a supervisor passes on
+      engine.process().signal(SIGTERM);  // a supervisor forwards it
     } else {
       os::send_signal(victim, signal_of(death_));
     }
@@ -308,8 +308,8 @@ std::vector<Case> all_cases() {
 
 INSTANTIATE_TEST_SUITE_P(, EveryDeath, testing::ValuesIn(all_cases()), name_of);
 
-// The supervisor's own SIGKILL frees the lock while workers that closed it still live: only the
-// gate helps there.
+// The supervisor's death frees the lock while workers that closed it still run: only the gate
+// helps.
 TEST_F(ResourceSafety, GateHoldsWhenTheSupervisorIsKilled) {
   const int tries = test::on_gpu() ? 4 : 100;
   const base::ByteCount free = wanted();
@@ -328,7 +328,7 @@ TEST_F(ResourceSafety, GateHoldsWhenTheSupervisorIsKilled) {
   }
 }
 
-// What the tests above rely on.
+// The tests above rely on this.
 TEST_F(ResourceSafety, MemoryThatOutlivesTheLockIsSeenAndWaitedFor) {
   device::GpuGate gate(wanted(), kDevice);
   EngineProcess engine(under_lock({"--exec"}, {"workers=1", "close_lock=1", "stubborn=1"}));

@@ -1,4 +1,4 @@
-// Holders for the tests of this room.
+// Lock holders for the tests of this room.
 #pragma once
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 
 namespace fo::test {
 
-/// A process that acquires the lock, tells the generation, and holds it until it is killed.
+/// A process that acquires the lock, reports the generation, and holds it until it is killed.
 inline std::function<int(int)> holder(const std::string& path, const std::string& id) {
   return [path, id](int ready) {
     lock::FlockLock lock(path, id);

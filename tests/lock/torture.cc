@@ -1,13 +1,13 @@
-// Contenders for one lock, and everything that can happen to them: processes killed, stopped and
-// continued, the lock file replaced, the lock server killed, stopped and started again, at random.
-// Whoever is granted the lock writes so into a history and holds a second lock, the witness, which
-// is never waited for: two holders at once are seen there. Afterwards the history is checked.
+// Contenders for one lock, and random events: processes are killed, stopped and continued, the lock
+// file is replaced, the lock server is killed, stopped and restarted. A process that is granted the
+// lock records that in a history and takes a second lock, the witness, without waiting: two holders
+// at once are detected there. Afterwards the history is checked.
 //
 //   lock_torture flock|replace|lockd|tcp|etcd|k8s [--long | --seconds N] [--seed N]
 //
-// `replace`: a flock whose file is replaced, under supervisors that notice. The last three are
-// leases, of 2 seconds: nobody is stopped for so long that one could end under its holder. --long:
-// an hour instead of 20 seconds. Exit status 0: nothing was wrong.
+// `replace`: a flock whose file is replaced, under supervisors that notice it. The last three are
+// leases of 2 seconds, and no holder is stopped for so long that its lease could expire. --long: an
+// hour instead of 20 seconds. Exit status 0: no errors.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ using base::Deadline;
 using std::chrono::milliseconds;
 
 constexpr int kContenders = 5;
-// Longer than any orphan lives: a lock server that was down while its holder died knows no better.
+// Longer than any orphan lives: a server that was down does not notice a holder's death.
 constexpr milliseconds kWindow(400);
 constexpr int kMaxLife = 150;
 constexpr std::string_view kLease = "2s";
@@ -59,13 +59,13 @@ int pick(Random& random, int from, int to) {
   return std::uniform_int_distribution<int>(from, to)(random);
 }
 
-// --- What is run under the lock.
+// --- The command under the lock.
 
 void note(int history, const std::string& line) {
   os::write_all(history, line + "\n", "write the history");
 }
 
-// Holds the witness for a while, sometimes by a child that outlives it.
+// Holds the witness for a while, sometimes in a child that outlives this process.
 int hold(const std::string& folder) {
   Random random(
       static_cast<std::uint64_t>(::getpid()) ^
@@ -93,7 +93,7 @@ int hold(const std::string& folder) {
   return pick(random, 0, 1);
 }
 
-// --- What happens to it.
+// --- The events.
 
 class Torture {
  public:
@@ -103,7 +103,7 @@ class Torture {
       os::open_file(folder_ + name, O_RDWR | O_CREAT);
     }
     if (has_server()) start_server();
-    // One that is killed before it was its own leader for the first time will never be.
+    // An etcd that is killed before its first election would never have a leader.
     const Deadline deadline = Deadline::after(std::chrono::seconds(60));
     while (mode_ == "etcd" && !test::etcd_is_ready(ports_[0])) {
       if (deadline.expired()) throw base::Error(base::ExitStatus::kTryAgain, "etcd does not start");
@@ -111,7 +111,7 @@ class Torture {
     }
   }
 
-  // False when something was wrong; what, is printed.
+  // Returns false, and prints the errors, if there are any.
   bool run(std::chrono::seconds time) {
     const Deadline end = Deadline::after(time);
     while (!end.expired() && good_) {
@@ -171,7 +171,7 @@ class Torture {
     options.stdout_fd = out.get();
     options.stderr_fd = log.get();
     server_ = std::make_unique<os::Child>(os::spawn(server_command(), options));
-    // It keeps nothing, so it is started once, and chooses its port.
+    // It keeps no state, so it is started once, and it chooses its port.
     while (mode_ == "k8s" && test::slurp(said).empty())
       std::this_thread::sleep_for(milliseconds(5));
     if (mode_ == "k8s") ports_[0] = static_cast<std::uint16_t>(std::stoi(test::slurp(said)));
@@ -192,7 +192,7 @@ class Torture {
     try {
       http::fetch("POST", "http://" + address(0) + "/faults", Deadline::after(milliseconds(500)),
                   options);
-    } catch (const base::Error&) {  // it is stopped
+    } catch (const base::Error&) {  // the server is stopped
     }
     ++server_kills_;
   }
@@ -202,10 +202,10 @@ class Torture {
     if (process) {
       const auto status = process->wait(Deadline::after(base::Duration::zero()));
       if (!status) return;
-      // Held by a replaced file's holder, lost, killed, or what the command ended with.
+      // 78: a replaced file's holder runs; 75, 76: lost; others: killed, or the command's.
       static const std::set<int> expected{0, 1, 75, 76, 78, 128 + SIGKILL, 128 + SIGTERM};
       ++statuses_[*status];
-      // The server was away when a wait was over.
+      // A wait ended while the server was unreachable.
       const bool is_away = is_lease() && *status == 69;
       if (!expected.contains(*status) && !is_away) {
         wrong("contender ended with status " + std::to_string(*status));
@@ -238,7 +238,7 @@ class Torture {
 
   static std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
 
-  // The process that was granted the lock last, if it is there still.
+  // The process that was granted the lock last, if it still runs.
   std::optional<pid_t> last_holder() {
     std::ifstream history(folder_ + "/history");
     pid_t last = 0;
@@ -274,12 +274,11 @@ class Torture {
       server_down_until_.reset();
       start_server();
     }
-    // What a dead holder leaves of a lease has to end now and then.
+    // A dead holder's lease needs time to expire.
     if (is_lease() && pick(random_, 0, 39) != 0) return;
     const int what = pick(random_, 0, 11);
     const auto& contender = contenders_[pick(random_, 0, kContenders - 1)];
-    // A supervisor that is killed can't see to it that its command is gone before another file is
-    // locked.
+    // A killed supervisor can't end its command before another file is locked.
     if (what <= 1 && mode_ != "replace") contender->signal(SIGKILL);
     if (what == 2) contender->signal(SIGTERM);
     if (what == 3) stop_for_a_while(contender->pid());
@@ -289,14 +288,14 @@ class Torture {
       }
     }
     if (what == 6 && mode_ == "replace") replace_file();
-    // Not too often: a dead holder's window has to end in between.
+    // Seldom enough that a dead holder's window ends in between.
     const bool is_time = is_lease() || pick(random_, 0, 9) == 0;
     if (what == 7 && mode_ == "k8s") {
       disturb_server();
     } else if (what == 7 && has_server() && !server_down_until_ && is_time) {
       server_->signal(SIGKILL);
       static_cast<void>(server_->wait(Deadline::never()));
-      // Sometimes for longer than the window.
+      // Sometimes longer than the window.
       const int most = pick(random_, 0, 3) == 0 ? 800 : 50;
       server_down_until_ = Deadline::after(milliseconds(pick(random_, 0, most)));
       ++server_kills_;
@@ -315,7 +314,7 @@ class Torture {
     ++replacements_;
   }
 
-  // Nothing strikes any more; a lock that can't be had now is lost for good.
+  // Ends all events; a lock that is not free afterwards is lost for good.
   void calm_down() {
     for (const Stopped& stopped : stopped_) os::send_signal(stopped.pidfd.get(), SIGCONT);
     if (server_down_until_) start_server();

@@ -41,7 +41,7 @@ using test::TempDir;
 using fo::test::soon;
 Deadline now() { return Deadline::after(base::Duration::zero()); }
 
-// Until somebody is blocked on the file at `path`.
+// Waits until a process is blocked on the file at `path`.
 void await_waiter(const std::string& path) {
   const base::UniqueFd fd = os::open_file(path, O_RDONLY);
   const os::FileKey key = os::file_key(fd.get());
@@ -93,7 +93,7 @@ TEST_F(FlockLockTest, TwentyContendersExcludeEachOtherAndCountUp) {
         FlockLock lock(path_, "engine-" + std::to_string(i));
         const auto result = lock.acquire(soon());
         if (result.outcome != LockWait::kLocked) return 1;
-        // Whoever is in here with another loses a count or finds the other's generation.
+        // With two holders at once, a count is lost or a generation differs.
         const std::uint64_t seen = std::stoull(slurp(shared));
         if (result.grant.generation != seen + 1) return 2;
         std::this_thread::yield();
@@ -135,7 +135,7 @@ TEST_F(FlockLockTest, WaiterOfTheOldFileWaitsAgainForTheHolderOfTheNew) {
   Forked waiter(holder(path_, "engine-2"));
   await_waiter(path_);
   fs::remove(path_);
-  fs::remove(path_ + ".grant");  // else the newcomer is refused
+  fs::remove(path_ + ".grant");  // otherwise the newcomer is refused
   Forked newcomer(holder(path_, "engine-1"));
   ASSERT_EQ(newcomer.read(), 1U);
   first.kill();
@@ -162,7 +162,7 @@ TEST_F(FlockLockTest, HolderSeesItsFileReplaced) {
 TEST_F(FlockLockTest, RefusesBesideALiveHolderOfAReplacedFile) {
   Forked first(holder(path_, "engine-0"));
   ASSERT_EQ(first.read(), 1U);
-  // The old inode stays taken, so the new file can't have its number.
+  // The open old file keeps its inode number from the new one.
   fs::remove(path_);
   FlockLock second(path_, "engine-1");
   EXPECT_EQ(status_of([&] { second.acquire(soon()); }), ExitStatus::kConfig);
@@ -224,7 +224,7 @@ TEST_F(FlockLockTest, ExcludesFlockOfUtilLinuxBothWays) {
 }
 
 TEST_F(FlockLockTest, FullDiskCanNotStopAGrant) {
-  // In a mount namespace of its own, so that nothing is left mounted.
+  // Runs in its own mount namespace, so that nothing stays mounted.
   enum Answer { kDone = 0, kNoMount = 1, kNotFull, kNotGranted, kNotRefused };
   Forked attempt([&](int) {
     const std::string root = dir_.path("disk");
@@ -314,7 +314,7 @@ TEST_F(FlockLockTest, PlantedLinksAreNotFollowed) {
     fs::remove(path_ + which);
   }
   FlockLock(path_, "engine-0").acquire(soon());
-  // A holder takes a link that was put in its file's place for another file, wherever it leads.
+  // For a holder, a link in its file's place is another file, whatever it points to.
   FlockLock lock(path_, "engine-0");
   ASSERT_EQ(lock.acquire(soon()).outcome, LockWait::kLocked);
   fs::rename(path_, dir_.path("aside"));

@@ -1,4 +1,4 @@
-// Locks in the etcd of a test.
+// Locks in a test's etcd.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace fo::test {
 
-/// `servers` as "HOST:PORT,…"; `parameters` with their "?".
+/// `servers` is "HOST:PORT,…"; `parameters` begin with "?".
 inline lock::LockUri etcd_lock(const std::string& servers, const std::string& key,
                                const std::string& parameters = "") {
   return lock::parse_lock_uri("etcd:http://" + servers + "/" + key + parameters);
 }
 
-/// The names of the keys of a lock, the oldest first.
+/// The keys of a lock, the oldest first.
 inline std::vector<std::string> queue_in(const Etcd& etcd, const std::string& key) {
   std::istringstream lines(
       etcd.run_etcdctl({"get", "--prefix", "--keys-only", "--sort-by=CREATE", key + "/"}));

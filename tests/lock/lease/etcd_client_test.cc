@@ -69,7 +69,7 @@ using testing::SizeIs;
 
 using fo::test::soon;
 
-/// The loop that the clients of a test share.
+/// The event loop that a test's clients share.
 class Loop {
  public:
   asio::io_context& context() { return context_; }
@@ -78,7 +78,7 @@ class Loop {
     while (!is_true()) {
       ASSERT_FALSE(deadline.expired()) << "waited in vain";
       context_.run_one_for(milliseconds(20));
-      // All that is ready: what `is_true` asks may take long.
+      // Runs everything that is ready, because `is_true` may take long.
       context_.poll();
     }
   }
@@ -86,7 +86,7 @@ class Loop {
     const Deadline deadline = Deadline::after(time);
     while (!deadline.expired()) context_.run_one_until(*deadline.at());
   }
-  /// What it returns, or throws.
+  /// Returns or throws the result of `work`.
   template <typename T>
   T wait(awaitable<T> work) {
     std::exception_ptr failure;
@@ -201,7 +201,7 @@ class EtcdClient : public test::WithEtcd {
     });
   }
   std::string leases() { return etcd().run_etcdctl({"lease", "list"}); }
-  // Until the one that asks has been told to wait, and watches.
+  // Waits until the contender is queued and watches its predecessor.
   void await_watch(const Contender& waiting, std::size_t size) {
     await_queue(size);
     loop_.run_until([&] { return etcd().watchers() > 0; });
@@ -235,7 +235,7 @@ TEST_F(EtcdClient, GrantIsAKeyWithALease) {
 }
 
 TEST_F(EtcdClient, TurnsComeInTheOrderOfAskingWithoutPolling) {
-  // A third of the lease is far longer than this test may take.
+  // Renewals come after a third of the lease, which is far longer than this test may take.
   const LockUri uri = lock("1h");
   const auto first = contender(uri);
   first->acquire();
@@ -394,7 +394,7 @@ TEST_F(EtcdClient, DataLostForLongerThanTheWaitersLeaseIsNoTurn) {
   await_queue(2);
   etcd().kill();
   loop_.run_for(seconds(1));
-  // Somebody may have renewed just before etcd was gone, and again when it is back.
+  // A holder may have renewed just before etcd's death, and again after its start.
   const BootClock::time_point back = BootClock::now();
   etcd().start_without_data();
   second->await();
@@ -569,7 +569,7 @@ TEST_F(EtcdClient, OneOfTwoServersIsEnough) {
 }
 
 TEST_F(EtcdClient, ServerThatDoesNotAnswerIsPassedOverWithinOneRenewal) {
-  // It is connected to, and that is all.
+  // Connections are established, but never accepted.
   tcp::acceptor deaf(loop_.context(), tcp::endpoint(asio::ip::address_v4::loopback(), 0));
   const LockUri uri =
       parse_lock_uri("etcd:http://127.0.0.1:" + std::to_string(deaf.local_endpoint().port()) +
@@ -605,7 +605,7 @@ TEST_F(EtcdClient, NobodyThereIsUnavailableAfterAWhile) {
   EXPECT_THAT(failure.message, HasSubstr(etcd().url()));
 }
 
-// --- What is no etcd.
+// --- Servers that are not etcd.
 
 TEST(EtcdParrot, AnswersThatAreNoneAreRefused) {
   const std::string header = R"("header":{"revision":"7"})";
@@ -624,7 +624,7 @@ TEST(EtcdParrot, AnswersThatAreNoneAreRefused) {
   }
 }
 
-// One that is down may be the only one that is none.
+// Of two servers, the unreachable one may be the only etcd.
 TEST(EtcdParrot, WhatMayPassIsToldRatherThanWhatMayNot) {
   Loop loop;
   const std::string dead = "127.0.0.1:" + std::to_string(test::free_ports(1)[0]);
@@ -674,7 +674,7 @@ TEST(EtcdParrot, WatchesThatEndAtOnceAreNotAskedForWithoutAPause) {
   }
 }
 
-// --- Others that lock by the same keys.
+// --- Other programs that lock by the same keys.
 
 TEST_F(EtcdClient, QueuesBehindEtcdctl) {
   std::optional<Forked> other(std::in_place, [&](int ready) {
@@ -684,7 +684,7 @@ TEST_F(EtcdClient, QueuesBehindEtcdctl) {
     const os::Child child = os::spawn(etcd().etcdctl({"lock", "--ttl=2", "x"}), options);
     return child.wait(Deadline::never()).value_or(1);
   });
-  // Something of the key's name.
+  // etcdctl prints its key.
   ASSERT_TRUE(other->read());
   const LockStatus status = ask_etcd(lock("2s"), soon());
   EXPECT_TRUE(status.held);
@@ -716,11 +716,11 @@ TEST_F(EtcdClient, EtcdctlQueuesBehindUs) {
   EXPECT_EQ(other.wait(), 0);
 }
 
-// --- More than one.
+// --- Clusters.
 
 class EtcdMembers : public EtcdClient {
  protected:
-  // When a lease that is held is lost unless it is renewed: its watch wakes then.
+  // When the held lease is lost unless it is renewed; its watch wakes at that time.
   static BootClock::time_point lost_at(FailoverLock& lock) {
     itimerspec timer{};
     EXPECT_EQ(::timerfd_gettime(lock.watch().fd, &timer), 0);
@@ -750,7 +750,7 @@ TEST_F(EtcdMembers, LossOfTheLeaderIsOutlivedByHolderAndQueue) {
     } else {
       cluster_->member(leader).kill();
     }
-    // Until it was renewed after that.
+    // Wait until the lease is renewed after the leader's end.
     const BootClock::time_point lost_without = BootClock::now() + seconds(4);
     loop_.run_until([&] { return held->check() || lost_at(*held) > lost_without; });
     EXPECT_FALSE(held->check());
@@ -797,7 +797,7 @@ TEST_F(EtcdMembers, MemberWithoutALeaderSaysSoAndEndsItsWatches) {
   second->await();
 }
 
-// --- A process that was stopped.
+// --- A suspended process.
 
 TEST_F(EtcdClient, WaiterThatWasStoppedTooLongQueuesAgain) {
   const auto first = contender(lock("1s"));
@@ -938,7 +938,7 @@ TEST_F(EtcdUsers, EtcdWithoutUsersTakesThemAll) {
   contender(lock_of("somebody", "y"))->acquire();
 }
 
-// --- Asking.
+// --- Queries.
 
 TEST_F(EtcdClient, StatusTellsHolderAndWaiters) {
   const LockUri uri = lock("30s");

@@ -53,7 +53,7 @@ using test::TempDir;
 
 using fo::test::soon;
 
-// Until it is lost.
+// Waits until the lock is lost.
 Loss await_loss(FailoverLock& lock) {
   const Deadline deadline = soon();
   std::optional<Loss> loss;
@@ -62,7 +62,7 @@ Loss await_loss(FailoverLock& lock) {
   return loss.value_or(Loss{});
 }
 
-// Until it was renewed so often.
+// Waits for this number of renewals.
 void await_renewals(const KubeApi& api, int count) {
   const int before = api.count("update");
   await([&] { return api.count("update") >= before + count; });
@@ -70,7 +70,7 @@ void await_renewals(const KubeApi& api, int count) {
 
 std::string holder_of(const KubeApi& api) { return api.lease()["spec"]["holderIdentity"]; }
 
-// Acquires, tells the generation, and holds until it is killed.
+// A process that acquires the lock, reports the generation, and holds it until it is killed.
 std::function<int(int)> kube_holder(const LockUri& uri, const std::string& id) {
   return [uri, id](int ready) {
     const auto lock = open_lock(uri, id);
@@ -82,7 +82,7 @@ std::function<int(int)> kube_holder(const LockUri& uri, const std::string& id) {
   };
 }
 
-// What a client's call comes to.
+// The result of a client's call.
 template <typename Answer>
 Answer finish(boost::asio::awaitable<Answer> call) {
   boost::asio::io_context loop;
@@ -170,7 +170,7 @@ TEST(KubeClient, HolderThatRenewsKeepsIt) {
   const auto lock = open_lock(lock_in(api, "1s"), "engine-1");
   EXPECT_EQ(lock->acquire(Deadline::after(milliseconds(2500))).outcome, LockWait::kDeadline);
   EXPECT_EQ(find_owner(lock_in(api)), "engine-0");
-  // One watch tells of many renewals: of seven, here.
+  // One watch reports many renewals, here seven.
   EXPECT_LE(api.count("watch"), 3);
 }
 
@@ -180,7 +180,7 @@ TEST(KubeClient, EditsOfTheLeaseDoNotRenewIt) {
   std::promise<void> is_over;
   std::thread controller([&, over = is_over.get_future()] {
     int count = 0;
-    // No faster, so that an update finds the moment between two of these.
+    // The pause allows an update between two edits.
     do {
       api.edit(
           [&](json& lease) { lease["metadata"]["labels"]["count"] = std::to_string(++count); });
@@ -260,7 +260,7 @@ TEST(KubeClient, DurationThatIsStoredIsTheOneThatCounts) {
   finish(client->release(Deadline::after(kLong)));
   EXPECT_EQ(finish(client->acquire()).renewed.ttl, seconds(50));
   api.mend();
-  // What is stored for longer is still renewed as we said.
+  // A longer stored duration does not change the lease.
   api.fault({{"verb", "update"}, {"count", 1}, {"do", "clamp"}, {"seconds", 7200}});
   EXPECT_EQ(renewed(), seconds(3600));
   api.fault({{"verb", "update"}, {"count", 1}, {"do", "clamp"}, {"seconds", 0}});
@@ -326,7 +326,7 @@ TEST(KubeClient, WaitThatIsBrokenOffGivesBackWhatCameMeanwhile) {
   }
 }
 
-// --- What the one who holds it hears.
+// --- The server's answers to the holder.
 
 TEST(KubeClient, LostAnswersAndConflictsAreNoLoss) {
   const KubeApi api;
@@ -339,7 +339,7 @@ TEST(KubeClient, LostAnswersAndConflictsAreNoLoss) {
         json{{"verb", "*"}, {"count", 2}, {"do", "answer"}, {"status", 503}},
         json{{"verb", "*"}, {"count", 1}, {"do", "answer"}, {"status", 401}},
         json{{"verb", "*"}, {"count", 1}, {"do", "answer"}, {"status", 403}},
-        // Nobody's but the load balancer's.
+        // Only the load balancer answers this.
         json{{"verb", "update"}, {"count", 1}, {"do", "page"}, {"status", 404}},
         json{{"verb", "*"}, {"count", 2}, {"do", "answer"}, {"status", 404}},
         json{{"verb", "*"}, {"count", 1}, {"do", "page"}, {"status", 200}},
@@ -349,7 +349,7 @@ TEST(KubeClient, LostAnswersAndConflictsAreNoLoss) {
              {"status", 429},
              {"headers", {{"Retry-After", "1"}}}},
         json{{"verb", "update"}, {"count", 2}, {"do", "slow"}, {"seconds", 0.2}},
-        // Done when nobody waits for it any more.
+        // The server executes it after the client's timeout.
         json{{"verb", "update"}, {"count", 1}, {"do", "slow"}, {"seconds", 0.8}},
         json{{"verb", "update"}, {"count", 1}, {"do", "hang-after"}}}) {
     api.fault(fault);
@@ -416,7 +416,7 @@ TEST(KubeClient, ServerThatHangsForGoodIsALossInTime) {
   EXPECT_EQ(loss.status, ExitStatus::kTryAgain);
   EXPECT_THAT(loss.reason, testing::HasSubstr("the lease could not be renewed: "));
   EXPECT_EQ(loss.overlap, base::Duration::zero());
-  // Somebody may have freed it by hand meanwhile.
+  // The lock may have been freed by hand meanwhile.
   EXPECT_FALSE(loss.is_overlap_known);
   EXPECT_NO_THROW(lock->release());
 }
@@ -441,7 +441,7 @@ TEST(KubeClient, ProcessThatWasStoppedFindsOut) {
   EXPECT_EQ(find_owner(lock_in(api)), "engine-1");
 }
 
-// --- What the one who waits hears.
+// --- The server's answers to a waiter.
 
 TEST(KubeClient, BrokenWatchesAreReasonsToLook) {
   for (const json& fault :
@@ -590,7 +590,7 @@ TEST(KubeClient, CountThatIsAtItsEndIsNotWrapped) {
   const auto lock = open_lock(lock_in(api), "engine-0");
   EXPECT_EQ(lock->acquire(Deadline::after(milliseconds(300))).outcome, LockWait::kDeadline);
   EXPECT_EQ(api.lease()["spec"]["leaseTransitions"], 0x7fffffff);
-  // Nobody has to be started anew when somebody has mended it.
+  // After a repair, the waiter continues without a restart.
   std::thread mender([&] {
     const int before = api.count("get");
     await([&] { return api.count("get") > before + 1; });
@@ -679,10 +679,10 @@ TEST(KubeClient, WaitsOverTlsAreToldOfTheRelease) {
   other.join();
 }
 
-// --- Never two.
+// --- Never two holders.
 
-// Contenders that take turns, while the server does `faults` to them: every grant is alone and has
-// a generation of its own.
+// Contenders hold the lock one after the other while the server injects `faults`: no two grants
+// overlap, and each has its own generation.
 void take_turns(const std::vector<json>& faults, int contenders, int turns) {
   const KubeApi api;
   const TempDir dir;
@@ -705,7 +705,7 @@ void take_turns(const std::vector<json>& faults, int contenders, int turns) {
         ::unlink(inside.c_str());
         try {
           lock->release();
-        } catch (const base::Error&) {  // it ends by itself
+        } catch (const base::Error&) {  // it expires by itself
         }
       }
       return 0;
@@ -745,7 +745,7 @@ TEST(KubeClient, NeverTwoWhenAnswersAreLost) {
              2, 4);
 }
 
-// --- Looking at it.
+// --- Queries.
 
 TEST(KubeClient, StatusTellsWhoHoldsIt) {
   const KubeApi api;
@@ -777,7 +777,7 @@ TEST(KubeClient, ForeignHolderIsShownWholeUntilItsTimeIsWellOver) {
       lease["spec"]["renewTime"] = kube::format_micro_time(std::chrono::system_clock::now() - ago);
     });
   };
-  // By a clock that is behind, perhaps.
+  // The holder's clock may be slow.
   renew(seconds(45));
   EXPECT_EQ(find_owner(lock_in(api)), identity);
   renew(seconds(90));

@@ -1,4 +1,4 @@
-// The holder's side of a lease, with a keeper that does what the test says.
+// The holder's side of a lease, with a simulated lock service.
 #include "lock/lease/lease_lock.h"
 
 #include <fcntl.h>
@@ -30,22 +30,22 @@ using os::LockWait;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// What a keeper does and has been asked for; the lock's thread and the test's look at it.
+/// The lock service's behaviour and its counters; the lock's thread and the test's share them.
 struct Keeper {
   std::atomic<bool> grants = true;
   std::atomic<bool> answers = true;
-  /// While it does not answer: whether it says so or says nothing.
+  /// Requests time out; if only `answers` is false, they are refused.
   std::atomic<bool> is_silent = false;
   std::atomic<bool> ended = false;
   std::atomic<bool> is_forbidden = false;
-  /// It takes all of the lock's thread until then, and grants afterwards.
+  /// Until then it blocks the lock's thread; afterwards it grants.
   Deadline busy_until = Deadline::after(milliseconds(0));
   std::atomic<bool> takes_release = true;
   std::atomic<int> acquired = 0;
   std::atomic<int> asked = 0;
   std::atomic<int> renewed = 0;
   std::atomic<int> released = 0;
-  /// Of a grant: for how long its last request was under way.
+  /// How long before its grant the last request was sent.
   std::atomic<milliseconds> delay = milliseconds(0);
   std::atomic<milliseconds> ttl = milliseconds(300);
 };
@@ -94,7 +94,7 @@ class FakeClient final : public LeaseClient {
 
 class LeaseLockTest : public testing::Test {
  protected:
-  // As a holder waits; nullopt when it is still held at `deadline`.
+  // Waits like a holder; nullopt if the lock is still held at `deadline`.
   std::optional<Loss> await_loss(Deadline deadline) {
     while (!deadline.expired()) {
       if (auto loss = lock_.check()) return loss;
@@ -160,7 +160,7 @@ TEST_F(LeaseLockTest, IsConfirmedAgainWhenTheKeeperIsBack) {
   while (lock_.is_confirmed() && !deadline.expired()) std::this_thread::yield();
   EXPECT_FALSE(lock_.check());
   keeper_.answers = true;
-  // The watch wakes whoever waits for that.
+  // The watch reports the confirmation.
   while (!lock_.is_confirmed() && !deadline.expired()) {
     ASSERT_FALSE(lock_.check());
     const FailoverLock::Watch watch = lock_.watch();
@@ -176,7 +176,7 @@ TEST_F(LeaseLockTest, IsLostAtOnceWhenTheKeeperSaysSo) {
   keeper_.ended = true;
   const auto loss = await_loss(Deadline::after(test::kLong));
   ASSERT_TRUE(loss);
-  // It may have been so since the last time that the keeper answered.
+  // The lease may have ended at any time after the last answer.
   EXPECT_EQ(loss->reason.rfind("somebody else has it; another may have been active for up to ", 0),
             0U)
       << loss->reason;
@@ -204,7 +204,7 @@ TEST_F(LeaseLockTest, TellsForHowLongAnotherMayHaveBeenActive) {
   });
   ASSERT_TRUE(holder.read());
   ::kill(holder.pid(), SIGSTOP);
-  // Its lease of 0.3 s ends meanwhile, and another of that length could.
+  // Its lease of 0.3 s ends meanwhile, and another one of that length could.
   const Deadline over = Deadline::after(2 * keeper_.ttl.load());
   test::await([&] { return over.expired(); });
   ::kill(holder.pid(), SIGCONT);
@@ -230,7 +230,7 @@ TEST_F(LeaseLockTest, GivesUpWhatItWaitsForWhenItIsInterrupted) {
   EXPECT_EQ(keeper_.released, 1);
 }
 
-// The wait is cancelled, but its end was queued first: what is late must not meet the renewals.
+// The wait is cancelled after its end was queued: this late end must not coincide with renewals.
 TEST_F(LeaseLockTest, AGrantAtTheDeadlineIsKept) {
   for (int i = 0; i < 5; ++i) {
     keeper_.busy_until = Deadline::after(milliseconds(5));
@@ -285,7 +285,7 @@ TEST_F(LeaseLockTest, ALossIsToldAsItIsByThen) {
   const auto first = await_loss(Deadline::after(test::kLong));
   ASSERT_TRUE(first);
   ASSERT_FALSE(first->end_by.expired());
-  // The watch comes again when the time is over.
+  // The watch reports once more when the lease is over.
   const FailoverLock::Watch watch = lock_.watch();
   pollfd ready{watch.fd, watch.events, 0};
   ASSERT_EQ(::poll(&ready, 1, 10'000), 1);

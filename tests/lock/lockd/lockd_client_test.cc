@@ -1,5 +1,5 @@
-// The lock of a gms-lockd on another machine, as a holder sees it: with the real server, through a
-// network that this test makes bad, and with servers that say what the test wants.
+// The lock of a gms-lockd on another machine, from a holder's view: with the real server behind a
+// faulty network, and with servers whose answers the test chooses.
 #include "lock/lockd/lockd_client.h"
 
 #include <arpa/inet.h>
@@ -56,8 +56,8 @@ UniqueFd connect_tcp(std::uint16_t port) {
   return test::try_connect(fd.get(), port) == 0 ? std::move(fd) : UniqueFd();
 }
 
-// A network between a client and the port of a server: it delays what it carries, loses
-// connections without a word, or all of them.
+// A network between a client and a server's port: it delays what it forwards, drops connections
+// without closing them, or forwards nothing.
 class Network {
  public:
   explicit Network(const std::string& server)
@@ -75,15 +75,15 @@ class Network {
     return "127.0.0.1:" + std::to_string(listener_.port);
   }
   void delay(milliseconds each_way) { delay_ = each_way; }
-  /// What is connected now carries nothing any more, and nobody is told.
+  /// Present connections forward nothing any more, and are not closed.
   void forget() {
     forget_ = true;
     const Deadline deadline = soon();
     while (forget_) ASSERT_FALSE(deadline.expired());
   }
-  /// Nothing is carried at all; what is sent waits.
+  /// Forwards nothing; what is sent waits.
   void cut(bool is_cut) { is_cut_ = is_cut; }
-  /// The server is heard no more, and hears.
+  /// Forwards to the server, but not from it.
   void cut_back() { is_cut_back_ = true; }
 
  private:
@@ -164,7 +164,7 @@ LeaseLock make_lock(const std::string& address, const std::string& id) {
   return {uri.path, id, make_lockd_client(uri, id)};
 }
 
-// What becomes of a lock that is held, for `time` or until it is lost.
+// The loss of a held lock; nullopt if it is held for `time`.
 std::optional<Loss> hold(FailoverLock& lock, base::Duration time) {
   const Deadline end = Deadline::after(time);
   while (!end.expired()) {
@@ -209,7 +209,7 @@ TEST_F(LockdClientTest, HoldsForLongerThanALeaseAndHandsOverAtOnce) {
   waiter.join();
   EXPECT_EQ(second.outcome, LockWait::kLocked);
   EXPECT_EQ(second.grant.generation, 2U);
-  // Its destructor has told the server.
+  // Its destructor has released the lock at the server.
   EXPECT_FALSE(status().held);
 }
 
@@ -258,7 +258,7 @@ TEST_F(LockdClientTest, AServerThatStopsIsALossBeforeAnotherCanBeGranted) {
   EXPECT_EQ(loss->status, ExitStatus::kTryAgain);
   EXPECT_EQ(loss->overlap, base::Duration::zero());
   EXPECT_FALSE(lock.is_confirmed());
-  // What is left until then is enough to end what holds it.
+  // There is time to end the command before another process can be granted the lock.
   EXPECT_LT(BootClock::now() - stopped, milliseconds(1000));
   EXPECT_FALSE(loss->end_by.expired());
   lockd_->signal(SIGCONT);
@@ -322,7 +322,7 @@ TEST_F(LockdClientTest, AHolderThatIsCutOffEndsBeforeTheOther) {
   const std::optional<Loss> loss = hold(lock, kLong);
   ASSERT_TRUE(loss);
   EXPECT_EQ(loss->status, ExitStatus::kTryAgain);
-  // It knew before the other could have the lock, which nobody else can take from it.
+  // The loss was found before another process could have the lock; it can't be freed by hand.
   EXPECT_EQ(loss->overlap, base::Duration::zero());
   EXPECT_TRUE(loss->is_overlap_known);
   EXPECT_EQ(status().holder, "a");
@@ -332,7 +332,7 @@ TEST_F(LockdClientTest, AHolderThatIsCutOffEndsBeforeTheOther) {
   EXPECT_EQ(status().holder, "b");
 }
 
-// The server goes on hearing heartbeats, and claims, that nobody hears the answers of.
+// The server still receives heartbeats and claims, but its answers are lost.
 TEST_F(LockdClientTest, AHolderThatIsHeardAndHearsNothingEndsInTime) {
   start("1s");
   Network network(lockd_->address());
@@ -414,14 +414,14 @@ TEST_F(LockdClientTest, AReleaseThatCannotBeToldEndsByItself) {
   EXPECT_EQ(lock.acquire(soon()).grant.generation, 2U);
 }
 
-// --- servers that say what the test wants
+// --- servers whose answers the test chooses
 
 class FakeServer : public testing::Test {
  protected:
   LockdRequest receive() { return peer_->read_any(); }
   void say(const std::string& bytes) { peer_->send(bytes); }
   void say(const LockdAnswer& answer) { say(encode_answer(answer)); }
-  // Asked for the lock, and its heartbeat's number.
+  // Accepts a client, expects its request and a heartbeat, and returns the heartbeat's number.
   std::uint64_t hear_question(const AcquireRequest& expected) {
     peer_.emplace(test::LockdPeer::accept(listener_.fd.get()));
     EXPECT_EQ(std::get<AcquireRequest>(receive()), expected);
@@ -433,7 +433,7 @@ class FakeServer : public testing::Test {
   [[nodiscard]] std::unique_ptr<LeaseClient> client() const {
     return make_lockd_client(uri_of("127.0.0.1:" + std::to_string(listener_.port)), "a");
   }
-  // What `call` gives while `server` plays on a thread of its own.
+  // Returns the result of `call` while `server` runs on its own thread.
   template <typename Value>
   Value play(asio::awaitable<Value> call, std::function<void()> server) {
     std::thread thread(std::move(server));
@@ -489,7 +489,7 @@ TEST_F(FakeServer, AGrantAfterALongWaitIsRenewedFirst) {
     say(HeartbeatAnswer{sequence, milliseconds(900)});
     say(WaitingAnswer{});
     const std::uint64_t second = std::get<HeartbeatRequest>(receive()).sequence;
-    // Not answered until it is late: the grant comes first.
+    // This heartbeat is not answered before the grant.
     last = BootClock::now();
     say(granted(4));
     const std::uint64_t third = std::get<HeartbeatRequest>(receive()).sequence;
@@ -543,7 +543,7 @@ TEST_F(FakeServer, AConnectionThatEndsIsMadeAgainWithTheClaim) {
   peer_.reset();
   const auto verdict = play(holder->renew(soon()), [&] {
     const std::uint64_t sequence = hear_question({"a", 4});
-    // Before the claim is answered it says nothing about the lock.
+    // Until the claim is answered, an answered heartbeat does not confirm the lock.
     say(HeartbeatAnswer{sequence, milliseconds(3000)});
     say(granted(4));
   });
@@ -583,7 +583,7 @@ TEST_F(FakeServer, AClaimGivesTheTokenBack) {
   });
 }
 
-// A server that was given the claim may reckon with it, or not.
+// It is unknown whether the server has processed the claim.
 TEST_F(FakeServer, AClaimThatWasNotConfirmedIsMadeAgain) {
   const auto holder = holding();
   peer_.reset();
@@ -624,7 +624,7 @@ TEST_F(FakeServer, AWaiterThatWasSilentForTooLongAsksForAPlaceAgain) {
   const Lease lease = play(holder->acquire(), [&] {
     const std::uint64_t first = hear_question({"a"});
     say(HeartbeatAnswer{first, milliseconds(500)});
-    // Its heartbeats have no answer any more, and then comes a grant.
+    // Heartbeats are not answered any more, and then the lock is granted.
     const Deadline over = Deadline::after(milliseconds(500));
     while (!over.expired()) ::poll(nullptr, 0, 10);
     say(granted(4));

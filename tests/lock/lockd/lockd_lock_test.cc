@@ -34,13 +34,13 @@ class LockdLockTest : public testing::Test {
  protected:
   void listen() { listener_ = os::listen_unix(path_); }
   Peer accept() { return Peer::accept(listener_.get()); }
-  // Grants the lock on a connection that ends then.
+  // Grants the lock, and closes the connection.
   void grant_and_go(std::uint64_t generation, int window_ms = 10000) {
     Peer peer = accept();
     peer.read();
     peer.say(granted(generation, window_ms));
   }
-  // A server that does `play` while the test goes on.
+  // Runs `play` as the server, on its own thread.
   void serve(std::function<void()> play) {
     listen();
     server_ = std::thread(std::move(play));
@@ -48,7 +48,7 @@ class LockdLockTest : public testing::Test {
   void TearDown() override {
     if (server_.joinable()) server_.join();
   }
-  // Until the holder knows what becomes of its lock: a loss, or what `good` waits for.
+  // Waits for a loss, or until `good` returns true.
   static std::optional<Loss> follow(LockdLock& lock, const std::function<bool()>& good) {
     const Deadline deadline = soon();
     while (!deadline.expired()) {
@@ -112,7 +112,7 @@ TEST_F(LockdLockTest, LifelineEndsWithTheLastThatHasIt) {
 }
 
 TEST_F(LockdLockTest, ServerThatComesLateIsReached) {
-  // The reminder comes after an attempt.
+  // The reminder runs after the first attempt.
   const os::Reminder after_attempt{std::chrono::milliseconds(1), [&] {
                                      if (server_.joinable()) return;
                                      serve([&] {
@@ -147,7 +147,7 @@ TEST_F(LockdLockTest, WaiterAsksAgainWhateverBecameOfTheServer) {
     EXPECT_EQ(peer.fds().size(), 1U);
     peer.say(granted(8));
   });
-  // Contact was made, so it goes on for ever.
+  // After contact with the server, the wait has no limit.
   LockdLock lock(path_, "engine-0");
   EXPECT_EQ(lock.acquire(soon()).grant.generation, 8U);
 }
@@ -209,7 +209,7 @@ TEST_F(LockdLockTest, HolderWhoseGrantIsOverHasLostItToAnother) {
   LockdLock lock(path_, "engine-0");
   lock.acquire(soon());
   const auto begin = base::BootClock::now();
-  // As if it had been stopped.
+  // Simulates a suspended process.
   constexpr auto kStopped = std::chrono::milliseconds(50);
   test::await([&] { return base::BootClock::now() - begin >= kStopped; });
   const auto loss = follow(lock, [] { return false; });
@@ -336,7 +336,7 @@ TEST_F(LockdLockTest, StatusOfAServerThatSaysNothingOrNonsense) {
     server.join();
     return status;
   };
-  static_cast<void>(accept());  // of the one that gave up
+  static_cast<void>(accept());  // the client that has timed out
   EXPECT_EQ(answered_with(""), ExitStatus::kProtocol);
   EXPECT_EQ(answered_with("x\n"), ExitStatus::kProtocol);
   EXPECT_EQ(answered_with(encode_answer(granted(1))), ExitStatus::kProtocol);

@@ -47,7 +47,7 @@ LoadedState free_after(std::uint64_t generation) {
 const LockdTime kStart{std::chrono::steady_clock::time_point(seconds(1000)),
                        *text::parse_time("2026-11-21T06:00:00.000Z")};
 
-// A server without sockets, whose disk does what the test says.
+// A server without sockets, and with a simulated disk.
 class Desk {
  public:
   explicit Desk(const LoadedState& loaded = {}, std::vector<RecordedProcess> running = {},
@@ -63,7 +63,7 @@ class Desk {
     model.acquire(id, {engine, claim}, {process, tie}, now);
     collect();
   }
-  // With a claim: and the token that came with that grant.
+  // A claim has the token of its grant.
   void acquire_lease(ConnectionId id, const std::string& engine,
                      std::optional<std::uint64_t> claim = std::nullopt) {
     acquire_lease(id, engine, claim, claim ? tokens[*claim] : "");
@@ -79,7 +79,7 @@ class Desk {
     model.heartbeat(id, now);
     collect();
   }
-  // Nothing was heard of it for too long.
+  // The connection was silent for too long.
   void expire(ConnectionId id) {
     end_lifeline(id);
     close(id);
@@ -106,7 +106,7 @@ class Desk {
     model.recorded(std::nullopt, now);
     collect();
   }
-  // `renamed`: by the time it failed, the new file was in place.
+  // `renamed`: the new file was in place before the failure.
   void fail_record(bool renamed = false) {
     ASSERT_TRUE(writing);
     writing = false;
@@ -121,19 +121,19 @@ class Desk {
     collect();
   }
 
-  // What this connection was told, as words, since it was asked last.
+  // The answers to this connection since the last call, as words.
   std::vector<std::string> heard(ConnectionId id) { return std::exchange(heard_[id], {}); }
   StatusAnswer status() const { return model.status(now); }
 
   LockdTime now;
   LockdModel model;
-  /// A record is under way; with `slow_disk` until the test finishes it.
+  /// A record is being written; with `slow_disk`, until the test finishes it.
   bool writing = false;
   bool slow_disk = false;
   LockdState disk;
   int records = 0;
   std::vector<std::string> warnings;
-  /// That came with a grant, by its generation.
+  /// Tokens of the grants, by generation.
   std::map<std::uint64_t, std::string> tokens;
 
  private:
@@ -185,7 +185,7 @@ enum class Event {
 };
 constexpr int kEvents = 11;
 
-// Where connection 1 is the holder's, or whom it is being recorded for, and has a lifeline.
+// Connection 1 is the holder, or is being recorded as the holder, and has a lifeline.
 Desk make(LockdPhase phase) {
   switch (phase) {
     case kFree:
@@ -238,7 +238,7 @@ void apply(Desk& desk, Event event) {
 TEST(LockdModelTable, EveryPhaseWithEveryEvent) {
   const std::map<LockdPhase, std::vector<LockdPhase>> expected{
       {kFree, {kHeld, kHeld, kHeld, kFree, kFree, kFree, kFree, kFree, kFree, kFree, kFree}},
-      // Whoever was not told has done nothing under the grant: his lifeline does not matter.
+      // A client without an answer has done nothing under the grant: its lifeline does not count.
       {kRecording,
        {kRecording, kRecording, kRecording, kRecording, kFree, kFree, kHeld, kRecording, kRecording,
         kRecording, kRecording}},
@@ -294,7 +294,7 @@ void ask(LockdModel& model, ConnectionId id, const LockdPeer& peer) {
   model.acquire(id, {"engine-" + std::to_string(id)}, peer, kStart);
 }
 
-// The words of the answers since the last time, of one connection.
+// The answers to one connection since the last call, as words.
 std::vector<std::string> words(LockdModel& model, ConnectionId id) {
   std::vector<std::string> all;
   const LockdEffects effects = model.take_effects();
@@ -314,7 +314,7 @@ TEST(LockdModel, OneProcessHasAFewPlacesInTheQueue) {
   ask(model, 1000, peer);
   EXPECT_THAT(words(model, 1000), ElementsAre(reason));
   EXPECT_FALSE(model.closed(1000, kStart));
-  // Others have places of their own, and one that left makes room.
+  // Other processes have their own limit, and one that leaves makes room.
   ask(model, 1001, {kOld, LockdTie::kConnection, {}, {}, "process 100"});
   EXPECT_THAT(words(model, 1001), ElementsAre("waits"));
   model.closed(7, kStart);
@@ -335,14 +335,14 @@ TEST(LockdModel, OneAddressHasMorePlacesAndWhoIsGrantedTheLockLeavesOne) {
   desk.slow_disk = true;
   for (ConnectionId id = 1; id <= kMaxPlaces + 1; ++id) lease(id);
   desk.pass(milliseconds(0));
-  // The first does not wait.
+  // The first one holds the lock and does not wait.
   EXPECT_THAT(desk.heard(kMaxPlaces + 1), ElementsAre("waiting for nobody"));
   lease(1000);
   desk.pass(milliseconds(0));
   EXPECT_THAT(desk.heard(1000), ElementsAre("refused 75"));
 }
 
-// Where each of them is looked for among all, this takes hours.
+// A linear search for each waiter would take hours.
 TEST(LockdModel, AHundredThousandWaitersComeAndGo) {
   constexpr ConnectionId kMany = 100'000;
   LockdModel model(kWindow, {}, {}, kStart);
@@ -500,7 +500,7 @@ TEST(LockdModel, WhoComesAfterAReleaseThatWasNotRecordedIsGrantedWithTheNextReco
   EXPECT_THAT(desk.heard(2), ElementsAre("granted 2"));
 }
 
-// A file may have been replaced although that failed.
+// A failed write may still have replaced the file.
 TEST(LockdModel, AfterAFailureNothingIsTakenForRecorded) {
   Desk desk;
   desk.acquire(1, "a", std::nullopt, kOld);
@@ -508,7 +508,7 @@ TEST(LockdModel, AfterAFailureNothingIsTakenForRecorded) {
   desk.acquire(2, "a", std::nullopt, kOldWorker);
   desk.fail_record(true);
   desk.close(2);
-  // As before the failure, as far as that can be known; so it has to be written.
+  // The state before the failure has to be written, because the file's content is unknown.
   desk.pass(kRecordAgainAfter);
   ASSERT_TRUE(desk.writing);
   desk.close(1);
@@ -597,7 +597,7 @@ TEST(LockdModel, ALifelineKeepsTheLockAfterTheConnection) {
   EXPECT_TRUE(desk.model.closed(1, desk.now));
   EXPECT_EQ(desk.model.phase(), kHeld);
   EXPECT_THAT(desk.status().connections, ElementsAre(StatusAnswer::Connection{100, false}));
-  // The same id is another process now: only open connections let others join.
+  // This is another process with the same id: it could join only an open connection.
   desk.acquire(3, "a");
   EXPECT_THAT(desk.heard(3), ElementsAre("waiting for a"));
   desk.heard(2);
@@ -723,7 +723,7 @@ TEST(LockdModel, TheHolderComesBackWithItsClaimToTheSameGrant) {
 
 TEST(LockdModel, ARecordedProcessComesBackWithoutAClaim) {
   Desk desk(held_by_a(), {kOld});
-  desk.acquire(1, "b", std::nullopt, kOld);  // it says that it is somebody else
+  desk.acquire(1, "b", std::nullopt, kOld);  // its id is another engine's
   EXPECT_THAT(desk.heard(1), ElementsAre("waiting for a"));
   desk.acquire(2, "a", std::nullopt, kOld);
   EXPECT_THAT(desk.heard(2), ElementsAre("granted 7"));
@@ -734,7 +734,7 @@ TEST(LockdModel, AHolderThatIsOnFileComesBackAlsoWhereNothingCanBeRecorded) {
   desk.slow_disk = true;
   desk.acquire(1, "a", 7, kOld);
   EXPECT_THAT(desk.heard(1), ElementsAre("granted 7"));
-  // Another process of the holder's is not on file.
+  // The state file does not have this other process of the holder.
   desk.acquire(2, "a", 7, kNew);
   EXPECT_THAT(desk.heard(2), IsEmpty());
 }
@@ -818,7 +818,7 @@ TEST(LockdModel, TheRanksNotYetBackAreWaitedForWhenTheFirstOneGoesAgain) {
   desk.acquire(3, "a", 7, kOldWorker);
   EXPECT_THAT(desk.heard(3), ElementsAre("granted 7"));
   desk.close(3);
-  // The first one may have come back once more.
+  // The first process may reconnect once more.
   EXPECT_EQ(desk.model.phase(), kRecovering);
   desk.pass(kWindow);
   EXPECT_EQ(desk.heard(2).back(), "granted 8");
@@ -854,7 +854,7 @@ TEST(LockdModel, ARankThatComesBackTwiceCountsOnce) {
     desk.end_lifeline(2);
     EXPECT_EQ(desk.model.phase(), kRecovering);
   }
-  // Also where the end of its first connection was not seen yet.
+  // The same if the end of its first connection was not read yet.
   Desk desk(held_by_a({kOld, kOldWorker}));
   desk.acquire(1, "a", 7, kOld);
   desk.acquire(2, "a", 7, kOld);
@@ -921,7 +921,7 @@ TEST(LockdModel, AServerThatWasHeldUpAtTheEndOfTheWindowGivesALittleMore) {
 TEST(LockdModel, ASecondRestartFindsWhatTheFirstLeft) {
   Desk first(held_by_a({kOld, kOldWorker}), {kOld, kOldWorker});
   first.acquire(1, "a", 7, kNew);
-  // Those that did not come back yet are still the holder's.
+  // The processes that have not reconnected yet are still recorded.
   EXPECT_THAT(first.disk.processes, ElementsAre(kNew, kOld, kOldWorker));
   Desk second({LoadedState::Kind::kState, first.disk}, {kOldWorker});
   second.acquire(1, "a", std::nullopt, kOldWorker);
@@ -939,7 +939,7 @@ TEST(LockdModel, ADamagedFileGivesAnyClaimOneWindow) {
   EXPECT_THAT(desk.heard(1), ElementsAre("waiting for a"));
   desk.claim(3, "c", 9);
   EXPECT_THAT(desk.heard(3), ElementsAre("refused 75"));
-  // Nobody knows how many more there are of the holder.
+  // The number of the holder's other processes is unknown.
   desk.close(2);
   EXPECT_EQ(desk.model.phase(), kRecovering);
   desk.pass(kWindow);
@@ -969,9 +969,9 @@ TEST(LockdModel, WithoutAClaimADamagedFileCostsOneWindow) {
   EXPECT_THAT(desk.heard(2), ElementsAre("refused 75"));
 }
 
-// --- whatever happens
+// --- random events
 
-// Engines in a world where anything may happen to them, to the disk and to the server.
+// Engines, a disk and a server to which anything may happen.
 class World {
  public:
   explicit World(unsigned seed) : random_(seed) { restart(); }
@@ -1012,13 +1012,13 @@ class World {
     }
   }
 
-  // What was told in this step; the invariants are those for which there is a lock at all.
+  // Checks the answers of this step; the invariants are those of the lock itself.
   void check() {
     for (auto& [id, rank] : ranks_) {
       if (!rank.connected) continue;
       for (const std::string& word : desk_->heard(id)) {
         if (word.starts_with("refused")) {
-          // Whoever has the lock and came back in time keeps it.
+          // A holder that reconnects in time keeps the lock.
           ASSERT_FALSE(rank.must_return) << rank.engine << " " << rank.generation;
           rank.connected = rank.lifeline = rank.asks = false;
           rank.generation = 0;
@@ -1045,7 +1045,7 @@ class World {
     });
   }
 
-  // With a disk that works and nobody who stays, everybody gets his turn.
+  // If the disk works and every holder ends, every waiter gets the lock.
   void end() {
     desk_->slow_disk = false;
     if (desk_->writing) desk_->finish_record();
@@ -1077,12 +1077,12 @@ class World {
   struct Rank {
     std::string engine;
     std::optional<RecordedProcess> process;
-    /// Which it believes to have; 0: none.
+    /// The generation that it believes to hold; 0 for none.
     std::uint64_t generation = 0;
     bool connected = true;
     bool lifeline = false;
     bool asks = true;
-    /// The server it was connected to is gone.
+    /// Its server has ended.
     bool away = false;
     bool must_return = false;
   };
@@ -1108,7 +1108,7 @@ class World {
     const auto next = static_cast<pid_t>(next_id_);
     if (pick(2) == 0) rank.process = RecordedProcess{next, next_id_, 1};
     std::optional<std::uint64_t> claim;
-    // Of anything, but never of what is another's.
+    // It may claim any generation except another engine's.
     if (pick(4) == 0) claim = 1 + pick(2 * static_cast<unsigned>(generations_.size()) + 2);
     if (claim && generations_.contains(*claim) && generations_[*claim] != rank.engine)
       claim.reset();
@@ -1119,7 +1119,7 @@ class World {
     desk_->acquire(next_id_++, engine, claim, process, lifeline);
   }
 
-  // A process that lives, on a new connection. Its lifeline stays where the server has it.
+  // A running process connects again. The server keeps the lifeline of its old connection.
   void come_back(Rank& rank) {
     Rank back = rank;
     const ConnectionId old = id_of(rank);
@@ -1142,7 +1142,7 @@ class World {
     const ConnectionId id = id_of(rank);
     desk_->heard(id);
     rank.connected = rank.asks = false;
-    // Without a lifeline that is the end of it, and so it is before it was told.
+    // A rank without a lifeline ends with its connection, and so does one without an answer yet.
     if (!rank.lifeline) rank.generation = 0;
     desk_->close(id);
     if (rank.generation == 0) die(rank);
@@ -1171,7 +1171,7 @@ class World {
     lifelines_.clear();
     running_.clear();
     for (auto& [id, rank] : ranks_) {
-      // A new server knows no lifeline, and those that wait are new to it anyway.
+      // A new server has no lifelines, and no waiters from before.
       if (!rank.connected && !rank.away) rank.generation = 0;
       rank.connected = rank.asks = rank.must_return = false;
       rank.away = true;
@@ -1197,7 +1197,7 @@ class World {
       return;
     }
     window_end_ = kOver;
-    // From here on it is fenced off, unless it is seen.
+    // From now on a rank is fenced off, unless its process is visible.
     for (auto& [id, rank] : ranks_) {
       const bool seen = rank.process && std::find(running_.begin(), running_.end(),
                                                   *rank.process) != running_.end();
@@ -1211,7 +1211,7 @@ class World {
   std::mt19937 random_;
   std::unique_ptr<Desk> desk_;
   std::map<ConnectionId, Rank> ranks_;
-  /// The connection that the same process had before.
+  /// The previous connection of the same process.
   std::map<ConnectionId, ConnectionId> lifelines_;
   std::vector<RecordedProcess> running_;
   std::map<std::uint64_t, std::string> generations_;
@@ -1243,7 +1243,7 @@ Desk lease_desk(const LoadedState& loaded = free_after(6)) {
   return desk;
 }
 
-// By a lease of generation 7.
+// Held by a lease of generation 7.
 LoadedState leased_by_a(milliseconds expiry = kExpiry) {
   LoadedState loaded = held_by_a({});
   loaded.state.expiry = expiry;
@@ -1262,11 +1262,11 @@ TEST(LockdModelLease, AClaimTakesTheTokenOfItsGrant) {
   EXPECT_THAT(desk.heard(3), ElementsAre("refused 75"));
   desk.acquire_lease(4, "a", 7, "token 1");
   EXPECT_THAT(desk.heard(4), ElementsAre("granted 7"));
-  // It is that of the grant, not of the connection.
+  // The token belongs to the grant, not to the connection.
   EXPECT_EQ(desk.tokens[7], "token 1");
   desk.expire(1);
   desk.expire(4);
-  // The last grant, when the lock is free.
+  // The state of a free lock keeps the token of the last grant.
   EXPECT_EQ(desk.disk.token, "token 1");
   desk.acquire_lease(5, "a", 7, "token 2");
   EXPECT_THAT(desk.heard(5), ElementsAre("refused 75"));
@@ -1316,7 +1316,7 @@ TEST(LockdModelLease, AShorterExpiryCountsWhenTheHolderHasHeardOfIt) {
   desk.beat(1);
   EXPECT_EQ(desk.model.expiry_of(1), kLonger);
   EXPECT_EQ(desk.disk.expiry, kLonger);
-  // The answer was lost, and it comes again.
+  // The answer was lost, and is sent again.
   desk.close(1);
   desk.acquire_lease(2, "a", 7);
   desk.beat(2);
@@ -1429,7 +1429,7 @@ TEST(LockdModelLease, OneHolderThatComesBackTwiceIsCountedOnce) {
   desk.acquire_lease(3, "b");
   desk.expire(1);
   desk.expire(2);
-  // The other one has the rest of the window.
+  // The other rank has the rest of the window.
   EXPECT_EQ(desk.model.phase(), kRecovering);
   EXPECT_THAT(desk.heard(3), ElementsAre("waiting for a"));
   desk.pass(kWindow);

@@ -1,4 +1,4 @@
-// The lock server with real sockets, real processes and real deaths. Decision 8's table first.
+// The lock server with real sockets, real processes and real deaths. Decision 8's table is first.
 #include "lock/lockd/lockd_server.h"
 
 #include <fcntl.h>
@@ -44,12 +44,12 @@
 
 namespace {
 
-// While such a file exists, the server's descriptors can't be watched: sockets, or all.
+// While this file exists, the server can't watch descriptors: sockets only, or all.
 const char* unwatched_sockets = nullptr;
 const char* unwatched = nullptr;
-// While it exists, the disk does not answer.
+// While this file exists, fsync blocks.
 const char* stalled_disk = nullptr;
-// How often a socket was looked at for its end, in memory that the server shares.
+// How often a socket was checked for its end, in memory shared with the server.
 std::atomic<int>* looks = nullptr;
 
 bool is_on(const char* switch_file) {
@@ -58,7 +58,7 @@ bool is_on(const char* switch_file) {
 
 }  // namespace
 
-// In place of the C library's.
+// These replace the functions of the C library.
 extern "C" int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) noexcept {
   struct stat info {};
   const bool is_socket = ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode);
@@ -106,7 +106,7 @@ class LockdServer : public testing::Test {
     if (server_) kill_server();
   }
 
-  // Ready when this returns. `before` runs in the server's process, with the ready descriptor.
+  // Returns when the server is ready. `before` runs in its process, with the ready descriptor.
   void start(const std::function<void(UniqueFd&)>& before = [](UniqueFd&) {}) {
     Pipe ready;
     os::SpawnOptions options;
@@ -122,7 +122,7 @@ class LockdServer : public testing::Test {
     ready.writer.reset();
     char mark = 0;
     ASSERT_EQ(::read(ready.reader.get(), &mark, 1), 1) << "the server did not get ready";
-    // It is closed then, which a test that counts descriptors relies on.
+    // Tests that count descriptors need it closed.
     ASSERT_EQ(::read(ready.reader.get(), &mark, 1), 0);
   }
   int end_server(int signal) {
@@ -143,7 +143,7 @@ class LockdServer : public testing::Test {
     client.ask(AcquireRequest{id, claim}, fds);
     return client;
   }
-  // The same, whose first answer is this.
+  // The same, and expects this first answer.
   [[nodiscard]] Client answered(
       const std::string& word, const std::string& id,
       std::optional<std::uint64_t> claim = std::nullopt, const std::vector<int>& fds = {},
@@ -152,7 +152,7 @@ class LockdServer : public testing::Test {
     EXPECT_EQ(client.hear_word(), word) << "line " << at.line();
     return client;
   }
-  // A process that acquires the lock and keeps it; `more` is done in it once it is told.
+  // A process that acquires the lock and keeps it, and reports the generation.
   Forked hold_in_child(const std::string& id, const std::vector<int>& fds = {}) const {
     return Forked([this, id, fds](int ready) {
       Client client = acquire(id, std::nullopt, fds);
@@ -248,7 +248,7 @@ TEST_F(LockdServer, CrashWithAVisibleHungHolderIsNoFailoverUntilItDies) {
   kill_server();
   config_.reconnect_window = milliseconds(50);
   start();
-  // The stopped one keeps the lock however long that takes.
+  // The stopped process keeps the lock for any time.
   Client waiter = answered("waiting for a", "b");
   expect_soon([](const StatusAnswer& now) { return now.window_left == milliseconds(0); });
   EXPECT_THAT(status().awaited_pids, ElementsAre(holder.pid()));
@@ -261,7 +261,7 @@ TEST_F(LockdServer, CrashWithAVisibleHungHolderIsNoFailoverUntilItDies) {
 TEST_F(LockdServer, CrashWithAHungHolderThatIsNotVisibleIsAFailoverAndTheOldHolderIsFenced) {
   const auto elsewhere = [](UniqueFd& ready) {
     if (::unshare(CLONE_NEWPID) != 0) _exit(100);
-    // The first process of the namespace serves; this one ends with it.
+    // The namespace's first process serves; this one ends with it.
     const pid_t pid = ::fork();
     if (pid == 0) return;
     ready.reset();
@@ -275,8 +275,8 @@ TEST_F(LockdServer, CrashWithAHungHolderThatIsNotVisibleIsAFailoverAndTheOldHold
       }) != ExitStatus::kOk) {
     FO_SKIP("root", "pid namespaces are not permitted here");
   }
-  // Killing the process around the namespace leaves the server, so it is ended by its lifeline:
-  // the parent's death.
+  // A kill of the outer process would leave the server running, so the server ends by its
+  // parent-death signal.
   const auto in_namespace = [&](UniqueFd& ready) {
     elsewhere(ready);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -563,7 +563,7 @@ TEST_F(LockdServer, ADiskThatDoesNotAnswerDoesNotKeepItFromEnding) {
     expect_soon([](const StatusAnswer& now) { return now.waiters.size() == 1; });
     server_->signal(SIGTERM);
     if (twice) {
-      // Once the socket is closed, the first one was seen.
+      // The socket is closed once the first signal was handled.
       const Deadline deadline = soon();
       while (os::is_socket_live(config_.socket_path)) ASSERT_FALSE(deadline.expired());
       server_->signal(SIGTERM);
@@ -620,9 +620,9 @@ TEST_F(LockdServer, OneMoreWaiterIsNoWorkForThoseThatWait) {
     clients.push_back(acquire("engine-" + std::to_string(i)));
     EXPECT_EQ(clients.back().hear_word(), i == 0 ? "granted 1" : "waiting for engine-0");
   }
-  // Each newcomer is, and so is the holder whose lock it might share.
+  // Each new connection was checked, and the holder's, which it might join.
   EXPECT_LE(*looks, 2 * count);
-  // One process has no more places than that; another has.
+  // One process has a limited number of waiting connections, and another one has its own.
   Client refused = acquire("engine-x");
   const auto answer = refused.receive();
   ASSERT_TRUE(answer && std::holds_alternative<RefusedAnswer>(*answer));
@@ -660,7 +660,7 @@ TEST_F(LockdServer, ALifelineKeepsTheLockUntilTheLastWriterIsGone) {
   const std::vector<int> fds{lifeline->reader.get()};
   Forked holder = hold_in_child("a", fds);
   ASSERT_EQ(holder.read(), 1U);
-  // A worker that has nothing of its parent's but the writing end.
+  // A worker with nothing but the writing end.
   Forked worker([&](int) {
     lifeline->reader.reset();
     for (;;) ::pause();
@@ -674,7 +674,7 @@ TEST_F(LockdServer, ALifelineKeepsTheLockUntilTheLastWriterIsGone) {
   });
   EXPECT_EQ(status().holder, "a");
   EXPECT_TRUE(waiter.is_quiet());
-  // Another of that name is not the holder.
+  // Another process with this id is not the holder.
   Client namesake = answered("waiting for a", "a");
   worker.kill();
   EXPECT_EQ(waiter.hear_word(), "granted 2");
@@ -725,8 +725,8 @@ TEST_F(LockdServer, AHolderWithALifelineComesBackAfterItsConnectionBroke) {
   EXPECT_EQ(status().holder, "a");
 }
 
-// The end of a connection counts before what came later, however much there is to read at once.
-// The holder came back to a new server and died at once, before that read a word of it.
+// The end of a connection counts before later connections, however much there is to read. Here the
+// holder connected to a new server and died before the server read anything.
 TEST_F(LockdServer, AnEngineThatAsksAnewNeverJoinsAConnectionWhoseEndIsNotRead) {
   config_.reconnect_window = std::chrono::milliseconds(100);
   for (int i = 0; i < 10; ++i) {
@@ -834,7 +834,7 @@ TEST_F(LockdServer, WhoComesAndGoesDoesNotFillTheLog) {
   }
   const std::string text = test::slurp(log);
   EXPECT_GT(text.size(), 0U);
-  // Of more than a thousand, where nothing is left out.
+  // All messages together would be more than a thousand.
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 200) << text;
 }
 

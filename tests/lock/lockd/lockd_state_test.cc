@@ -144,7 +144,7 @@ TEST(LockdState, IsWrittenBackAsItWasRead) {
             ExitStatus::kCannotCreate);
 }
 
-// A token is in it.
+// The file contains a token.
 TEST(LockdState, IsForItsOwnersEyes) {
   const TempDir dir;
   spill(dir.path("state"), encode_state(sample_state()));

@@ -1,4 +1,4 @@
-// The lock server over TCP, with clients that say what the test wants, on a real port.
+// The lock server over TCP on a real port, with clients whose messages the test chooses.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ UniqueFd connect_tcp(const std::string& address, const char* from = "127.0.0.1")
   return fd;
 }
 
-// That came with a grant, by its generation.
+// Tokens of the grants, by generation.
 std::map<std::uint64_t, std::string> tokens;
 
 class Client final : public test::LockdClient {
@@ -65,8 +65,8 @@ class Client final : public test::LockdClient {
 
   void beat() { ask(HeartbeatRequest{++sequence_}); }
 
-  // The next answer but those to heartbeats, one of which is sent whenever there is none for a
-  // while; nullopt when the server closed the connection.
+  // The next answer that is not to a heartbeat; sends a heartbeat whenever there is none for a
+  // while. nullopt if the server closed the connection.
   std::optional<LockdAnswer> receive() override { return receive(true); }
   std::optional<LockdAnswer> receive(bool beats) {
     const auto beat_if_wanted = [&] {
@@ -86,7 +86,7 @@ class Client final : public test::LockdClient {
     const auto answer = receive(beats);
     return answer ? test::word_of(*answer) : "";
   }
-  // Until a heartbeat was answered: the server has dealt with all that was sent before.
+  // Waits for the answer to a heartbeat: the server has processed everything sent before it.
   void settle() {
     beat();
     while (answered_ != sequence_) {
@@ -100,7 +100,7 @@ class Client final : public test::LockdClient {
   }
 
  private:
-  // Those of a flood are lower.
+  // Heartbeats of a flood have lower numbers.
   std::uint64_t sequence_ = 1000;
   std::uint64_t answered_ = 0;
 };
@@ -116,7 +116,7 @@ class LockdTcp : public testing::Test {
     client.ask(AcquireRequest{id, claim, claim ? tokens[*claim] : ""});
     return client;
   }
-  // The same, whose first answer is this.
+  // The same, and expects this first answer.
   [[nodiscard]] Client answered(
       const std::string& word, const std::string& id,
       std::optional<std::uint64_t> claim = std::nullopt,
@@ -176,7 +176,7 @@ TEST_F(LockdTcp, TheEndOfAHoldersConnectionSaysNothing) {
       return now.connections.size() == 1 && !now.connections[0].connected;
     });
     Client waiter = acquire("b");
-    // One of its own name comes after it: the process that has the lock may still run.
+    // A client with the holder's id is queued after it, because the holder's process may still run.
     Client namesake = acquire("a");
     EXPECT_EQ(waiter.read_verdict(), "granted " + std::to_string(2 * i + 2));
     EXPECT_GE(BootClock::now() - last, kExpiry);
@@ -233,7 +233,7 @@ TEST_F(LockdTcp, AClaimOnANewConnectionOutlivesTheOldOne) {
   Client holder = answered("granted 1", "a");
   Client waiter = answered("waiting for a", "b");
   Client again = answered("granted 1", "a", 1);
-  // The old one expires meanwhile.
+  // The old connection expires meanwhile.
   const Deadline enough = Deadline::after(2 * kExpiry);
   while (!enough.expired()) {
     again.settle();
@@ -262,7 +262,7 @@ TEST_F(LockdTcp, AReleaseIsTheEndOfAllConnectionsOfTheHolder) {
   closed.close();
   Client waiter = answered("waiting for a", "b");
   Client namesake = answered("waiting for a", "a");
-  // A claim and its end in one piece.
+  // The claim and its release arrive together.
   Client last = connect();
   last.send(encode_request(AcquireRequest{"a", 1, tokens[1]}) + encode_request(ReleaseRequest{}));
   EXPECT_EQ(waiter.hear_word(), "granted 2");
@@ -280,7 +280,7 @@ TEST_F(LockdTcp, AWaiterOfTheHoldersNameGivesUpItsOwnPlaceOnly) {
   EXPECT_EQ(status().holder, "a");
 }
 
-// Two machines that were given the same id by mistake must not both be active.
+// Two machines with the same id by mistake must not both be active.
 TEST_F(LockdTcp, AnIdJoinsNoLease) {
   start("1m");
   Client holder = answered("granted 1", "a");
@@ -336,7 +336,7 @@ TEST_F(LockdTcp, ANewServerOutwaitsLeasesThatWereLonger) {
   EXPECT_EQ(status().reconnect_window, milliseconds(90000));
   EXPECT_GT(status().window_left, milliseconds(60000));
   Client holder = answered("granted 7", "a", 7);
-  // It may not have heard that they are shorter now.
+  // The holder may not have received the shorter expiry yet.
   holder.settle();
   EXPECT_EQ(load_state(state_path()).state.expiry, milliseconds(90000));
   const Deadline enough = Deadline::after(2 * kExpiry);
@@ -347,7 +347,7 @@ TEST_F(LockdTcp, ANewServerOutwaitsLeasesThatWereLonger) {
   while (status().holder) ASSERT_FALSE(deadline.expired());
 }
 
-// Whoever waits is told the holder's id and generation.
+// Waiters receive the holder's id and generation.
 TEST_F(LockdTcp, AWaiterCannotClaimTheHoldersGrant) {
   start("1m");
   Client holder = answered("granted 1", "a");
@@ -360,7 +360,7 @@ TEST_F(LockdTcp, AWaiterCannotClaimTheHoldersGrant) {
     EXPECT_EQ(thief.hear_word(false), "");
   }
   EXPECT_EQ(status().connections.size(), 1U);
-  // Nor where the holder is on file only.
+  // The same when the holder is only in the state file.
   EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
   lockd_->start();
   Client thief = acquire("a", 1);
@@ -393,13 +393,13 @@ TEST_F(LockdTcp, WithoutAStateFileTheLeasesOfBeforeAreOutwaited) {
   EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
   std::filesystem::remove(state_path());
   lockd_->start();
-  // Once more, before anybody was granted anything.
+  // Restart it once more, before any grant.
   EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
   lockd_->start();
   Client waiter = acquire("b");
   const std::string word = waiter.read_verdict();
   EXPECT_GE(BootClock::now() - last, kExpiry);
-  // Higher than any that there may have been.
+  // The generation exceeds any that may have been granted before.
   ASSERT_TRUE(word.starts_with("granted ")) << word;
   EXPECT_GT(std::stoull(word.substr(8)), 1795000000000U);
   Client late = answered("refused 75", "a", 1);
@@ -547,7 +547,7 @@ TEST_F(LockdTcp, AFloodOfHeartbeatsDisturbsNobody) {
   EXPECT_EQ(status().holder, "a");
 }
 
-// --- what it is started with
+// --- options
 
 TEST(LockdListen, RefusesWhatIsNotSafe) {
   const TempDir dir;

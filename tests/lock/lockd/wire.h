@@ -1,4 +1,4 @@
-// Either end of a connection in gms-lockd's protocol, for tests that write what they want.
+// Both ends of a connection in gms-lockd's protocol, with messages that the test chooses.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@
 
 namespace fo::test {
 
-/// Lines in, bytes out, with descriptors.
+/// Receives lines, sends bytes, with descriptors.
 class Wire {
  public:
   Wire(base::UniqueFd socket, std::size_t max_line_bytes)
@@ -34,12 +34,12 @@ class Wire {
   Wire& operator=(Wire&&) = default;
   virtual ~Wire() = default;
 
-  /// False when the other end has closed the connection.
+  /// False if the peer has closed the connection.
   bool send(std::string_view bytes, const std::vector<int>& fds = {}) {
     const auto sent = os::send_with_fds(socket_.get(), std::as_bytes(std::span(bytes)), fds);
     return sent == static_cast<std::ptrdiff_t>(bytes.size());
   }
-  /// nullopt at the end of the connection. `idle` is called whenever nothing came for 100 ms.
+  /// nullopt at the end of the connection. `idle` is called after each 100 ms without bytes.
   std::optional<std::string> read_line(const std::function<void()>& idle = {}) {
     const base::Deadline deadline = soon();
     for (;;) {
@@ -57,14 +57,14 @@ class Wire {
       lines_.append({bytes.data(), static_cast<std::size_t>(got)});
     }
   }
-  /// Nothing has come that was not read, and the connection is open.
+  /// Whether there is nothing to read, and the connection is open.
   [[nodiscard]] bool is_quiet() const {
     pollfd ready{socket_.get(), POLLIN, 0};
     return lines_.empty() && ::poll(&ready, 1, 0) == 0;
   }
   void close() { socket_.reset(); }
   [[nodiscard]] int fd() const { return socket_.get(); }
-  /// All that came.
+  /// All received descriptors.
   [[nodiscard]] const std::vector<base::UniqueFd>& fds() const { return fds_; }
 
  private:
@@ -94,17 +94,17 @@ class LockdClient : public Wire {
   void ask(const lock::LockdRequest& request, const std::vector<int>& fds = {}) {
     EXPECT_TRUE(send(lock::encode_request(request), fds));
   }
-  /// The next answer; nullopt when the server closed the connection.
+  /// The next answer; nullopt if the server closed the connection.
   virtual std::optional<lock::LockdAnswer> receive() {
     const auto line = read_line();
     return line ? std::optional(lock::decode_answer(*line)) : std::nullopt;
   }
-  /// As a word; "" when the connection was closed.
+  /// The next answer as a word; "" if the connection was closed.
   std::string hear_word() {
     const auto answer = receive();
     return answer ? word_of(*answer) : "";
   }
-  /// The next word that does not say to wait.
+  /// The next word that is not "waiting …".
   std::string read_verdict() {
     std::string word;
     while ((word = hear_word()).starts_with("waiting")) {
@@ -117,7 +117,7 @@ class LockdClient : public Wire {
 class LockdPeer : public Wire {
  public:
   explicit LockdPeer(base::UniqueFd socket) : Wire(std::move(socket), lock::kMaxRequestBytes) {}
-  /// The next client of `listener`.
+  /// Accepts the next client of `listener`.
   static LockdPeer accept(int listener) {
     pollfd ready{listener, POLLIN, 0};
     EXPECT_EQ(::poll(&ready, 1, soon().poll_timeout()), 1);
@@ -135,7 +135,7 @@ class LockdPeer : public Wire {
   }
   void say(const std::string& bytes) { EXPECT_TRUE(send(bytes)); }
   void say(const lock::LockdAnswer& answer) { say(lock::encode_answer(answer)); }
-  /// True once nobody has a writing end of the first lifeline any more.
+  /// Whether no process has the writing end of the first lifeline any more; waits for that.
   bool lifeline_ends() {
     pollfd end{fds().at(0).get(), POLLIN, 0};
     return ::poll(&end, 1, base::Deadline::after(kLong).poll_timeout()) == 1 &&
