@@ -1,5 +1,5 @@
-// What measuring programs share: contenders that take turns, so that whatever else the machine does
-// meets all of them. What came out goes to a Report.
+// Common functions of the measuring programs: contenders run in turns, so that disturbances of the
+// machine affect all of them. A Report gets the results.
 #pragma once
 
 #include <algorithm>
@@ -25,12 +25,12 @@ inline double median(std::vector<double> values) {
 
 struct Contender {
   std::string name;
-  /// One run; how long it took, in seconds.
+  /// Runs once; returns the time in seconds.
   std::function<double()> run;
   std::vector<double> seconds = {};
 };
 
-/// `runs` of each, in turns, after one of each that does not count.
+/// Runs each contender `runs` times, in turns, after one round that does not count.
 inline void take_turns(std::vector<Contender>& contenders, std::size_t runs) {
   for (std::size_t turn = 0; turn <= runs; ++turn) {
     for (Contender& contender : contenders) {

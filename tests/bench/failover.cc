@@ -1,6 +1,6 @@
-// SIGKILL of the active engine until a client has its first token from the other one, step by step:
-// for an engine that sleeps beside it, and for one that is started only then (--engine cold), next
-// to starting an engine from its files.
+// The time from SIGKILL of the active engine to a client's first token from the other engine, step
+// by step: for an engine that sleeps beside it, and for one that starts only then (--engine cold),
+// next to the start of an engine from its files.
 // Usage: failover [--json FILE] [--quick] [--series] [RUNS [MIB ...]]
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -52,7 +52,7 @@ void nap() { ::poll(nullptr, 0, 1); }
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-/// A program of this project, ended with this object.
+/// A program of this project; the destructor ends it.
 class Program {
  public:
   Program(std::vector<std::string> argv, Environment environment = {}, std::vector<int> keep = {})
@@ -87,17 +87,17 @@ class Program {
   std::optional<os::Child> child_;
 };
 
-/// What a program and its engine tell on a file: the last time of each event and state.
+/// The events that a program and its engine write to a file: the last time of each event and state.
 class Events {
  public:
   explicit Events(const std::string& path)
       : path_(path),
         fd_(os::open_file(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND)),
         inner_fd_(os::open_file(path, O_RDWR | O_APPEND)) {}
-  /// For the program, and for what it starts.
+  /// Descriptors for the program and for its engine.
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] int inner_fd() const { return inner_fd_.get(); }
-  /// In seconds of CLOCK_MONOTONIC.
+  /// The last times, in seconds of CLOCK_MONOTONIC.
   [[nodiscard]] std::map<std::string, double> read() const {
     std::map<std::string, double> times;
     const std::string text = os::read_file(path_, base::kMiB);
@@ -125,7 +125,7 @@ class Events {
   base::UniqueFd inner_fd_;
 };
 
-/// Asks for one token until it gets one; when that was.
+/// Requests one token until it gets one; returns the time of that.
 double first_token(int port) {
   const std::string url = "http://127.0.0.1:" + std::to_string(port) + "/v1/completions";
   http::FetchOptions options;
@@ -160,7 +160,7 @@ class Place {
                         std::to_string(weights_mib + weights_mib / 8 + kv_mib * 3 / 2) + "MiB");
     os::set_environment("GMS_SOCKET_DIR", dir_);
     os::set_environment("FAILOVER_LOCK_PATH", dir_ + "/failover.lock");
-    // A layer of this shape has 43 MiB, all that is not in a layer 32.
+    // A layer of this shape has 43 MiB, and everything outside the layers 32 MiB.
     const std::uint64_t layers = std::max<std::uint64_t>(1, (weights_mib - 32) / 43);
     Program({"fo-refengine", "make-model", model(), "--layers", std::to_string(layers), "--hidden",
              "1024", "--heads", "16", "--kv-heads", "4", "--vocab", "4096", "--intermediate",
@@ -175,7 +175,7 @@ class Place {
   }
   [[nodiscard]] std::string model() const { return dir_ + "/model"; }
   [[nodiscard]] std::string file(const std::string& name) const { return dir_ + "/" + name; }
-  /// Where clients ask, and where an engine below fo-shadow listens.
+  /// The published port for clients, and the port of an engine under fo-shadow.
   [[nodiscard]] int port() const { return ports_[0]; }
   [[nodiscard]] int engine_port(int n) const { return ports_[1 + static_cast<std::size_t>(n)]; }
   [[nodiscard]] std::string kv_size() const { return std::to_string(kv_mib_) + "MiB"; }
@@ -245,7 +245,7 @@ Engine start(const Place& place, int n, bool cold) {
   return engine;
 }
 
-// The engine below a fo-shadow: its only child.
+// The engine under a fo-shadow is its only child.
 pid_t engine_of(const Engine& engine) {
   const std::string pid = std::to_string(engine.shadow->child().pid());
   const std::string children = os::read_file("/proc/" + pid + "/task/" + pid + "/children", 4096);
@@ -254,7 +254,7 @@ pid_t engine_of(const Engine& engine) {
 
 using Phases = std::vector<std::pair<std::string, double>>;
 
-// The engine in `active` dies, and that in `standby` answers clients at `port`.
+// Kills the engine in `active`, and waits until the one in `standby` answers at `port`.
 Phases fail_over(const Engine& active, const Engine& standby, int port) {
   const pid_t pid = engine_of(active);
   const auto pidfd = os::open_pidfd(pid);
@@ -296,7 +296,7 @@ void add(Table& table, const Phases& phases) {
   for (std::size_t i = 0; i < phases.size(); ++i) table[i].second.push_back(phases[i].second);
 }
 
-// With a pair that is made for it.
+// The same with a new pair.
 Phases fail_over(const Place& place, bool cold) {
   const auto serve = place.serve_and_load();
   const Engine active = start(place, 0, cold);
@@ -306,7 +306,7 @@ Phases fail_over(const Place& place, bool cold) {
   return fail_over(active, standby, place.port());
 }
 
-// Nothing runs, and the files are in the page cache.
+// Starts with no process, and with the files in the page cache.
 double start_from_files(const Place& place) {
   const double begin = os::monotonic_seconds();
   const auto serve = place.serve_and_load();
@@ -314,7 +314,7 @@ double start_from_files(const Place& place) {
   return first_token(place.port()) - begin;
 }
 
-/// Of one size of weights and KV cache.
+/// The times for one size of weights and KV cache.
 struct Outcome {
   std::uint64_t weights_mib = 0;
   std::vector<double> from_files;
@@ -322,10 +322,10 @@ struct Outcome {
   Table cold;
 };
 
-// Nothing where there is no room.
+// nullopt if there is not enough space.
 std::optional<Outcome> measure(std::uint64_t mib, std::uint64_t kv_mib, int runs,
                                bench::Report& report) {
-  // The model, and the device where it does not fit in memory.
+  // For the model, and for the device if it does not fit in memory.
   if (!has_room("/tmp", 2 * mib + 3 * kv_mib)) {
     report.skip("failover with " + std::to_string(mib) + " MiB of weights", "no room in /tmp");
     return std::nullopt;
@@ -333,7 +333,7 @@ std::optional<Outcome> measure(std::uint64_t mib, std::uint64_t kv_mib, int runs
   const Place place(mib, kv_mib);
   Outcome outcome;
   outcome.weights_mib = place.weights_mib();
-  // In turns; the first does not count.
+  // The variants run in turns, and the first round does not count.
   for (int run = 0; run <= runs; ++run) {
     const double took = start_from_files(place);
     const Phases warm = fail_over(place, false);

@@ -1,4 +1,4 @@
-// A folder for what a measuring program makes, gone with its object.
+// A folder for a measuring program's files; the destructor removes it.
 #pragma once
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-// What a layout of many allocations and tensors costs those who publish it, import it or wake on
-// it, against clients that ask for each object by itself, in one run: one writer, one reader, 64
-// readers at once; and what one allocation costs as their number grows.
+// The costs of publishing a layout of many allocations and tensors, of its import and of a wake on
+// it, against clients that request each object by itself: one writer, one reader, 64 readers at
+// once; and the cost of one allocation as their number grows.
 // Usage: gms_import [--json FILE] [--quick] [--series] [RUNS]
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ using bench::expect;
 using bench::seconds_of;
 using bench::soon;
 
-// Of an allocation, and the device's granularity: what costs here is their number.
+// The size of an allocation, and the device's granularity: only the number of allocations counts.
 const base::ByteCount kSize = test::on_gpu() ? 2 * base::kMiB : 4 * base::kKiB;
 constexpr std::size_t kObjects = 1000;
 constexpr std::size_t kReaders = 64;
@@ -39,7 +39,7 @@ std::string key_of(std::size_t i) { return "model.layers." + std::to_string(i) +
 const std::string kValue =
     R"({"dtype": "torch.bfloat16", "shape": [32, 64], "stride": [64, 1], "tensor_type": "parameter"})";
 
-// A client by the letter of gms-protocol(7) and nothing more: one request, one answer.
+// A client with the basic requests of gms-protocol(7) only: one request, one answer.
 class PlainClient {
  public:
   explicit PlainClient(const std::string& path) : socket_(os::connect_unix(path, soon())) {}
@@ -113,7 +113,7 @@ class Client {
     client.call<gms::CommitResponse>(gms::CommitRequest{});
   }
 
-  // Returns how long it took, without the end: what it costs to give up what was mapped.
+  // Returns the time without the release of the mappings at the end.
   double import(std::size_t objects) const {
     gms::MemoryManager manager(driver_, device_, socket_);
     gms::Metadata metadata;
@@ -127,7 +127,7 @@ class Client {
     return seconds;
   }
 
-  // Of one that sleeps, and so is connected to nobody.
+  // `asleep` has no connection before.
   double remap(gms::MemoryManager& asleep) const {
     const double seconds = seconds_of([&] {
       expect(asleep.remap_all(soon()).result == gms::RemapResult::kOk, "remap: not all of it");
@@ -143,7 +143,7 @@ class Client {
     return manager;
   }
 
-  // What it had is mapped where it was.
+  // Maps the layout at its previous addresses.
   double remap_one_by_one(std::size_t objects) const {
     std::vector<cuda::AddressRange> ranges;
     std::vector<gms::AllocationId> ids;
@@ -178,7 +178,7 @@ class Client {
     client.call<gms::GetMemoryLayoutHashResponse>(gms::GetMemoryLayoutHashRequest{});
     const auto list = client.call<gms::ListAllocationsResponse>(gms::ListAllocationsRequest{});
     for (const auto& one : list.allocations) {
-      // As Dynamo's client does.
+      // Like Dynamo's client.
       client.call<gms::GetAllocationResponse>(gms::GetAllocationRequest{one.allocation_id});
       const auto size = static_cast<base::ByteCount>(one.aligned_size);
       ranges.push_back(cuda::AddressRange::reserve(driver_, size));
@@ -211,8 +211,8 @@ class Client {
   std::string socket_;
 };
 
-// What this program does as one of many readers: says that it is ready, waits for the word,
-// imports, and says that it has.
+// One of many readers, each a process of this program: reports that it is ready, waits for the
+// start, imports, and reports the end.
 void read_once(const std::string& socket, const std::string& how) {
   os::raise_fd_limit();
   const Client client(cuda::Driver::open(test::driver()), socket);
@@ -290,7 +290,7 @@ class Bench {
                {});
   }
 
-  // In turns of their own: to drop the layout of another size costs as much as to make it.
+  // These contenders run in their own turns, because a layout of another size is slow to drop.
   void show_scaling() {
     std::vector<std::size_t> numbers{100, 300, 1000, 3000, 10'000};
     if (quick_) numbers = {30, 100};

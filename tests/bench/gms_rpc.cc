@@ -1,5 +1,5 @@
-// One GMS request, round trip, against a bare ping-pong of the same bytes on a Unix socket, both
-// ends on one core: what is compared is work, not how far the cores are apart.
+// The round trip of one GMS request against a plain exchange of the same bytes on a Unix socket,
+// with both ends on one core, so that work is compared, not the distance of cores.
 // Usage: gms_rpc [--json FILE] [--quick] [RUNS]
 #include <fcntl.h>
 #include <sched.h>
@@ -22,7 +22,7 @@ using bench::expect;
 
 constexpr int kRoundTrips = 5000;
 
-// This process, and those that it starts, on one core while it lives.
+// Keeps this process and its children on one core while it lives.
 class OneCore {
  public:
   OneCore() {
@@ -44,7 +44,7 @@ class OneCore {
   cpu_set_t before_;
 };
 
-// The other end of a ping-pong: a process that answers so many bytes with so many.
+// The peer: a process that answers `ping` bytes with `pong` bytes.
 class Ponger {
  public:
   Ponger(std::size_t ping, std::size_t pong)

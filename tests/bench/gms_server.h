@@ -1,4 +1,4 @@
-// What programs that measure a gms-serve share: a device, simulated in a folder of its own or a GPU
+// Common parts of programs that measure a gms-serve: a device, simulated in its own folder or a GPU
 // (support/driver.h), and a server on it.
 #pragma once
 
@@ -27,7 +27,7 @@ inline void expect(bool holds, const std::string& what) {
   if (!holds) throw base::Error(base::ExitStatus::kSoftware, what);
 }
 
-/// A folder in memory, gone with its object, and a device: a simulated one is so large.
+/// A folder in memory, removed by the destructor, and a device; a simulated one has this size.
 class Device {
  public:
   Device(base::ByteCount size, base::ByteCount granularity) {
@@ -46,7 +46,7 @@ class Device {
   const Folder folder_{"/dev/shm"};
 };
 
-/// gms-serve for one socket, ready when the constructor returns, ended with its object.
+/// gms-serve for one socket, ready when the constructor returns; the destructor ends it.
 class Server {
  public:
   explicit Server(const std::string& socket) : child_(start(socket)) {

@@ -1,6 +1,6 @@
-// What a gms-serve costs those who wait for it and those who share its machine: from exec until its
-// socket answers, from a crash of its server until it answers again, and what the processes of an
-// idle one take. Usage: gms_start [--json FILE] [--quick] [RUNS]
+// The start of a gms-serve: the time from exec to an answer on its socket, from a crash of its
+// server to the next answer, and the memory of an idle one's processes.
+// Usage: gms_start [--json FILE] [--quick] [RUNS]
 #include <csignal>
 #include <fstream>
 #include <sstream>
@@ -27,7 +27,7 @@ std::vector<pid_t> children_of(pid_t pid) {
   return children;
 }
 
-// A number of /proc/<pid>/status.
+// Reads a number of /proc/<pid>/status.
 std::uint64_t status_of(pid_t pid, const std::string& name) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(file, line);) {
@@ -55,7 +55,7 @@ void publish(const std::string& socket, std::size_t allocations) {
   writer.commit();
 }
 
-// The socket is looked at again and again: the client's own 50 ms would be all that is seen.
+// Polls the socket all the time: a client retries every 50 ms, which would hide the result.
 double start_until_it_answers(const std::string& socket) {
   std::optional<os::Child> server;
   const double seconds = bench::seconds_of([&] {
@@ -77,7 +77,7 @@ double crash_until_it_answers(const std::string& socket, std::size_t allocations
   const pid_t victim = children_of(server.child().pid()).at(0);
   return bench::seconds_of([&] {
     ::kill(victim, SIGKILL);
-    // A client that the dying one had accepted already starts over.
+    // An error means that the dying server had accepted this client, so try again.
     for (gms::LayoutHash found; found != hash;) {
       try {
         found = answer_of(socket);

@@ -1,12 +1,12 @@
-// Loading a model and saving what it became, on the simulated driver, each beside its peer in one
-// run: as many threads that pread the same bytes into a fresh mapping of the same kind (a tmpfs
-// file, allocated in full, mapped shared), or pwrite them; dd(1) with iflag=direct for files that
-// are not in the page cache. For one big file, 200 shards, and 20,000 small tensors.
-// On a GPU (support/driver.h) only loading, of one big file of holes, which takes neither a disk
-// nor memory: beside as many threads that pread it into buffers, and as many that copy as much from
+// Loading a model and saving its layout, on the simulated driver, each against a peer: as many
+// threads that pread the same bytes into a fresh mapping of the same kind (a tmpfs file, fully
+// allocated, mapped shared), or pwrite them; and dd(1) with iflag=direct for files that are not in
+// the page cache. For one big file, 200 shards, and 20,000 small tensors. On a GPU
+// (support/driver.h) only loading, of one big sparse file, which needs neither a disk nor memory:
+// against as many threads that pread it into buffers, and as many that copy the same amount from
 // pinned buffers to the GPU.
-// Usage: load [--json FILE] [--quick] [--series] [MIB [RUNS [FOLDER]]], the folder on the disk that
-// is meant (default: /var/tmp)
+// Usage: load [--json FILE] [--quick] [--series] [MIB [RUNS [FOLDER]]]; FOLDER is on the measured
+// disk (default: /var/tmp)
 #include "weights/load.h"
 
 #include <fcntl.h>
@@ -84,7 +84,7 @@ void write_file(const std::string& path, const std::vector<ByteCount>& sizes,
   if (::fsync(file.get()) != 0) fail("write the model");
 }
 
-// Large tensors, each with a small one beside it, as a transformer has them.
+// Large tensors, each followed by a small one, as in a transformer.
 std::string one_big_file(const std::string& folder, ByteCount bytes,
                          Content content = Content::kBytes) {
   constexpr ByteCount kSmall = 8192;
@@ -115,14 +115,14 @@ std::string many_files(const std::string& folder, ByteCount bytes) {
   return folder;
 }
 
-// As many as a model has, of which few are large.
+// As many tensors as a model has, all small.
 std::string small_tensors(const std::string& folder, std::size_t count, ByteCount each) {
   std::filesystem::create_directory(folder);
   write_file(folder + "/model.safetensors", std::vector<ByteCount>(count, each - each % 2), "t.");
   return folder;
 }
 
-// Into the page cache.
+// Reads files into the page cache.
 void remember(const std::string& path) {
   std::string chunk(kChunk, '\0');
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
@@ -133,7 +133,7 @@ void remember(const std::string& path) {
   }
 }
 
-// Out of the page cache, which is clean after an fsync.
+// Drops files from the page cache, which is possible once they are flushed.
 void forget(const std::string& path) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
     if (!entry.is_regular_file()) continue;
@@ -149,7 +149,7 @@ void on_all(std::size_t threads, const std::function<void()>& body) {
   for (std::thread& worker : workers) worker.join();
 }
 
-// Memory as a simulated device has it.
+// Memory like that of a simulated device.
 class Mapping {
  public:
   Mapping(const std::string& path, ByteCount size) : path_(path), size_(size) {
@@ -162,7 +162,7 @@ class Mapping {
     unmap();
     ::unlink(path_.c_str());
   }
-  /// The memory stays allocated.
+  /// Unmaps it; the memory stays allocated.
   void unmap() { ::munmap(std::exchange(address_, nullptr), std::exchange(size_, 0)); }
   [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(address_); }
 
@@ -192,7 +192,7 @@ std::vector<Part> parts_of(const weights::Model& model) {
   return parts;
 }
 
-// Without giving the memory back, for a server doesn't either.
+// Does not release the memory, like a server.
 double bare_load(const std::string& memory_file, const std::string& folder, std::size_t threads) {
   const auto start = std::chrono::steady_clock::now();
   const weights::Model model = weights::open_model(folder);
@@ -209,7 +209,7 @@ double bare_load(const std::string& memory_file, const std::string& folder, std:
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Into one buffer for each thread.
+// Reads into one buffer per thread.
 void bare_read(const std::string& folder, std::size_t threads) {
   const weights::Model model = weights::open_model(folder);
   const std::vector<Part> parts = parts_of(model);
@@ -222,7 +222,7 @@ void bare_read(const std::string& folder, std::size_t threads) {
   });
 }
 
-// From one pinned buffer for each thread to memory of the device, over and over.
+// Copies from one pinned buffer per thread to the same device memory again and again.
 void bare_copy(const std::shared_ptr<const cuda::Driver>& driver, ByteCount bytes,
                std::size_t threads) {
   constexpr base::DeviceOrdinal kDevice(0);
@@ -250,7 +250,7 @@ void bare_copy(const std::shared_ptr<const cuda::Driver>& driver, ByteCount byte
   });
 }
 
-// Writes what is in a mapping, and waits until it is on the disk.
+// Writes the content of a mapping, and waits until it is on the disk.
 void bare_save(const Mapping& memory, ByteCount bytes, const std::string& path, std::size_t threads,
                int flags) {
   const auto file = os::open_file(path, O_CREAT | O_EXCL | O_WRONLY | flags);
@@ -277,7 +277,7 @@ void dd(const std::string& folder) {
   if (child.wait(Deadline::never()) != 0) throw base::Error(base::ExitStatus::kOsError, "run dd");
 }
 
-// A server of its own for each run: dropping the last layout is not what is measured.
+// A new server for each run, so that dropping the last layout is not measured.
 class Server {
  public:
   explicit Server(const std::string& socket)
@@ -294,8 +294,8 @@ class Server {
   os::Child child_;
 };
 
-// One program run for itself, so that its memory can be told: the most that was resident, less what
-// it shares with the device.
+// Runs one program alone to measure its memory: its peak resident memory, without what it shares
+// with the device.
 long host_memory_of(const std::vector<std::string>& program) {
   std::vector<std::string> argv{
       "/bin/sh", "-c",
@@ -352,7 +352,7 @@ class Bench {
   }
 
  private:
-  // All but the first are compared with it.
+  // Compares all others with the first contender.
   void print(const std::string& title, std::vector<Contender> contenders, bench::Aim aim) const {
     bench::take_turns(contenders, runs_);
     std::vector<bench::Comparison> comparisons;
@@ -524,7 +524,7 @@ int main(int argc, char** argv) {
           return false;
         };
         if (test::on_gpu()) return Bench(bytes, runs, folder, report).run_on_gpu();
-        // A device and the peer's memory; a model, its snapshot and the peer's.
+        // Space for a device and the peer's memory, and for a model, its snapshot and the peer's.
         if (!has_room("/dev/shm", 2 * bytes + 64 * base::kMiB) || !has_room(folder, 3 * bytes))
           return;
         Bench bench(bytes, runs, folder, report);

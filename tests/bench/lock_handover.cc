@@ -1,8 +1,8 @@
-// SIGKILL of a lock's holder until what waits for it runs: gms-lock and, beside it in one run,
-// flock(1), which blocks too, polls every 50 and 100 ms, and gms-lock with a lock server; once for
-// a holder that has no memory to give back and once for one of 2 GiB. The same for the bare wait
-// without a program to start: the library beside flock(2). And the end of a holder's command until
-// the next one runs, for locks across machines, beside etcdctl lock.
+// The time from SIGKILL of a lock's holder until the waiter's program runs: for gms-lock, and, in
+// the same run, for flock(1), for polls every 50 and 100 ms, and for gms-lock with a lock server;
+// once for a holder without memory, once for one with 2 GiB. The same for the wait alone, without a
+// program to start: the library against flock(2). And the time from the end of a holder's command
+// until the next one runs, for locks across machines, against etcdctl lock.
 // Usage: lock_handover [--json FILE] [--quick] [RUNS]
 #include <fcntl.h>
 #include <sys/file.h>
@@ -71,8 +71,8 @@ os::SpawnOptions writing_to(const Pipe& pipe) {
   return options;
 }
 
-// A forked waiter: says 0 when it is about to wait, and the time when it has the lock, or becomes
-// the program that does.
+// A forked waiter: sends 0 before it waits, and then the time when it has the lock, or becomes the
+// program that sends it.
 os::Child fork_waiter(const Pipe& pipe, const std::function<void()>& wait, bool run_stamp) {
   os::SpawnOptions options;
   options.parent_death_signal = SIGKILL;
@@ -103,7 +103,7 @@ void await_waiter(const lock::LockUri& uri) {
 
 using Start = std::function<os::Child(const std::string& path, const Pipe& pipe)>;
 
-// Touches so much memory in small pages.
+// Touches this much memory in small pages.
 void touch(base::ByteCount size) {
   if (size == 0) return;
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -112,7 +112,7 @@ void touch(base::ByteCount size) {
   for (base::ByteCount at = 0; at < size; at += 4096) static_cast<volatile char*>(memory)[at] = 1;
 }
 
-// Seconds from the kill to the waiter's word.
+// The seconds from the kill to the waiter's message.
 double measure(const lock::LockUri& uri, base::ByteCount memory, const Start& start,
                const std::function<void(Pipe& pipe)>& await_wait) {
   Pipe ready;
@@ -192,7 +192,7 @@ class Handover {
                    {"gms-lock acquire, supervising", "flock(1)"},
                    {"  with gms-lockd, state in memory", "flock(1)"},
                    {"  with gms-lockd, state in disk", "flock(1)"}});
-    // The end of a large process takes longer than any poll waits.
+    // The end of a large process takes longer than any poll's interval.
     const bench::Aim aim = memory == 0 ? bench::speed_at_least(50) : bench::Aim{};
     report_.table(holder + "the waiter has the lock and, ours, has recorded it", "us", 1e6, waits,
                   {{waits[0].name, "flock(2)"}, {waits[0].name, "poll every 50 ms", aim}});
@@ -213,7 +213,7 @@ class Handover {
     return {name, [=] { return measure(uri, memory, start, [&](Pipe&) { await_waiter(uri); }); }};
   }
 
-  // A poll is never seen to wait: each kill comes at another moment of its interval.
+  // A waiting poll is not visible, so the kills are spread over its interval.
   [[nodiscard]] bench::Contender polling(int interval_ms, const lock::LockUri& uri,
                                          base::ByteCount memory, bool run_stamp) const {
     const milliseconds interval(interval_ms);
@@ -237,19 +237,19 @@ class Handover {
   bench::Report& report_;
 };
 
-// --- Across machines.
+// --- Locks across machines.
 
-// Seconds from the end of the holder's command until the waiter's runs. A holder that is killed
-// itself is another matter: that is the lease's length.
+// The seconds from the end of the holder's command until the waiter's command runs. A kill of the
+// holder itself would take the length of the lease.
 double measure_release(const std::vector<std::string>& wrapper, const std::string& uri) {
   Pipe holding;
   std::vector<std::string> argv = wrapper;
   argv.insert(argv.end(), {std::filesystem::read_symlink("/proc/self/exe"), "hold"});
-  // etcdctl complains of a command that was killed.
+  // etcdctl prints an error if its command is killed.
   const base::UniqueFd nothing = os::open_file("/dev/null", O_WRONLY);
   os::SpawnOptions quiet = writing_to(holding);
   quiet.stderr_fd = nothing.get();
-  // To a gms-lockd, processes of one engine belong together.
+  // gms-lockd lets processes with the same id share the lock.
   quiet.environment = {{"ENGINE_ID", "1"}};
   const os::Child holder = os::spawn(argv, quiet);
   const auto command = static_cast<pid_t>(holding.read());
@@ -259,7 +259,7 @@ double measure_release(const std::vector<std::string>& wrapper, const std::strin
   const os::Child waiter = os::spawn(argv, writing_to(pipe));
   const lock::LockUri lock = lock::parse_lock_uri(uri);
   if (lock.kind == lock::LockUri::Kind::kKube) {
-    // Nobody sees who waits there.
+    // A Lease does not show its waiters.
     std::this_thread::sleep_for(milliseconds(200));
   } else {
     await_waiter(lock);
@@ -273,7 +273,7 @@ double measure_release(const std::vector<std::string>& wrapper, const std::strin
   return static_cast<double>(end - begin) / 1e9;
 }
 
-// The command of such a holder: says who it is.
+// The holder's command, which sends its pid.
 int hold() {
   say(STDOUT_FILENO, ::getpid());
   for (;;) ::pause();
@@ -308,7 +308,7 @@ void end_server(const os::Child& server) {
 }
 
 void across_machines(const std::string& folder, std::size_t runs, bench::Report& report) {
-  // It is run by env below, which would not say that it is not there.
+  // env runs it below, and would not report that it is missing.
   const base::UniqueFd nothing = os::open_file("/dev/null", O_WRONLY);
   os::SpawnOptions quiet;
   quiet.stdout_fd = nothing.get();

@@ -1,7 +1,7 @@
-// How often a lock is granted while device memory of the dead engine is still held, and how much of
-// it: gms-lock in its forms, with and without the gate, beside locks taken in other ways. On the
-// simulated device, where memory takes the longer to give back the more pieces it is in; the look
-// at the device takes its time too, so what is shown as held is the least.
+// How often a lock is granted while device memory of the dead engine is still held, and how much:
+// gms-lock in its forms, with and without the gate, against other ways to lock. On the simulated
+// device, where more pieces of memory take longer to release. Reading the device takes time, too,
+// so the shown amounts are lower limits.
 // Usage: lock_safety [--json FILE] [--quick] [DEATHS]
 #include <fcntl.h>
 #include <sys/file.h>
@@ -40,15 +40,15 @@ const std::string kPeer = "flock taken by the engine after its device files";
 
 struct Variant {
   std::string name;
-  // Before the engine's own options: the program that takes the lock, or nothing.
+  // The program that takes the lock, with its arguments; empty for none.
   std::vector<std::string> wrapper;
   std::vector<std::string> engine;
   std::function<void(const EngineProcess&)> kill;
   bool gated = false;
   bool posix = false;
-  // Whether gms-lock promises that nothing is held.
+  // Whether gms-lock guarantees that no memory is held.
   bool is_promised = false;
-  // MiB still held, of each violation.
+  // The MiB still held, for each violation.
   std::vector<double> held = {};
 };
 
@@ -112,13 +112,13 @@ class Bench {
                                         "--id",         "dying",   "--exec", "--"};
     const std::vector<std::string> supervise{test::kGmsLock, "acquire", "--lock", path_, "--id",
                                              "dying",        "--grace", "100ms",  "--"};
-    // 32 MiB, in as many pieces as take a while.
+    // 32 MiB, in enough pieces to take a while.
     const std::vector<std::string> alone{"pieces=8192", "device=32MiB"};
     const auto and_also = [&alone](std::vector<std::string> more) {
       more.insert(more.begin(), alone.begin(), alone.end());
       return more;
     };
-    // The engine itself has little on the device.
+    // The engine itself has little device memory.
     const std::vector<std::string> ranks{"pieces=8", "device=32KiB", "worker_pieces=4096",
                                          "workers=2"};
     std::vector<std::string> one_rank = ranks;
@@ -163,11 +163,11 @@ class Bench {
   }
 
   void die(Variant& variant, std::uint64_t turn, device::GpuGate* gate) const {
-    static_cast<void>(memory_.ask());  // the driver clears away what the dead have left
+    static_cast<void>(memory_.ask());  // the driver frees what dead processes have left
     std::vector<std::string> argv = variant.wrapper;
     argv.push_back(test::kDyingEngine);
     argv.insert(argv.end(), variant.engine.begin(), variant.engine.end());
-    // Host memory goes before anything else: it decides who of those that die at once is last.
+    // Host memory is released first, so its size decides which of several dying processes is last.
     argv.push_back("host=" + std::to_string(turn % 32) + "MiB");
     EngineProcess engine(argv);
     const test::DeviceFiles files(sim_.device(kDevice.value()));
@@ -180,8 +180,7 @@ class Bench {
     }
   }
 
-  // What is held at the moment of the grant, which is before gms-lock has recorded it, or behind
-  // the gate.
+  // The memory held at the moment of the grant, before gms-lock has recorded it, or after the gate.
   [[nodiscard]] base::ByteCount wait_flock(const test::DeviceFiles& files,
                                            const std::function<void()>& kill,
                                            device::GpuGate* gate) const {

@@ -1,5 +1,5 @@
-// What the waiters of lock_handover run once they have the lock: writes the monotonic clock, in
-// nanoseconds and binary, to stdout. Static, so that its own start weighs little.
+// The program that the waiters of lock_handover run with the lock: writes the monotonic clock, in
+// nanoseconds and binary, to stdout. It is static, so that it starts fast.
 #include <time.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
-// What one address for the engine costs: a request on a connection that is kept, and a token of a
-// stream from the engine's write to the client's read, through fo-shadow's publisher and, beside it
-// in one run, without anything between and through haproxy. One process each, all on one core: what
-// is compared is work, not how long an idle core takes to wake up.
+// The costs of one address for the engine: a request on a kept connection, and a token of a stream
+// from the engine's write to the client's read, through fo-shadow's publisher, and, in the same
+// run, directly and through haproxy. Each is one process, all on one core, so that work is
+// compared, and not the wake-up of an idle core.
 // Usage: publish [--json FILE] [--quick] [RUNS]
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -92,7 +92,7 @@ class Stream {
     const auto size = static_cast<ssize_t>(text.size());
     check(::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL) == size, "send");
   }
-  /// Up to and with `end`; empty when the connection ended.
+  /// Reads up to and including `end`; empty if the connection ended.
   std::string read_until(std::string_view end) {
     std::size_t at = 0;
     while ((at = got_.find(end)) == std::string::npos) {
@@ -125,7 +125,7 @@ class Stream {
   std::string got_;
 };
 
-/// How the client says that it has read a token, past whatever is between it and the engine.
+/// The client's acknowledgement of a token, which bypasses the process in between.
 struct Acknowledgement {
   Acknowledgement() {
     int ends[2];
@@ -197,7 +197,7 @@ os::Child start_publisher(const Listener& listener, std::uint16_t engine) {
       [&] {
         std::signal(SIGPIPE, SIG_IGN);
         boost::asio::io_context io{1};
-        // As fo-shadow does where nothing else is said.
+        // Like fo-shadow without --publish-control.
         const auto judge = [](std::string_view target) {
           const std::optional<std::string> path = engine::plain_path(target);
           return path && !engine::is_control_path(engine::EngineKind::kVllm, *path) ? 0 : 403;
@@ -228,7 +228,7 @@ os::Child start_haproxy(const std::string& folder, const std::string& mode,
   return os::spawn({"haproxy", "-q", "-db", "-f", path}, options);
 }
 
-/// Seconds for one request.
+/// The seconds for one request.
 double time_requests(Stream& client) {
   const std::int64_t begin = now_ns();
   for (int i = 0; i < kRequests; ++i) {
@@ -239,7 +239,7 @@ double time_requests(Stream& client) {
   return static_cast<double>(now_ns() - begin) / 1e9 / kRequests;
 }
 
-/// Seconds from the engine's write of a token to our having read it.
+/// The seconds from the engine's write of a token to the client's read.
 double time_tokens(Stream& client, const Acknowledgement& read) {
   std::int64_t total = 0;
   for (int stream = 0; stream < kStreams; ++stream) {
@@ -299,7 +299,7 @@ void measure(std::size_t runs, const std::string& folder, std::vector<os::Child>
   report.table("a streamed token of 150 bytes, written -> read", "us", 1e6, tokens, comparisons);
 }
 
-// For this process and those that it starts.
+// Keeps this process and its children on one core.
 void stay_on_one_core() {
   const int here = ::sched_getcpu();
   check(here >= 0, "find our core");

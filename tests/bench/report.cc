@@ -16,7 +16,7 @@ std::vector<double> scaled(std::vector<double> values, double scale) {
   return values;
 }
 
-// How far the most is from the least, in parts of the median.
+// The difference between maximum and minimum, relative to the median.
 double spread_of(const std::vector<double>& values) {
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   const double middle = median(values);
@@ -68,7 +68,7 @@ std::size_t parse_runs(const Arguments& arguments, std::size_t usually) {
 
 Report::Report(std::string bench, const Arguments& arguments)
     : bench_(std::move(bench)), path_(arguments.json) {
-  // Whoever reads along sees each table when it is done.
+  // Makes each table visible as soon as it is complete.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (path_.empty()) return;
   json_.open(path_);
@@ -112,7 +112,7 @@ void Report::row(const std::string& what, const std::string& unit, const Values&
   double value = median(ours.values);
   double spread = spread_of(ours.values);
   if (!peer.name.empty()) {
-    // Those of one turn met the same weather.
+    // Values of the same turn were measured under the same conditions.
     const bool is_speed = aim.of == Aim::Of::kSpeed;
     const auto ratio = [&](double us, double them) { return is_speed ? them / us : us / them; };
     std::vector<double> by_turn;

@@ -1,5 +1,5 @@
-// What a measuring program found: tables for people on stdout and, with --json FILE, the same as
-// lines of JSON for packaging/bench, one line per comparison, value, point or thing left out.
+// The results of a measuring program: tables on stdout and, with --json FILE, the same as lines of
+// JSON for packaging/bench, one line per comparison, value, point or skipped measurement.
 #pragma once
 
 #include <fstream>
@@ -11,11 +11,11 @@
 
 namespace fo::bench {
 
-/// What a comparison should show. A cost is our time by the peer's, a speed the peer's by ours.
+/// The aim of a comparison. A cost is our time divided by the peer's, a speed the peer's by ours.
 struct Aim {
   enum class Of { kNothing, kCost, kSpeed, kValue };
   Of of = Of::kNothing;
-  /// The most of a cost or value, the least of a speed.
+  /// The maximum of a cost or value, the minimum of a speed.
   double limit = 0;
 };
 
@@ -36,20 +36,20 @@ struct Values {
   std::vector<double> values;
 };
 
-/// The arguments that all these programs take, and what is left of them:
-/// [--json FILE] [--quick] [--series].
+/// The common arguments of these programs, and the remaining ones: [--json FILE] [--quick]
+/// [--series].
 struct Arguments {
   std::string json;
-  /// As little as shows that the program works.
+  /// Do only enough to show that the program works.
   bool quick = false;
-  /// Cost against N, in place of the tables.
+  /// Measure costs against N, in place of the tables.
   bool series = false;
   std::vector<std::string> rest;
 };
 Arguments parse_arguments(int argc, char** argv);
 
-/// The number of runs that is meant by the last of `rest` or, without one, by default. Throws
-/// base::Error kUsage, with the line that says how the program is used.
+/// The number of runs, which is the last of `rest`, or `usually`. Throws base::Error kUsage, with
+/// the program's usage line.
 std::size_t parse_runs(const Arguments& arguments, std::size_t usually);
 
 class Report {
@@ -57,19 +57,19 @@ class Report {
   /// `bench` is the program's name.
   Report(std::string bench, const Arguments& arguments);
 
-  /// Times multiplied by `scale`, in `unit`: the median, the least and the most, how far those two
-  /// are apart, and how many times the first contender's median it is.
+  /// Prints times multiplied by `scale`, in `unit`: median, minimum, maximum, their difference, and
+  /// the ratio to the first contender's median.
   void table(const std::string& title, const std::string& unit, double scale,
              const std::vector<Contender>& contenders,
              const std::vector<Comparison>& comparisons = {});
-  /// A comparison of what was not measured by contenders; no peer where its name is empty. Only for
-  /// the JSON: the program prints it in its own way.
+  /// A comparison that no contenders have measured; without a peer if its name is empty. It goes to
+  /// the JSON only: the program prints it in its own way.
   void row(const std::string& what, const std::string& unit, const Values& ours,
            const Values& peer = {}, Aim aim = {});
-  /// A table, and a point at `n` of a series for each contender.
+  /// A table, and for each contender a point of its series at `n`.
   void points(const std::string& title, const std::string& n_unit, std::size_t n,
               const std::string& unit, double scale, const std::vector<Contender>& contenders);
-  /// Something that can't be measured here, and why.
+  /// A measurement that is impossible here, and the reason.
   void skip(const std::string& what, const std::string& reason);
 
  private:
@@ -80,7 +80,7 @@ class Report {
   std::ofstream json_;
 };
 
-/// What main does: runs `body`, and reports a failure as the tools do. The exit status.
+/// The body of main: runs `body`, and reports an error like the tools. Returns the exit status.
 int run(const std::string& bench, int argc, char** argv,
         const std::function<void(const Arguments&, Report&)>& body);
 

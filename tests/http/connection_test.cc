@@ -674,7 +674,7 @@ TEST_F(HttpConnection, AReusedConnectionThatTheServerClosedMayBeReplacedForWhatI
       }
       EXPECT_EQ(status, ExitStatus::kUnavailable);
       EXPECT_TRUE(connection.is_reused());
-      // The kernel accepts the first bytes of a request even if nobody reads them.
+      // The kernel accepts the first bytes of a request even if no process reads them.
       EXPECT_EQ(connection.progress(), Progress::kSent);
       EXPECT_EQ(connection.may_retry(), method != "POST") << method;
     });

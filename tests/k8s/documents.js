@@ -1,5 +1,5 @@
-// What the checks of this folder share: where npm's packages are, and how a file is read: by a YAML
-// reader that is none of ours, as kubectl would, which is YAML 1.1; or as JSON, one value or several.
+// Common functions of the checks in this folder: loading npm's packages, and reading a file, either
+// with an independent YAML reader, as YAML 1.1 like kubectl, or as JSON, one value or several.
 "use strict";
 
 const { spawnSync } = require("node:child_process");
@@ -17,7 +17,7 @@ function giveUp(status, message) {
   process.exit(status);
 }
 
-// One of npm's packages.
+// Loads one of npm's packages.
 function load(name) {
   if (!fs.existsSync(path.join(build, "k8s/installed.json"))) {
     giveUp(69, `find npm's packages in '${build}/k8s': run tests/k8s/install first`);
@@ -40,7 +40,7 @@ function fromYaml(file) {
   const options = {
     version: "1.1",
     merge: true,
-    // A date is a string to Kubernetes.
+    // Kubernetes reads a date as a string.
     customTags: (tags) => tags.filter((tag) => tag.tag !== "tag:yaml.org,2002:timestamp"),
   };
   const parsed = yaml.parseAllDocuments(fs.readFileSync(file, "utf8"), options);
@@ -50,7 +50,7 @@ function fromYaml(file) {
   });
 }
 
-// Every document of a file that is not empty, those of lists one by one. Throws what is wrong.
+// All documents of a file except empty ones, with lists expanded. Throws on an error.
 function readDocuments(file) {
   const read = /\.ya?ml$/.test(file) ? fromYaml(file) : fromJson(file);
   return read
@@ -66,7 +66,7 @@ function labelOf(document) {
   return `${document?.kind} '${document?.metadata?.name ?? ""}'`;
 }
 
-// "spec.containers[0]" and a key or an index in it.
+// Appends a key or an index to a path such as "spec.containers[0]".
 function join(place, step) {
   if (typeof step === "number") return `${place}[${step}]`;
   if (!/^[A-Za-z0-9_-]+$/.test(step)) return `${place}[${JSON.stringify(step)}]`;

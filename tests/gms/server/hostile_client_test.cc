@@ -305,7 +305,7 @@ TEST_F(HostileClient, ExportsThatNobodyReadsHoldFewDescriptors) {
 TEST_F(HostileClient, ExportsOfNothingLeaveNothingToRead) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  limit.rlim_cur = limit.rlim_max = 200;  // for 25 descriptors that nobody has read
+  limit.rlim_cur = limit.rlim_max = 200;  // for 25 unread descriptors
   const os::Child child = os::fork_child([&] {
     if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
     serve();
