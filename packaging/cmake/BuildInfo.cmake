@@ -1,5 +1,5 @@
-# Writes OUTPUT, the function that lib/cli/build_info.h declares: from which commit of SOURCE, by
-# which COMPILER, as which KIND. Run at each build; OUTPUT keeps its time where nothing has changed.
+# Writes OUTPUT, the function declared in lib/cli/build_info.h: the commit of SOURCE, the COMPILER
+# and the KIND of build. Runs at each build, and does not touch OUTPUT without changes.
 execute_process(COMMAND git describe --always --abbrev=12 --dirty --exclude=*
   WORKING_DIRECTORY ${SOURCE} OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE
   ERROR_QUIET RESULT_VARIABLE status)

@@ -1,5 +1,5 @@
 # Debian's libc-ares-dev: headers, a shared and a static library, no CMake file.
-# CARES_USE_STATIC_LIBS chooses the static one.
+# CARES_USE_STATIC_LIBS selects the static one.
 find_path(CARES_INCLUDE_DIR ares.h)
 if(CARES_USE_STATIC_LIBS)
   find_library(CARES_LIBRARY NAMES libcares.a)

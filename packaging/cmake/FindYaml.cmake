@@ -1,5 +1,5 @@
 # Debian's libyaml-dev: one header, a shared and a static library, no CMake file.
-# YAML_USE_STATIC_LIBS chooses the static one.
+# YAML_USE_STATIC_LIBS selects the static one.
 find_path(YAML_INCLUDE_DIR yaml.h)
 if(YAML_USE_STATIC_LIBS)
   find_library(YAML_LIBRARY NAMES libyaml.a)

@@ -1,14 +1,14 @@
-# How this project's targets are made: one static library per room, one program per tool.
+# Defines this project's targets: one static library per room, one program per tool.
 
 add_library(fo_flags INTERFACE)
 target_compile_features(fo_flags INTERFACE cxx_std_20)
 target_compile_options(fo_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast
   -Wnon-virtual-dtor -fno-strict-aliasing
-  # g++ 12 sees overlaps in std::string's operator+ that are none.
+  # g++ 12 reports false overlaps in std::string's operator+.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
   $<$<BOOL:${FO_WERROR}>:-Werror>
-  # Sections are what --gc-sections drops: static tools are copied into every engine's image.
+  # --gc-sections drops whole sections, so that static tools in engine images are small.
   $<$<CONFIG:Release>:-fstack-protector-strong -ffunction-sections -fdata-sections>
   $<$<AND:$<CONFIG:Release>,$<NOT:$<BOOL:$<TARGET_PROPERTY:FO_QUICK>>>>:-D_FORTIFY_SOURCE=2>)
 target_link_options(fo_flags INTERFACE $<$<CONFIG:Release>:-Wl,-z,relro,-z,now,--gc-sections>)
@@ -18,17 +18,17 @@ if(FO_SANITIZE)
 endif()
 if(FO_COVERAGE)
   target_compile_options(fo_flags INTERFACE --coverage -fprofile-update=atomic)
-  # Processes that end by _exit are counted too.
+  # Counts processes that end by _exit, too.
   target_link_options(fo_flags INTERFACE --coverage -Wl,--wrap=_exit,--undefined=__wrap__exit)
   add_library(fo_coverage STATIC ${CMAKE_SOURCE_DIR}/tests/support/counted_exit.cc)
   set_target_properties(fo_coverage PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(fo_flags INTERFACE fo_coverage)
 endif()
 
-# fo_headers(TARGET ROOM): puts the headers of lib/ROOM on the include path of TARGET and of those
-# that link it, and no other room's: rooms/ROOM holds nothing but a link to lib/ROOM. A room sees only
-# those that it links itself (FO_ROOMS), not those behind them, so the compiler refuses what it does
-# not stand on; programs see all of them.
+# fo_headers(TARGET ROOM): puts the headers of lib/ROOM, and of no other room, on the include path
+# of TARGET and of targets that link it: rooms/ROOM contains only a link to lib/ROOM. A room sees
+# the rooms that it links itself (FO_ROOMS), not those behind them, so the compiler refuses other
+# includes; programs see all of them.
 function(fo_headers target room)
   set(folder ${CMAKE_BINARY_DIR}/rooms/${room})
   file(MAKE_DIRECTORY ${folder})
@@ -38,9 +38,9 @@ function(fo_headers target room)
     "$<$<OR:$<NOT:$<BOOL:${rooms}>>,$<IN_LIST:${room},${rooms}>>:${folder}>")
 endfunction()
 
-# fo_room(NAME SOURCES file... LINK target... [SEPARATE file...]): the static library fo_NAME from
-# lib/NAME. The release preset compiles several files as one (CMAKE_UNITY_BUILD), which takes less
-# than half the time; SEPARATE are those that have a name in common with another.
+# fo_room(NAME SOURCES file... LINK target... [SEPARATE file...]): builds the static library fo_NAME
+# from lib/NAME. The release preset compiles several files as one (CMAKE_UNITY_BUILD), in less than
+# half the time; SEPARATE files have a name in common with another one.
 function(fo_room name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;SEPARATE" ${ARGN})
   add_library(fo_${name} STATIC ${arg_SOURCES})
@@ -51,22 +51,22 @@ function(fo_room name)
   target_link_libraries(fo_${name} PUBLIC fo_flags ${arg_LINK})
 endfunction()
 
-# fo_tool(NAME [STATIC] [PRIVATE_HELPER] SOURCES file... LINK target...): the program NAME.
-# STATIC tools go into engine images: one file, no libc needed (release preset). With them, as the
-# component "static", is installed what they need, with the pages of all tools, since pages refer to
-# each other; the rest is "dynamic". Completions come along.
+# fo_tool(NAME [STATIC] [PRIVATE_HELPER] SOURCES file... LINK target...): builds the program NAME.
+# STATIC tools go into engine images: one file that needs no libc (release preset). The component
+# "static" has these, their helpers, and the pages of all tools, because pages refer to each other;
+# "dynamic" has the rest. Completions are installed with their tool.
 function(fo_tool name)
   cmake_parse_arguments(arg "STATIC;PRIVATE_HELPER" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_compile_definitions(${name} PRIVATE FO_VERSION="${PROJECT_VERSION}")
   target_link_libraries(${name} PRIVATE fo_flags ${arg_LINK})
   if(FO_STATIC_TOOLS AND arg_STATIC)
-    # lib/os/refused_calls.cc has what is called instead.
+    # lib/os/refused_calls.cc has the replacements.
     target_link_options(${name} PRIVATE -static
       -Wl,--wrap=dlopen,--wrap=getaddrinfo,--wrap=getnameinfo
       -Wl,--wrap=gethostbyname,--wrap=getservbyname,--wrap=getservbyport_r)
   elseif(FO_STATIC_TOOLS)
-    # Without --gc-sections libstdc++ brings in what needs a newer libc than glibc 2.35.
+    # Without --gc-sections libstdc++ would need a newer libc than glibc 2.35.
     target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
   endif()
   set(component dynamic)
@@ -81,7 +81,7 @@ function(fo_tool name)
   endforeach()
   if(arg_PRIVATE_HELPER)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec/fo)
-    # Tools look for it there: lib/os/sibling.cc.
+    # Tools expect it there: lib/os/sibling.cc.
     install(TARGETS ${name} DESTINATION libexec/fo COMPONENT ${component})
     return()
   endif()
@@ -89,7 +89,7 @@ function(fo_tool name)
   fo_completions(${name} ${component})
 endfunction()
 
-# fo_completions(TOOL COMPONENT): what TOOL itself says of its options, where shells look for it.
+# fo_completions(TOOL COMPONENT): installs the completions that TOOL prints for each shell.
 add_custom_target(completions ALL)
 function(fo_completions tool component)
   set(folder ${CMAKE_BINARY_DIR}/completions)
@@ -110,11 +110,10 @@ function(fo_completions tool component)
     DESTINATION ${shared}/fish/vendor_completions.d)
 endfunction()
 
-# fo_quirks(ROOM TESTS filter... [EXCEPT filter...] [EXCEPT_QUIRK filter...]...): some tests of
-# ROOM_test once more for each way in which a driver may differ from the simulated one as it is by
-# default, which GMS_SIM_QUIRKS and GMS_SIM_FREE_DELAY choose. EXCEPT are left out for all of them,
-# EXCEPT_QUIRK, such as EXCEPT_free-delay, for one. They are one entry of ctest for each:
-# Quirks.ROOM.QUIRK.
+# fo_quirks(ROOM TESTS filter... [EXCEPT filter...] [EXCEPT_QUIRK filter...]...): runs tests of
+# ROOM_test once more for each way in which a driver may differ from the simulated one's default,
+# selected by GMS_SIM_QUIRKS and GMS_SIM_FREE_DELAY. EXCEPT excludes tests from all of them,
+# EXCEPT_QUIRK, such as EXCEPT_free-delay, from one. Each is one entry of ctest: Quirks.ROOM.QUIRK.
 function(fo_quirks room)
   set(quirks need-context no-reexport late-copy-errors free-delay)
   list(TRANSFORM quirks PREPEND EXCEPT_ OUTPUT_VARIABLE exceptions)
@@ -135,12 +134,12 @@ function(fo_quirks room)
   endforeach()
 endfunction()
 
-# fo_tests(ROOM SOURCES file... LINK target... [SEPARATE file...] [ON_GPU filter... [UNMARKED]]): the
-# GoogleTest program ROOM_test, found by ctest. SEPARATE is as in fo_room. What it tests is in the
-# rooms; its own files are compiled in half the time without -O2. ON_GPU are the tests that can do
-# with a GPU in place of the simulated device (tests/support/driver.h): ctest has them a second time,
-# with the label gpu. UNMARKED, for rooms that treat a simulated device in another way, has them a
-# third time, on the simulated driver that does not say that it is one.
+# fo_tests(ROOM SOURCES file... LINK target... [SEPARATE file...] [ON_GPU filter... [UNMARKED]]):
+# builds the GoogleTest program ROOM_test for ctest. SEPARATE is as in fo_room. Its own files are
+# compiled without -O2, in half the time. ON_GPU selects tests that can use a GPU instead of the
+# simulated device (tests/support/driver.h): ctest has them a second time, with the label gpu.
+# UNMARKED, for rooms that treat a simulated device specially, adds them a third time, on a
+# simulated driver that does not identify itself.
 function(fo_tests room)
   cmake_parse_arguments(arg "UNMARKED" "" "SOURCES;LINK;SEPARATE;ON_GPU" ${ARGN})
   add_executable(${room}_test ${arg_SOURCES})
@@ -155,7 +154,7 @@ function(fo_tests room)
   gtest_discover_tests(${room}_test DISCOVERY_TIMEOUT 30 PROPERTIES TIMEOUT 120 LABELS ${room})
   list(JOIN arg_ON_GPU ":" filter)
   if(arg_ON_GPU)
-    # They look at what is used of the GPU: one at a time.
+    # They measure the GPU's used memory, so only one of them may run at a time.
     gtest_discover_tests(${room}_test TEST_FILTER "${filter}" TEST_PREFIX gpu. DISCOVERY_TIMEOUT 30
       PROPERTIES TIMEOUT 300 LABELS gpu RESOURCE_LOCK gpu ENVIRONMENT FO_TEST_DRIVER=cuda)
   endif()

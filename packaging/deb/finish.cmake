@@ -1,5 +1,5 @@
-# Run by CPack on the trees of the packages before they are packed: what Debian has in other places
-# than cmake --install, and what only its packages have.
+# CPack runs this on the packages' trees before it packs them: files that Debian has in other places
+# than cmake --install, and files that only its packages have.
 
 set(tree ${CPACK_TEMPORARY_INSTALL_DIRECTORY})
 file(RENAME ${tree}/tools/usr/share/zsh/site-functions ${tree}/tools/usr/share/zsh/vendor-completions)
@@ -22,7 +22,7 @@ foreach(package tools=fo-tools simulated=fo-simcuda)
   execute_process(COMMAND gzip -9nf ${root}/doc/${package}/changelog ${pages} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
 
-# CPack dates only the archives themselves.
+# CPack sets only the dates of the archives themselves.
 if(DEFINED ENV{SOURCE_DATE_EPOCH})
   execute_process(COMMAND find ${tree} -exec touch --no-dereference --date=@$ENV{SOURCE_DATE_EPOCH} {} +
     COMMAND_ERROR_IS_FATAL ANY)

@@ -1,8 +1,8 @@
-# Installs the units, which name the folders that they are installed below: known only now.
-# Expects CMAKE_INSTALL_PREFIX and FO_BINDIR.
+# Installs the units, which contain the installation's folders: these are known only now. Expects
+# CMAKE_INSTALL_PREFIX and FO_BINDIR.
 
 get_filename_component(prefix "${CMAKE_INSTALL_PREFIX}" ABSOLUTE)
-# In a command line, not in the name of a file, systemd takes a blank for its end.
+# In a command line, unlike in a file's name, systemd reads a blank as the end of a word.
 string(REPLACE " " "\\x20" bindir "${prefix}/${FO_BINDIR}")
 set(sysconfdir ${prefix}/etc)
 if(prefix STREQUAL "/usr")
@@ -10,7 +10,7 @@ if(prefix STREQUAL "/usr")
 endif()
 set(settings EnvironmentFile=-${sysconfdir}/default/gms-serve)
 
-# install_unit(NAME): gms-serve.service.in as the unit NAME.
+# install_unit(NAME): creates the unit NAME from gms-serve.service.in.
 function(install_unit name)
   set(unit ${prefix}/lib/systemd/system/${name})
   message(STATUS "Installing: $ENV{DESTDIR}${unit}")
@@ -35,7 +35,7 @@ set(folder gms/%i)
 set(environment "Environment=GMS_SOCKET_DIR=/run/gms/%i CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=%i\n${settings}\n${settings}@%i")
 install_unit(gms-serve@.service)
 
-# What the administrator has set stays.
+# Keeps the administrator's settings.
 if(NOT EXISTS "$ENV{DESTDIR}${sysconfdir}/default/gms-serve")
   file(INSTALL DESTINATION "${sysconfdir}/default" TYPE FILE RENAME gms-serve
        FILES ${CMAKE_CURRENT_LIST_DIR}/gms-serve.default)
