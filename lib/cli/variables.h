@@ -16,14 +16,14 @@ namespace fo::cli {
 /// are added later inherit them.
 void add_variables(CLI::App& app, const std::vector<std::string>& names);
 
-/// As they were named.
+/// The names given to add_variables().
 std::vector<std::string> variables_of(const CLI::App& app);
 
 struct Variable {
   std::string name;
   std::string value;
 };
-/// Those of them that are set and not empty.
+/// The variables that are set and not empty.
 std::vector<Variable> set_variables(const CLI::App& app);
 
 }  // namespace fo::cli

@@ -11,7 +11,7 @@ namespace fo::cuda {
 struct DeviceInfo {
   base::DeviceOrdinal ordinal;
   base::GpuUuid uuid;
-  /// That of the whole GPU, which differs from `uuid` on a MIG slice; empty if the driver does
+  /// The uuid of the whole GPU, which differs from `uuid` on a MIG slice; empty if the driver does
   /// not report it.
   base::GpuUuid gpu_uuid;
   base::ByteCount total_memory = 0;

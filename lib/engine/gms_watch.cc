@@ -47,7 +47,7 @@ ExitStatus status_of(RemapResult result) {
   }
 }
 
-// What is waited for in addition to the lock.
+// The additional condition of the wait, besides the lock.
 enum class WaitFor { kNone, kServer, kServerAndLayout };
 
 struct Wanted {

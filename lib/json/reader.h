@@ -21,7 +21,7 @@ struct JsonValue {
   /// For messages: "a list".
   const char* name;
   std::string text = {};
-  /// Of kNumber: a non-negative integer.
+  /// The value of kNumber: a non-negative integer.
   base::ByteCount number = 0;
 };
 

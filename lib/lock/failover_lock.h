@@ -105,8 +105,8 @@ class FailoverLock {
   std::string id_;
 };
 
-/// What tells a process that inherits the lock's descriptors so: FAILOVER_LOCK_ID, and
-/// FAILOVER_LOCK_FD where there is one (the first).
+/// The variables for a process that inherits the lock's descriptors: FAILOVER_LOCK_ID, and
+/// FAILOVER_LOCK_FD if there is a descriptor (the first).
 std::vector<std::pair<std::string, std::string>> inheritance_of(const FailoverLock& lock);
 
 /// The lock for `uri`, not connected yet. For a file, `fd` is the number of its descriptor; other

@@ -20,7 +20,7 @@ base::Duration glance_time(const LockUri& lock);
 /// last copy waits for that thread, up to glance_time() for each lock.
 class HolderReport {
  public:
-  /// Of several locks, those that `id` holds are left out.
+  /// Skips the locks that `id` holds.
   HolderReport(std::vector<LockUri> locks, std::string id);
 
   /// Does nothing while a query is in progress.

@@ -50,7 +50,7 @@ struct LockStatus {
   /// server, only generation, granted_at and a visible pid.
   std::optional<GrantRecord> record;
   HolderState holder_state = HolderState::kNotVisible;
-  /// That of the last recorded grant, even if the lock is free now.
+  /// The generation of the last recorded grant, even if the lock is free now.
   std::optional<std::uint64_t> last_generation;
   /// In queue order, if the lock has a queue. For a file, those of this pid namespace.
   std::vector<Waiter> waiters;

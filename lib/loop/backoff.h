@@ -17,8 +17,8 @@ class Backoff {
   /// The first pause and the longest, both above 0.
   Backoff(base::Duration first, base::Duration longest);
 
-  /// How long the next pause is: between half of what has come by doubling and all of it, so that
-  /// many who failed at once do not come again at once.
+  /// The next pause, which doubles each time: a random part of it, at least half, so that many
+  /// clients that failed at once do not retry at once.
   base::Duration next();
   /// After a success: the pauses begin with the first one again.
   void reset() { pause_ = first_; }

@@ -1,5 +1,5 @@
 // The frame of a daemon on one loop: the signals that end it, its ready descriptor, and the service
-// manager, which is told that it is ready, alive and stopping.
+// manager, which is notified that it is ready, alive and stopping.
 //
 //   loop::Daemon daemon(config.ready_fd);   first: before threads, children and the loop
 //   co_spawn(io, daemon.run(on_stop), …)    the loop's first task; ends with the loop
@@ -30,8 +30,8 @@ class Daemon {
   explicit Daemon(int ready_fd = -1);
 
   /// Calls `on_stop` for each signal: kGracefully for the first one, kNow once the daemon is
-  /// stopping. Shows the service manager that the loop runs, as often as it wants. Never ends; this
-  /// object outlives the loop.
+  /// stopping. Notifies the service manager's watchdog in time. Never ends; this object outlives
+  /// the loop.
   boost::asio::awaitable<void> run(std::function<void(Stop)> on_stop);
 
   /// Writes `line` to the ready descriptor, the first time, and notifies the service manager.

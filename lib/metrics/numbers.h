@@ -41,13 +41,13 @@ class Histogram {
  public:
   static constexpr std::size_t kBuckets = kBounds.size() + 1;
 
-  /// Less than nothing counts as nothing.
+  /// A negative time counts as zero.
   void observe(base::Duration took) {
     const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), took);
     counts_[static_cast<std::size_t>(bound - kBounds.begin())].add();
     sum_.add(static_cast<std::uint64_t>(std::max(took, base::Duration::zero()).count()));
   }
-  /// What fell into this bucket and no other.
+  /// The count of this bucket alone.
   [[nodiscard]] std::uint64_t count(std::size_t bucket) const { return counts_[bucket].get(); }
   [[nodiscard]] base::Duration sum() const {
     return base::Duration(static_cast<base::Duration::rep>(sum_.get()));

@@ -84,7 +84,7 @@ awaitable<AnswerPiece> next_piece(const ApiContext& context, Scheduler::Turn& tu
   co_return piece;
 }
 
-// The turn ends before the client has read the answer, so that a slow client delays no one.
+// The turn ends before the client has read the answer, so that a slow client delays no other.
 awaitable<void> answer_whole(const ApiContext& context, Job& job, Reply& reply) {
   AnswerPiece whole;
   {

@@ -52,7 +52,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   struct Load {
     std::size_t running = 0;
     std::size_t waiting = 0;
-    /// Of requests that have produced their first token.
+    /// The prompt tokens of requests that have produced their first token.
     std::uint64_t prompt_tokens = 0;
     std::uint64_t generated_tokens = 0;
   };

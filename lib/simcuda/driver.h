@@ -118,7 +118,7 @@ class Driver {
     unsigned int references = 0;
     bool imported = false;
   };
-  /// Of cuMemAlloc.
+  /// Memory of cuMemAlloc.
   struct Linear {
     Device device = 0;
     Allocation memory;

@@ -19,7 +19,7 @@ namespace fo::engine {
 /// Thrown to unwind the flow after the end has begun.
 struct Ended {};
 
-/// It only rises.
+/// It only increases.
 enum class Urgency {
   kNone,      // the engine is to go on
   kGraceful,  // the end was requested: requests in flight may finish

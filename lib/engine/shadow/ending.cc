@@ -71,7 +71,7 @@ awaitable<void> Ending::fail_after_death(Error error) {
 }
 
 void Ending::lose(const lock::Loss& loss) {
-  // Another engine may be active already: nothing comes before that.
+  // Another engine may be active already, so this comes first.
   if (loss.end_by.expired()) parts_.engine.kill();
   // It may turn out later for how long another engine was active.
   const bool is_first = !overlap_;
@@ -115,11 +115,11 @@ awaitable<void> Ending::keep_killing() {
   }
 }
 
-// What others see ends first, then the engine, and the lock last.
+// Ends the parts that clients see first, then the engine, and the lock last.
 awaitable<void> Ending::finish() {
   if (!parts_.course.is_graceful()) parts_.registration.cut();
   parts_.monitor.cease();
-  // A lock that another engine may have, and what a dead engine left behind, wait for no command.
+  // If another engine may have the lock, or this one is dead, no command is waited for.
   if (overlap_ || (!parts_.engine.is_running() && !parts_.course.is_graceful()))
     co_await end_engine();
   co_await parts_.registration.close();

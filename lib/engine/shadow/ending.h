@@ -26,17 +26,17 @@ class Ending {
 
   // The events. Only the first one decides the result; each may make the end more urgent.
 
-  /// A signal asks for the end; a second one kills what is left.
+  /// A signal requests the end; a second one kills the remaining processes.
   void request();
   void fail(base::Error error);
-  /// What a task of the flow threw; nothing for a null pointer, and for Ended.
+  /// The exception of a task of the flow; ignored if it is null, or Ended.
   void fail(const std::exception_ptr& error);
   void engine_ended(os::WaitStatus status);
   /// The lock is lost. Called again with each new value.
   void lose(const lock::Loss& loss);
 
-  /// As fail(), after the engine has had a moment to turn out to be dead: its own status tells more
-  /// than that it does not answer.
+  /// Like fail(), after a short time in which the engine's death may be noticed: its exit status is
+  /// a better reason than that it does not answer.
   boost::asio::awaitable<void> fail_after_death(base::Error error);
 
   /// When the loop has ended: the exit status, or the failure as an exception.
@@ -65,7 +65,7 @@ class Ending {
   base::Duration grace_;
   Parts parts_;
   std::optional<Reason> reason_;
-  /// Of a lost lock, as last reported.
+  /// The overlap of a lost lock, as last reported.
   std::optional<base::Duration> overlap_;
 };
 

@@ -70,7 +70,7 @@ awaitable<void> EngineProcess::until_healthy(Deadline deadline) {
     const std::optional<std::string> failure = co_await driver_.check_health(answer_by);
     course_.check();
     if (!failure) co_return;
-    // A query that the deadline cut off tells less than the one before it.
+    // A query that the deadline interrupted has a worse reason than the one before it.
     if (!reason || !deadline.expired()) reason = failure;
     co_await loop::pause_for(kQueryInterval);
     course_.check();
@@ -114,7 +114,7 @@ awaitable<void> EngineProcess::prove(Deadline deadline) {
     course_.check();
     co_return;
   } catch (const Error& error) {
-    // An engine that does not answer has ended: that is reported instead.
+    // If an engine that does not answer has ended, that is reported instead.
     if (error.status() == ExitStatus::kUnavailable || course_.is_ending()) throw;
     reason = error.what();
   }
@@ -151,7 +151,7 @@ awaitable<void> EngineProcess::end_all(Deadline kill_at) {
 
 void EngineProcess::kill() const {
   if (pid_ == 0) return;
-  // The group first: that takes no descriptor, and clients may have all of them.
+  // The group first, because that needs no descriptor, and clients may use all of them.
   ::kill(-pid_, SIGKILL);
   os::signal_left(SIGKILL);
 }

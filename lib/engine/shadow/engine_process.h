@@ -1,4 +1,4 @@
-// The engine of one fo-shadow: its process and all that it starts, and the steps that need both the
+// The engine of one fo-shadow: its process and all descendants, and the steps that need both the
 // process and its driver.
 #pragma once
 
@@ -29,7 +29,7 @@ class EngineProcess {
 
   /// Starts the command; it inherits the lock, if there is one. Throws kNotFound, kCannotRun.
   void start(const LockHolder* lock);
-  /// Waits until the engine's own health check says yes. Throws kTryAgain at `deadline`, what
+  /// Waits until the engine's own health check succeeds. Throws kTryAgain at `deadline`, what
   /// EngineDriver::check_health throws, Ended.
   boost::asio::awaitable<void> until_healthy(base::Deadline deadline);
   /// Puts the engine to sleep. Unless the gate knows the size already, the memory that the engine
@@ -39,11 +39,11 @@ class EngineProcess {
   /// Has the engine generate a token. Throws kSoftware for a failure of the engine, kUnavailable
   /// if it does not answer, Ended.
   boost::asio::awaitable<void> prove(base::Deadline deadline);
-  /// Waits until the engine works on no request, as far as it can be asked, or until `deadline`.
+  /// Waits until the engine works on no request, if it can report that, or until `deadline`.
   boost::asio::awaitable<void> until_idle(base::Deadline deadline);
   /// Ends the engine and every descendant on purpose; on_end() is not called. Throws Ended.
   boost::asio::awaitable<void> stop();
-  /// As stop(), at the end of this process: SIGKILL from `kill_at` on.
+  /// Like stop(), at the end of this process: SIGKILL from `kill_at` on.
   boost::asio::awaitable<void> end_all(base::Deadline kill_at);
   /// Sends SIGKILL to the engine and every descendant.
   void kill() const;

@@ -44,7 +44,7 @@ class LockHolder {
 
   [[nodiscard]] bool is_confirmed() const { return lock_->is_confirmed(); }
   [[nodiscard]] const std::string& path() const { return lock_->path(); }
-  /// What the engine inherits.
+  /// The descriptors and variables that the engine inherits.
   [[nodiscard]] std::vector<int> fds() const { return lock_->fds(); }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> environment() const {
     return lock::inheritance_of(*lock_);

@@ -1,4 +1,4 @@
-// The parts of a fo-shadow, for those that act on several of them.
+// The parts of a fo-shadow, for code that needs several of them.
 #pragma once
 
 #include <memory>

@@ -27,7 +27,7 @@ using base::Error;
 using base::ExitStatus;
 
 // The published address gets two thirds of this process's descriptors, four for each client, so
-// that the lock and the end have some.
+// that the lock and the end have the rest.
 constexpr std::size_t kFdsPerClient = 6;
 // The timeout for taking the sockets of the last active engine, and the pause before a retry.
 constexpr base::Duration kTakeTimeout = std::chrono::seconds(2);
@@ -170,7 +170,7 @@ awaitable<void> Registration::drain(Deadline deadline, Successor successor) {
   co_await engine_.until_idle(deadline);
 }
 
-// An engine that cannot give its sockets now may be able to in a moment.
+// An engine that cannot hand over its sockets now may be able to later.
 awaitable<PublishedSockets> Registration::inherit(Deadline deadline) {
   for (;;) {
     try {

@@ -23,28 +23,28 @@ namespace fo::engine {
 
 class Registration {
  public:
-  /// Of `max_fds`, the descriptors that this process may have, a part is for clients of the
-  /// published address. All references outlive this object. Throws kUsage for a bad address.
+  /// Clients of the published address use a part of `max_fds`, the descriptors that this process
+  /// may have. All references outlive this object. Throws kUsage for a bad address.
   Registration(boost::asio::any_io_executor executor, const ShadowOptions& options,
                std::size_t max_fds, Course& course, loop::Children& children, EngineProcess& engine,
                const os::StatusFd& events);
 
-  /// The grant that commands are told of; 0: none.
+  /// The generation in the environment of commands; 0 for none.
   void set_generation(std::uint64_t generation) { generation_ = generation; }
 
-  /// Publishes the address, on the sockets that the last active engine left where it left any, and
+  /// Publishes the address, on the sockets of the last active engine if it has left any, and
   /// registers. Throws kUnavailable if the register command fails, what Publisher::start throws,
   /// Ended.
   boost::asio::awaitable<void> open(base::Deadline deadline);
-  /// Deregisters, and lets requests in flight end. Clients that come now wait for the successor.
+  /// Deregisters, and lets requests in flight end. New clients wait for the successor.
   boost::asio::awaitable<void> suspend();
-  /// Undoes suspend() if no engine took over. Errors as open().
+  /// Undoes suspend() if no engine took over. Throws like open().
   boost::asio::awaitable<void> resume();
   /// After suspend(): offers the published sockets to the next active engine, which may be this
   /// one, until they are taken.
   void hand_over();
 
-  /// The end: waits for commands that run, deregisters, and lets requests in flight end if the
+  /// The end: waits for running commands, deregisters, and lets requests in flight end if the
   /// course is graceful; then waits until the successor has the sockets.
   boost::asio::awaitable<void> close();
   /// Closes the published address at once.
@@ -73,7 +73,7 @@ class Registration {
   const os::StatusFd& events_;
   State state_ = State::kClosed;
   std::unique_ptr<Publisher> publisher_;
-  // What the next active engine has not taken yet.
+  // Sockets that the next active engine has not received yet.
   PublishedSockets offered_;
   bool is_offering_ = false;
   int running_commands_ = 0;

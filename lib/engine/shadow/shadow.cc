@@ -68,7 +68,7 @@ loop::Daemon open_daemon() {
   return loop::Daemon();
 }
 
-/// The flow: what happens one after the other in the life of an engine.
+/// The flow: the steps in an engine's life, one after the other.
 class Shadow {
  public:
   /// `lock` was opened before every other descriptor: a dying process closes the lowest last.
@@ -112,7 +112,7 @@ class Shadow {
     if (options.port) {
       port_ = server_->listen(options.host + ":" + std::to_string(*options.port));
     }
-    // A child that was about to be another program dies a moment later than fo-shadow.
+    // A killed fo-shadow's child before its exec keeps the socket's lock a little longer.
     if (options.failover) {
       server_->listen_unix(status_socket_path(options.lock, options.id),
                            Deadline::after(kSocketTimeout));
@@ -250,7 +250,7 @@ class Shadow {
     co_await registration_.open(deadline);
   }
 
-  // --- What goes on beside the flow.
+  // --- Tasks beside the flow.
 
   awaitable<void> watch_engine() {
     const std::string failure = co_await monitor_.run();
@@ -270,7 +270,7 @@ class Shadow {
     if (failure) co_await ending_.fail_after_death(std::move(*failure));
   }
 
-  // --- What the status server asks for.
+  // --- Requests of the status server.
 
   HealthAnswer health() {
     HealthFacts facts;

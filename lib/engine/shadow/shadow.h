@@ -1,6 +1,6 @@
-// One engine of a failover pair, from its start to its end: kept asleep beside the active one,
-// woken when the lock says so, served, watched, and ended with all that it started. fo-shadow's
-// whole job.
+// One engine of a failover pair, from its start to its end: it sleeps beside the active engine,
+// wakes when it is granted the lock, serves, is watched, and ends with all descendants. This is
+// fo-shadow's whole work.
 #pragma once
 
 #include <cstdint>
@@ -20,34 +20,34 @@ namespace fo::engine {
 struct ShadowOptions {
   /// The engine.
   std::vector<std::string> command;
-  /// What is likely to go wrong with it, logged at the start.
+  /// Likely problems of this engine, logged at the start.
   std::vector<std::string> warnings;
   DriverOptions driver;
   /// False: start, register, serve; no lock, no sleep.
   bool failover = true;
-  /// To hold together while active, taken in this order.
+  /// The locks to hold together while active, acquired in this order.
   std::vector<lock::LockUri> locks;
-  /// The one of them beside which the engines of this node find each other; is_local().
+  /// The lock beside which the engines of this node have their sockets; is_local().
   lock::LockUri lock;
-  /// Of the locks.
+  /// The id in the locks.
   std::string id;
-  /// Where the weights lie; may be empty.
+  /// The GMS of the weights; may be empty.
   std::vector<GmsPlace> gms;
-  /// Where engines may have their KV memory; may be empty.
+  /// The GMS in which engines may have their KV memory; may be empty.
   std::vector<GmsPlace> kv;
-  /// Whose memory the gate asks for; how much on each, nullopt: what the engine gave back, and the
-  /// engine before it in `kv`.
+  /// The devices whose memory the gate queries, and the size on each; nullopt: what this engine has
+  /// released, and the engine before it in `kv`.
   std::vector<base::DeviceOrdinal> devices;
   std::optional<base::ByteCount> gpu_free;
 
-  /// Of the status server. No port: none.
+  /// The address of the status server. No port: no server.
   std::string host = "0.0.0.0";
   std::optional<std::uint16_t> port = 9090;
   /// DYN_SYSTEM_PORT of the engine.
   std::uint16_t engine_port = 0;
   /// "HOST:PORT"; empty: nothing is published.
   std::string publish;
-  /// Clients of that address reach the engine's control paths, too, by whatever protocol.
+  /// Clients of that address may use the engine's control paths, too, by any protocol.
   bool publish_control = false;
   /// Run by sh -c; empty: none.
   std::string register_command;
@@ -64,10 +64,10 @@ struct ShadowOptions {
   base::Duration register_timeout = std::chrono::seconds(10);
   base::Duration gms_grace = std::chrono::seconds(30);
   base::Duration drain = std::chrono::seconds(30);
-  /// Between TERM and KILL for what has to go.
+  /// The time between SIGTERM and SIGKILL.
   base::Duration grace = std::chrono::seconds(5);
-  /// While active: how often health is asked for and a generation proved, how long an answer may
-  /// take, and how many failures of one kind in a row end the engine.
+  /// While active: the interval of health queries, their timeout, the interval of proofs by a
+  /// generation, and how many failures of one kind in a row end the engine.
   base::Duration health_interval = std::chrono::seconds(5);
   base::Duration health_timeout = std::chrono::seconds(5);
   base::Duration prove_interval = std::chrono::seconds(30);
@@ -77,11 +77,11 @@ struct ShadowOptions {
 };
 
 /// Blocks signals and becomes a child subreaper: for a process's main thread, once. Returns the
-/// status to exit with: 0 after SIGTERM, SIGINT, SIGHUP or SIGQUIT, the engine's own when it ended
-/// by itself. Throws what ended it otherwise, when everything has ended and the lock is given up:
-/// kTryAgain for a limit that passed, kBadData for another layout, kUnavailable for a GMS that is
-/// away or an engine that does not serve any more, kSoftware for a first generation that failed,
-/// kProtocol for a lock that was lost, and what the lock and the driver throw.
+/// exit status: 0 after SIGTERM, SIGINT, SIGHUP or SIGQUIT, the engine's own if it ended by itself.
+/// Throws any other reason of the end, after everything has ended and the lock is released:
+/// kTryAgain for a timeout, kBadData for another layout, kUnavailable for a GMS that is unreachable
+/// or an engine that stopped serving, kSoftware if the first generation failed, kProtocol for a
+/// lost lock, and what the lock and the driver throw.
 int run_shadow(const ShadowOptions& options);
 
 }  // namespace fo::engine

@@ -1,4 +1,4 @@
-// What a fo-shadow answers to GET /status.
+// The answer of a fo-shadow to GET /status.
 #pragma once
 
 #include <sys/types.h>
@@ -19,9 +19,9 @@ struct StatusFacts {
   pid_t engine = 0;
   /// The port of the status server; 0 without one.
   std::uint16_t port = 0;
-  /// A hand-over is under way.
+  /// A switchover is in progress.
   bool switching = false;
-  /// Of each device: what the gate waits for.
+  /// The size that the gate waits for, by device.
   std::vector<base::ByteCount> gpu_free;
 };
 

@@ -22,10 +22,10 @@ using base::Deadline;
 using base::Error;
 using boost::asio::awaitable;
 
-// How long the memory servers may take to show that they have the layouts.
+// The timeout for the memory servers to report the layouts.
 constexpr base::Duration kLayoutTimeout = std::chrono::seconds(5);
-// How long the other engine has to take the lock before this one waits for it again, and the pause
-// between two queries of the lock, which reports no change of its holder.
+// The time for the other engine to acquire the lock before this one waits for it again, and the
+// pause between two queries of the lock, which does not report a change of its holder.
 constexpr base::Duration kTakeOverTimeout = std::chrono::seconds(10);
 constexpr base::Duration kOwnerInterval = std::chrono::milliseconds(20);
 

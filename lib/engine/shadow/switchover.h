@@ -18,14 +18,14 @@ class Switchover {
   /// Requests a switchover. Returns a JSON object of this engine's id and generation. Throws
   /// kTryAgain if the engine is not active, or no other engine could take over.
   boost::asio::awaitable<std::string> request();
-  /// One was requested, and is not complete.
+  /// A switchover was requested, and is not complete.
   [[nodiscard]] bool is_under_way() const { return is_under_way_; }
 
-  /// Waits until one was requested, clients are drained, and another engine can take over. Until
-  /// then, a switchover that is not possible is undone. Throws Ended, and what undoing it throws.
+  /// Waits until a switchover was requested, clients are drained, and another engine can take over.
+  /// Undoes a switchover that is not possible. Throws Ended, and what undoing it throws.
   boost::asio::awaitable<void> until_begun();
-  /// Puts the engine to sleep, releases the lock, and waits until another engine has it, or none is
-  /// left that could take it. Throws what the driver and the lock throw, Ended.
+  /// Puts the engine to sleep, releases the lock, and waits until another engine has it, or no
+  /// engine is left that could take over. Throws what the driver and the lock throw, Ended.
   boost::asio::awaitable<void> hand_over();
 
  private:

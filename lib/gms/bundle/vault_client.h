@@ -19,7 +19,7 @@ class VaultClient {
 
   struct Answer {
     bool accepted = false;
-    /// Of what was refused: how many descriptors there is room for.
+    /// After a refusal: how many descriptors there is room for.
     std::size_t room = 0;
   };
   /// Begins a deposit of `count` descriptors, of which `record`, a file, tells the rest.

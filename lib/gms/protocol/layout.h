@@ -37,7 +37,7 @@ class Layout {
   [[nodiscard]] const std::map<std::uint64_t, Allocation>& allocations() const { return by_slot_; }
 
   enum class PutResult { kDone, kUnknownAllocation, kOffsetOutOfRange };
-  /// What put() would return.
+  /// The result that put() would return.
   [[nodiscard]] PutResult check_put(const AllocationId& allocation_id, std::int64_t offset) const;
   /// Sets a key. `offset` must lie in [0, aligned_size) of its allocation.
   PutResult put(std::string key, AllocationId allocation_id, std::int64_t offset,

@@ -20,7 +20,7 @@ class LayoutHasher {
   /// Hashes at least `bytes` more bytes, if there are, and not many more; false when everything is
   /// hashed.
   bool step(std::size_t bytes);
-  /// What layout_hash() returns. After step() has returned false.
+  /// The result of layout_hash(), once step() has returned false.
   LayoutHash finish() { return LayoutHash(sha256_.finish()); }
 
  private:

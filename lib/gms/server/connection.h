@@ -38,7 +38,7 @@ class UnreadAnswers {
   void add(Connection& client, std::size_t bytes, std::size_t fds);
   /// The bytes were written; the descriptors may still be in flight.
   void remove_bytes(Connection& client);
-  /// Nothing of this client is unread.
+  /// The client has no unread bytes or descriptors any more.
   void remove(Connection& client);
 
  private:

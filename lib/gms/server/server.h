@@ -45,7 +45,7 @@ struct ServerConfig {
   /// This server's end of its vault, where the parent keeps layouts across a crash; invalid for
   /// none.
   base::UniqueFd vault;
-  /// What the vault has kept of the previous server.
+  /// The deposit of the previous server in the vault.
   std::optional<Deposit> deposit;
   /// Must outlive the server; never null.
   ServerCounters* counters = nullptr;

@@ -37,7 +37,7 @@ constexpr Duration kLongestWatch = std::chrono::seconds(30);
 // After a watch that ended sooner without an event, the next query is delayed.
 constexpr Duration kShortestWatch = std::chrono::milliseconds(100);
 
-// Of the 2^63 that there are, without 0, which stands for none.
+// A random lease id of 63 bits; never 0, which means none.
 etcd::LeaseId random_lease() {
   etcd::LeaseId lease = 0;
   while (lease == 0) {
@@ -73,8 +73,8 @@ class EtcdClient final : public LeaseClient {
   }
 
  private:
-  // Certificates, passwords and proxies are replaced now and then, and what worked before will
-  // again.
+  // Certificates, passwords and proxies are replaced at times, so errors of what worked before are
+  // transient.
   awaitable<Step> advance() override {
     try {
       co_return co_await step();
@@ -105,7 +105,7 @@ class EtcdClient final : public LeaseClient {
     return std::min(LeaseClient::longest_pause(), ttl_ / 10);
   }
 
-  // One step towards the lock, or a wait for its next chance.
+  // A step towards the lock, or a wait for its next chance.
   awaitable<Step> step() {
     bool is_alive = true;
     if (!is_granted_) {
@@ -136,7 +136,7 @@ class EtcdClient final : public LeaseClient {
         place_.created = 0;
         co_return Next::kAfterPause;
       case Turn::State::kGranted:
-        // Else it is renewed first: this process, or the answer, took its time.
+        // Otherwise it is renewed first: this process was suspended, or the answer was late.
         if (BootClock::now() < LeaseTimes(renewal_).lose_at()) {
           co_return Lease{place_.created, now, renewal_};
         }
@@ -159,8 +159,8 @@ class EtcdClient final : public LeaseClient {
     co_return std::nullopt;
   }
 
-  // False when the lease is gone. One whose answer was lost is asked for by the same name again,
-  // so that there is never more than the one that release() knows.
+  // False if the lease has ended. After a lost answer the same id is requested again, so that there
+  // is never another lease than the one that release() revokes.
   awaitable<bool> request_lease() {
     if (place_.lease == 0) place_.lease = random_lease();
     const BootClock::time_point sent = BootClock::now();
@@ -174,7 +174,7 @@ class EtcdClient final : public LeaseClient {
     co_return true;
   }
 
-  // False when the lease is gone.
+  // False if the lease has ended.
   awaitable<bool> keep_alive(Deadline deadline) {
     const BootClock::time_point sent = BootClock::now();
     const std::optional<Duration> ttl = co_await etcd_.keep_alive(place_.lease, deadline);
@@ -211,8 +211,8 @@ class EtcdClient final : public LeaseClient {
     return step_deadline(std::min(kLongestRequest, ttl_ / 3));
   }
 
-  // The lease is gone. etcd may have lost all others as well, whose holders may have renewed theirs
-  // later than we did ours: they are to find out before anybody has the lock.
+  // The lease has ended. If etcd has lost all leases, another holder may have renewed its own later
+  // than this one, so no lock may be claimed before that holder's lease has ended, too.
   void lose() {
     claim_from_ = BootClock::now() + std::max(ttl_, renewal_.ttl);
     forget();
@@ -229,7 +229,7 @@ class EtcdClient final : public LeaseClient {
   Contender who_;
   // This contender was in the queue.
   bool is_reached_ = false;
-  // Without a lease where there is nothing of ours, not even an answer that is still to come.
+  // Its lease is 0 if etcd has no lease of ours, and no pending request can create one.
   Place place_;
   bool is_granted_ = false;
   // The lease that was granted last.
@@ -239,7 +239,7 @@ class EtcdClient final : public LeaseClient {
   etcd::LeaseId revoked_ = 0;
   bool may_come_ = false;
   BootClock::time_point claim_from_{};
-  // The key whose watch ended at once; empty: the last one did not.
+  // The predecessor whose watch ended at once; empty if the last watch did not.
   std::string gone_early_;
 };
 

@@ -1,6 +1,6 @@
 // A failover lock in etcd (3.4 and later), through its JSON gateway: a lease that is kept alive,
-// and a key with it; the oldest of the keys has the lock, the others watch the one in front of
-// them. The generation is the key's create revision.
+// and a key with it. The oldest key has the lock, and each other contender watches the key before
+// its own. The generation is the key's create revision.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@ namespace fo::lock {
 
 inline constexpr base::Duration kDefaultEtcdTtl = std::chrono::seconds(10);
 
-/// `uri` is of kind kEtcd. Beside what LeaseClient says, it throws kConfig, kNotPermitted and
-/// kNoInput for credentials.
+/// `uri` is of kind kEtcd. In addition to LeaseClient's errors, it throws kConfig, kNotPermitted
+/// and kNoInput for credentials.
 std::unique_ptr<LeaseClient> make_etcd_client(const LockUri& uri, const std::string& id);
 
-/// Who has the lock and who waits, in the order of their turn. Throws kUnavailable, kNotPermitted,
+/// The holder and the waiters, in the order of the queue. Throws kUnavailable, kNotPermitted,
 /// kTryAgain when there is no answer until `deadline`, kProtocol.
 LockStatus ask_etcd(const LockUri& uri, const base::Deadline& deadline);
 

@@ -46,13 +46,13 @@ etcd::Range range_of_own(const Place& place) {
   return range;
 }
 
-// A member that is left out is an empty text.
+// A missing member is an empty text.
 std::string text_in(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() ? "" : found->get<std::string>();
 }
 
-// A queue may have keys of others, with anything in them.
+// A queue may have keys of other programs, with any content.
 Contender read_contender(const std::string& value) {
   try {
     const json object = fo::json::parse_object(value, kMaxValueBytes);

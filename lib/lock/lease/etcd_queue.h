@@ -1,7 +1,7 @@
-// A lock in etcd as keys: what is asked of them, and what the answers say; pure.
+// The requests and answers of a lock that consists of keys in etcd; pure.
 //
-// A lock KEY is a queue of keys "KEY/<lease in hex>", the oldest of which has it; etcdctl's `lock`
-// queues in the same way.
+// A lock KEY is a queue of keys "KEY/<lease in hex>", of which the oldest has the lock; etcdctl's
+// `lock` queues in the same way.
 #pragma once
 
 #include <cstdint>
@@ -12,53 +12,53 @@
 
 namespace fo::lock {
 
-/// So much of a queue is listed.
+/// The maximum number of keys in a listed queue.
 inline constexpr std::size_t kMaxQueueListed = 1000;
 
-/// Where one contender stands.
+/// The position of a contender in the queue.
 struct Place {
-  /// The lock's.
+  /// The key of the lock.
   std::string key;
   etcd::LeaseId lease = 0;
-  /// 0 while that is not known.
+  /// 0 while it is unknown.
   etcd::Revision created = 0;
 
   /// The name of its key.
   [[nodiscard]] std::string name() const;
 };
 
-/// Who a contender is, as its key says.
+/// The value of a contender's key.
 struct Contender {
   std::string id;
   std::string host;
   std::uint64_t pid = 0;
-  /// As format_time writes it; empty while it waits.
+  /// In the form of format_time; empty while it waits.
   std::string granted_at;
   friend bool operator==(const Contender&, const Contender&) = default;
 };
 
-// The read_* throw kProtocol for what is no answer to theirs.
+// The read_* functions throw kProtocol for an answer to another request.
 
-/// Creates the key of a place in the queue; one that is there already stays as it is.
+/// Creates the key of a place in the queue; an existing key is unchanged.
 etcd::Transaction enter(const Place& place, const Contender& who);
-/// When the key was created.
+/// The revision at which the key was created.
 etcd::Revision read_enter(const etcd::Outcome& outcome, const Place& place);
 
-/// Says so in the own key where that is the oldest.
+/// Records the grant in the contender's key if that is the oldest.
 etcd::Transaction claim(const Place& place, const Contender& who);
 struct Turn {
   enum class State { kGranted, kWaiting, kGone };
   State state = State::kGone;
-  /// While waiting: the name of the key in front of ours, and as of when.
+  /// While waiting: the name of the key before ours, and the revision of that state.
   std::string predecessor;
   etcd::Revision as_of = 0;
 };
 Turn read_claim(const etcd::Outcome& outcome, const Place& place);
 
-/// What ends a wait: that the predecessor's key is deleted.
+/// Watches for the deletion of the predecessor's key, which ends the wait.
 etcd::Watch watch_deletion(const Turn& turn);
 
-/// Succeeds while the key is still there, never having been away.
+/// Succeeds while the key exists and was never deleted.
 etcd::Transaction look(const Place& place);
 
 etcd::Range list(const std::string& key);
@@ -67,7 +67,7 @@ struct Listed {
   etcd::Revision created = 0;
   /// 0: the key has no lease, unlike a contender's, and stays until it is deleted.
   etcd::LeaseId lease = 0;
-  /// Empty for a key that is not a contender of ours.
+  /// Empty for a key that another program has created.
   Contender who;
 };
 /// The oldest first.

@@ -86,10 +86,9 @@ class KubeClient final : public LeaseClient {
 
   // The Lease in an answer.
   [[nodiscard]] kube::Lease read(const kube::Object& object) const;
-  // Throws `error` as what may pass once the server was reached: the files of certificates and
-  // tokens are replaced now and then, what stands before a server puts in pages of its own, and
-  // what worked before will again. Of what the API server itself refuses, that is so for
-  // `is_known`, which was permitted before.
+  // Throws `error` as transient once the server was reached: files of certificates and tokens are
+  // replaced at times, and proxies answer with their own pages. A refusal by the API server itself
+  // is transient only if `is_known`, because it permitted the same before.
   [[noreturn]] void fail(const Error& error, bool is_known = false) const;
 
   // nullopt if the Lease does not exist.
@@ -102,7 +101,7 @@ class KubeClient final : public LeaseClient {
   // Creates the Lease, or takes it over from the seen state; nullopt if another contender was
   // faster.
   awaitable<std::optional<Lease>> take();
-  // For how long an update in this answer holds it: what is stored counts for the others.
+  // How long an update with this answer holds the lock: other contenders read the stored duration.
   [[nodiscard]] Duration ttl_of(const kube::Lease& lease) const;
   // Waits until the seen Lease is free.
   awaitable<void> wait_until_free();
@@ -123,10 +122,10 @@ class KubeClient final : public LeaseClient {
   std::optional<BootClock::time_point> watch_again_;
 
   std::optional<Seen> seen_;
-  // Of this Lease, also before it was deleted: a new one is to count on.
+  // The highest count of this Lease, which a Lease created after a deletion continues.
   std::uint64_t most_transitions_ = 0;
 
-  // An update that makes the Lease ours was sent, and is not known to have failed.
+  // An update that makes this process the holder was sent, and is not known to have failed.
   bool may_be_ours_ = false;
   std::uint64_t generation_ = 0;
   // The Lease after our last update; nullopt if it must be queried.
@@ -163,7 +162,7 @@ awaitable<std::optional<kube::Lease>> KubeClient::get(Deadline deadline) {
     const std::optional<kube::Object> object = co_await kube_.get(leases_, name_, deadline);
     if (object) lease = read(*object);
   } catch (const Error& error) {
-    // Some servers don't know the roles yet in the first moments after their start.
+    // Some servers don't know the roles yet just after their start.
     fail(error, true);
   }
   is_reached_ = true;
@@ -175,7 +174,7 @@ awaitable<kube::Client::Written> KubeClient::put(kube::Lease seen, kube::Claim c
   return kube_.update(leases_, name_, kube::encode_lease(seen, claim), deadline);
 }
 
-// Other changes of a Lease, by any client, do not renew it.
+// Changes of other fields, by any client, do not renew a Lease.
 void KubeClient::note(const kube::Lease& lease) {
   // At the maximum, the count continues from the number that an operator sets.
   const bool is_full = most_transitions_ >= kube::kMaxTransitions;
@@ -190,7 +189,7 @@ void KubeClient::note(const kube::Lease& lease) {
   seen_ = Seen{lease, is_known ? seen_->since : BootClock::now(), longest};
 }
 
-// It may have been renewed just before, and not been seen then.
+// The holder may have renewed it just before, without being seen.
 void KubeClient::note_absence() {
   if (!seen_ || seen_->is_deleted) return;
   seen_->since = BootClock::now();
@@ -213,7 +212,7 @@ awaitable<std::optional<Lease>> KubeClient::take() {
                                               ", the maximum: an administrator has to lower it");
   }
   const kube::Claim claim{identity_, duration_, generation, granted_at, granted_at};
-  // An answer that takes longer than that comes too late to hold anything by it.
+  // A later answer would leave too little of the lease.
   const Deadline deadline = request_deadline().sooner(Deadline::after(Duration(duration_) / 2));
   const bool might_be_ours = std::exchange(may_be_ours_, true);
   const BootClock::time_point sent = BootClock::now();
@@ -262,8 +261,8 @@ awaitable<void> KubeClient::wait_until_free() {
   }
 }
 
-// One watch for many changes, until the Lease is free: a connection for each would be one for each
-// renewal, from everybody who waits.
+// One watch for many changes, until the Lease is free: otherwise each waiter would need a
+// connection for each renewal.
 awaitable<KubeClient::Look> KubeClient::watch() {
   const BootClock::time_point begin = BootClock::now();
   try {
@@ -298,7 +297,7 @@ awaitable<KubeClient::Look> KubeClient::watch() {
     watch_again_ = BootClock::now() + kWatchAgain;
     co_return Look::kGet;
   } catch (const Error& error) {
-    // Whatever is wrong with a watch, it can be looked without one.
+    // After any error of a watch, a query is still possible.
     throw Error(ExitStatus::kUnavailable, error.what());
   }
   watch_again_.reset();
@@ -306,7 +305,7 @@ awaitable<KubeClient::Look> KubeClient::watch() {
   co_return is_early ? Look::kPause : Look::kGet;
 }
 
-// One step; nullopt: it goes on as `look_` says.
+// One step; nullopt: continue as `look_` says.
 awaitable<std::optional<Lease>> KubeClient::look_and_take() {
   if (std::exchange(look_, Look::kGet) != Look::kTake) {
     std::optional<kube::Lease> lease = co_await get(request_deadline());
@@ -324,7 +323,7 @@ awaitable<std::optional<Lease>> KubeClient::look_and_take() {
       co_return std::nullopt;
     }
     look_ = co_await watch();
-    // Also without having heard anything: the update says whether that is so.
+    // Even if the watch has reported nothing: the update fails if the Lease was renewed.
     if (BootClock::now() >= free_at(*seen_)) look_ = Look::kTake;
     co_return std::nullopt;
   }
@@ -362,7 +361,7 @@ awaitable<std::variant<Renewal, LeaseEnded>> KubeClient::renew(Deadline deadline
       }
       held_ = std::move(lease);
     }
-    // Known again when there is an answer.
+    // The answer sets it again.
     kube::Lease seen = *std::exchange(held_, std::nullopt);
     const kube::Claim claim{identity_, duration_, generation_, std::nullopt, system_clock::now()};
     const BootClock::time_point sent = BootClock::now();

@@ -17,19 +17,20 @@ namespace fo::lock {
 
 inline constexpr base::Duration kDefaultLeaseDuration = std::chrono::seconds(15);
 
-/// Where the API server of a lock is: as `uri` says, or as a pod finds it. Throws kConfig.
+/// The API server of a lock: from `uri`, or as a pod finds it. Throws kConfig.
 kube::Config find_kube_config(const LockUri& uri,
                               std::string_view folder = kube::kServiceAccountFolder);
 
-/// `uri` is of kind kKube. Throws kConfig where it names no API server and this is no pod. Beside
-/// what LeaseClient says, it throws kConfig, kNotPermitted and kNoInput for credentials before the
-/// server was reached, and kNoInput for a namespace that is not there. A Lease that is deleted
-/// while acquire() waits for it is created when its holder's time is over.
+/// `uri` is of kind kKube. Throws kConfig if it names no API server and this is not a pod. In
+/// addition to LeaseClient's errors, it throws kConfig, kNotPermitted and kNoInput for credentials
+/// before the server was reached, and kNoInput for a missing namespace. If the Lease is deleted
+/// while acquire() waits for it, it is created after its holder's time.
 std::unique_ptr<LeaseClient> make_kube_client(const LockUri& uri, const std::string& id);
 
 /// The holder of the lock. A Lease that expired more than a minute ago by this machine's wall clock
-/// is free; before that, the holder may have another clock. Waiters are not visible. Throws kUnavailable, kNotPermitted, kTryAgain when there is no
-/// answer until `deadline`, kProtocol, and what make_kube_client throws.
+/// is free; before that, the holder may have another clock. Waiters are not visible. Throws
+/// kUnavailable, kNotPermitted, kTryAgain when there is no answer until `deadline`, kProtocol, and
+/// what make_kube_client throws.
 LockStatus ask_kube(const LockUri& uri, const base::Deadline& deadline);
 
 }  // namespace fo::lock

@@ -35,7 +35,7 @@ awaitable<Lease> LeaseClient::acquire() {
   if (!reach_by_) reach_by_ = Deadline::after(kFirstContact);
   begin();
   loop::Backoff backoff(kFirstPause, std::max(kFirstPause, longest_pause()));
-  // What was last logged.
+  // The last logged reason.
   std::string logged;
   for (;;) {
     std::optional<Postponed> failure;
@@ -58,7 +58,7 @@ awaitable<Lease> LeaseClient::acquire() {
       os::log(os::LogLevel::kWarning, "{}; retrying", what);
     }
     logged = what;
-    // What took long was no quick failure.
+    // A failure after a long time does not increase the pause.
     if (next == Next::kAtOnce || BootClock::now() - begun > kLongestPause) backoff.reset();
     if (next == Next::kAtOnce) continue;
     const Duration pause = std::max(backoff.next(), failure ? failure->pause() : Duration::zero());

@@ -42,7 +42,7 @@ struct LeaseEnded {
   std::string reason;
 };
 
-/// A transient failure, with what the next attempt needs to know.
+/// A transient failure, with the conditions of the next attempt.
 class Postponed final : public base::Error {
  public:
   /// The lock service requests no further attempt for `pause`; `at_last` is the status if the

@@ -145,14 +145,14 @@ void LeaseLock::stop_renewing() {
 awaitable<void> LeaseLock::keep_renewing() {
   asio::steady_timer timer(loop_);
   loop::Backoff backoff(kFirstPause, std::clamp(times_->ttl() / 10, kFirstPause, kLongestPause));
-  // After a failed attempt.
+  // Set after a failed attempt.
   std::optional<base::Duration> pause;
   for (;;) {
     // No other code writes it while this runs.
     const LeaseTimes times = *times_;
     timer.expires_after(pause.value_or(time_until(times.renew_at())));
-    // Here it ends as a rule, and others wait for that: the first exception of a static program
-    // takes milliseconds.
+    // The coroutine usually ends here, without an exception, because other code waits for that, and
+    // a static program's first exception takes milliseconds.
     co_await asio::this_coro::throw_if_cancelled(false);
     const asio::cancellation_state before = co_await asio::this_coro::cancellation_state;
     if (before.cancelled() != asio::cancellation_type::none) co_return;

@@ -29,7 +29,7 @@ using Kind = net::LineStream::Input::Kind;
 
 // The timeout to connect to a server and receive its first answer.
 constexpr base::Duration kAnswerTime = std::chrono::seconds(5);
-// Heartbeats that may be answered late.
+// The maximum number of unanswered heartbeats that count when they are answered.
 constexpr std::size_t kMaxAsked = 16;
 
 class LockdClient final : public LeaseClient {
@@ -285,7 +285,7 @@ class LockdClient final : public LeaseClient {
   const std::string what_;
   const std::string id_;
   std::unique_ptr<net::LineStream> stream_;
-  /// It has said something, ever.
+  /// The server has answered at least once.
   bool reached_ = false;
   /// The generation of the current grant.
   std::optional<std::uint64_t> generation_;

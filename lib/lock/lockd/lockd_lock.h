@@ -60,7 +60,7 @@ class LockdLock final : public FailoverLock {
   base::UniqueFd lifeline_reader_;
   base::UniqueFd socket_;
   net::LineBuffer lines_{kMaxAnswerBytes};
-  // Of the last grant; it is claimed after a reconnect.
+  // The generation of the last grant, which is claimed after a reconnect.
   std::optional<std::uint64_t> generation_;
   std::chrono::milliseconds window_{};
   bool reached_ = false;

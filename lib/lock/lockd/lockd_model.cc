@@ -410,7 +410,7 @@ bool LockdModel::is_on_file(const Member& member, bool all_counted,
          (!member.process || processes.contains(*member.process));
 }
 
-// Of the holder, including those that have not reconnected yet.
+// The number of the holder's connections, including those that have not reconnected yet.
 std::optional<std::size_t> LockdModel::connections() const {
   if (recovery_ && !recovery_->connections) return std::nullopt;
   return parts_.size() + (recovery_ ? *recovery_->connections : 0);

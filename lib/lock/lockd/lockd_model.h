@@ -25,7 +25,7 @@ struct LockdTime {
   text::WallTime wall;
 };
 
-/// What ends a client's part in the lock after its grant.
+/// The event that ends a client's part in the lock after its grant.
 enum class LockdTie {
   kConnection,
   /// The end of the connection and of the pipe.
@@ -60,7 +60,7 @@ inline constexpr std::chrono::milliseconds kRecordAgainAfter{500};
 inline constexpr std::chrono::milliseconds kWindowLateness{50};
 inline constexpr std::chrono::milliseconds kMoreWindow{1000};
 
-/// What the server must do, in this order.
+/// The effects that the server must perform, in this order.
 struct LockdEffects {
   struct Note {
     bool is_warning = false;
@@ -151,7 +151,7 @@ class LockdModel {
     /// A client believes that it holds the lock.
     bool known = false;
     std::string token = {};
-    /// Of the client that joined last.
+    /// The origin of the client that joined last.
     std::string origin = {};
   };
   /// A connection that waits, or shares the hold.
@@ -173,10 +173,10 @@ class LockdModel {
     bool returned = false;
     /// It reduced the number of expected connections.
     bool counted = false;
-    /// Of a lease, since it was informed.
+    /// The heartbeats of a lease since it was informed.
     int heartbeats = 0;
   };
-  /// What is still expected from the last server's holder.
+  /// The connections and processes of the last server's holder that are still expected.
   struct Recovery {
     std::chrono::steady_clock::time_point window_end;
     bool window_over = false;
@@ -224,7 +224,7 @@ class LockdModel {
   /// By ticket.
   std::map<std::uint64_t, ConnectionId> queue_;
   std::uint64_t last_ticket_ = 0;
-  /// Of the queue: the tickets by engine id, without leases, and the number of waiters by origin.
+  /// Of the queue: tickets by engine id, without leases, and the number of waiters by origin.
   std::map<std::string, std::set<std::uint64_t>> tickets_;
   std::map<std::string, std::size_t> places_;
   /// Members that do not wait; among them those that are not informed yet, and those through which

@@ -42,8 +42,8 @@ inline constexpr std::chrono::milliseconds kLongestExpiry = std::chrono::hours(1
 struct AcquireRequest {
   /// An id that check_lock_id accepts.
   std::string engine_id;
-  /// Of a grant that the client holds: its connection was lost, or the server was restarted. 1 to
-  /// kMaxClaim.
+  /// The generation of a grant that the client holds, after a lost connection or a restart of the
+  /// server. 1 to kMaxClaim.
   std::optional<std::uint64_t> generation = std::nullopt;
   /// Over TCP, with a generation: the token of the grant. May be empty.
   std::string token = {};

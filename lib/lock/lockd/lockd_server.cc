@@ -301,7 +301,7 @@ class Server {
         throw Error(ExitStatus::kProtocol, "acquire the lock: the connection is in use");
       }
       session->take_lifeline();
-      // It has disconnected after its request: no one may join it before its end is read.
+      // It has disconnected after its request: no other client may join it before its end is read.
       if (session->is_gone()) return;
       notice_ends();
       session->talk = Talk::kAcquire;
@@ -453,7 +453,7 @@ class Server {
   std::optional<loop::Acceptor> tcp_;
   asio::steady_timer grace_{io_};
   std::map<ConnectionId, SessionPtr> sessions_;
-  // Of those, over TCP; and connections that are no sessions any more and flush their last answer.
+  // The sessions over TCP; and former sessions whose connections still flush their last answer.
   std::size_t tcp_sessions_ = 0;
   std::size_t closing_ = 0;
   std::map<int, std::uint64_t> refusals_ = LockdMetrics().refusals;

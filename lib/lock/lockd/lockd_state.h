@@ -31,10 +31,10 @@ struct LockdState {
   std::optional<std::string> holder = std::nullopt;
   /// If the lock is free: the last holder, if known.
   std::optional<std::string> last_holder = std::nullopt;
-  /// Of the generation, if there is a holder or a last one.
+  /// The time of that grant, if there is a holder or a last one.
   text::WallTime granted_at = {};
-  /// Of the holder or the last one; 0 before the first grant, and for a holder of unknown
-  /// generation.
+  /// The generation of the holder or the last one; 0 before the first grant, and for a holder of
+  /// unknown generation.
   std::uint64_t generation = 0;
   /// The highest generation that was granted or claimed, if it differs.
   std::uint64_t last_generation = 0;

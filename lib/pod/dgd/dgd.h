@@ -58,7 +58,7 @@ struct Dgd {
   std::string name;
   /// May be empty.
   std::string name_space;
-  /// Of its metadata; a null if it has none.
+  /// The annotations in its metadata; a null if it has none.
   yaml::Node annotations;
   std::vector<Service> services;
   std::vector<NewVolumeClaim> volume_claims;

@@ -110,7 +110,7 @@ class ShellLexer {
   int levels_ = 0;
   std::string unsupported_;
   std::vector<std::string> assigned_;
-  // Those whose bodies begin on the next line.
+  // The here-documents whose bodies begin on the next line.
   std::vector<Document> documents_;
 };
 

@@ -89,7 +89,7 @@ void finish_simple(ShellCommand& command, std::string_view script) {
   const std::string& first = words.front().value;
   command.may_set_any = text::is_one_of(first, kOtherScripts);
   if (text::is_one_of(first, kSetters)) {
-    // Also for "P=1", and for let.
+    // These include "P=1", and the arguments of let.
     for (const ShellWord& word : words) command.may_set.emplace_back(shell_name_at(word.value));
   }
   if (first == "printf" && words.size() > 2 && words[1].value.starts_with("-v")) {
