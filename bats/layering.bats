@@ -25,6 +25,7 @@ allowed_for() {
     engine) echo base text os json metrics loop net http etcd kube cuda device gms lock ;;
     refengine) echo base text os json metrics loop net http cuda gms ;;
     pod) echo base text json yaml ;;
+    fleet) echo base text os json yaml metrics loop net http etcd kube cuda device gms weights lock pod ;;
     *) return 1 ;;
   esac
 }
