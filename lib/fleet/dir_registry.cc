@@ -1,0 +1,351 @@
+#include "fleet/dir_registry.h"
+
+#include <poll.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <list>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "fleet/dir_store.h"
+#include "fleet/dir_view.h"
+#include "fleet/registry_key.h"
+#include "loop/event.h"
+#include "loop/pause.h"
+#include "os/log.h"
+#include "os/log_limit.h"
+
+namespace fo::fleet {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using base::UniqueFd;
+using boost::asio::awaitable;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// The interval in which a process checks its own record.
+constexpr auto kTendInterval = std::chrono::seconds(1);
+// The interval in which a watch checks that the folder was not replaced.
+constexpr auto kCheckInterval = std::chrono::seconds(1);
+// The interval of full comparisons, which notice changes that inotify did not report.
+constexpr auto kLookInterval = std::chrono::seconds(5);
+// The kernel reports that a lock's file was closed before it releases the lock, so the lock is
+// queried after these times.
+constexpr std::array<milliseconds, 5> kQueryAfter{milliseconds(0), milliseconds(1), milliseconds(4),
+                                                  milliseconds(16), milliseconds(64)};
+
+void check(const Record& record, bool is_kept) {
+  const std::string what = "record " + base::quoted(record.key);
+  if (!is_key(record.key)) throw Error(ExitStatus::kUsage, what + ": not a key of a registry");
+  if (is_kept_kind(record.key) != is_kept) {
+    throw Error(ExitStatus::kSoftware, what + (is_kept ? ": no process keeps records of this kind"
+                                                       : ": needs a process that keeps it"));
+  }
+  if (const auto fault = fault_of(record)) throw Error(ExitStatus::kBadData, what + ": " + *fault);
+}
+
+awaitable<UniqueFd> lock_folder(DirStore& store, std::string key, Deadline deadline) {
+  for (;;) {
+    UniqueFd lock = store.try_lock_folder(key);
+    if (lock) co_return lock;
+    if (deadline.expired()) {
+      throw Error(ExitStatus::kTryAgain, "registry " + base::quoted("dir:" + store.path()) +
+                                             ": another process changes records");
+    }
+    co_await loop::pause_for(milliseconds(1));
+  }
+}
+
+// Changes a record; returns its new text, or nullopt if there is none.
+awaitable<std::optional<std::string>> edit_record(DirStore& store, std::string key, Edit edit,
+                                                  Deadline deadline) {
+  const UniqueFd lock = co_await lock_folder(store, key, deadline);
+  const std::optional<std::string> text = store.read(key);
+  if (!text) co_return std::nullopt;
+  Record record{key, edit(*text)};
+  if (record.text != *text) {
+    check(record, is_kept_kind(key));
+    store.write(key, record.text);
+  }
+  co_return std::move(record.text);
+}
+
+class DirRecord final : public KeptRecord {
+ public:
+  DirRecord(std::shared_ptr<DirStore> store, Record record, UniqueFd keeper)
+      : store_(std::move(store)), record_(std::move(record)), keeper_(std::move(keeper)) {}
+
+  awaitable<void> edit(Edit edit, Deadline deadline) override {
+    std::optional<std::string> text = co_await edit_record(*store_, record_.key, edit, deadline);
+    // A lost record is written again with this change.
+    record_.text = text ? std::move(*text) : edit(record_.text);
+    if (!text) co_await restore(deadline);
+  }
+
+  awaitable<void> tend() override {
+    os::LogLimit log_limit;
+    for (;;) {
+      co_await loop::pause_for(kTendInterval);
+      try {
+        store_->reopen(true);
+        const std::optional<DirStore::Entry> entry = store_->find(record_.key);
+        const bool is_there = entry && store_->is_kept_by(keeper_.get(), record_.key);
+        if (is_there && entry->stamp != stamp_) {
+          // Another process has changed it; what it wrote is kept if the registry is lost.
+          const std::optional<std::string> text = store_->read(record_.key);
+          if (text) record_.text = *text;
+          stamp_ = entry->stamp;
+        }
+        if (!is_there) {
+          const Deadline deadline = Deadline::after(kTendInterval);
+          co_await restore(deadline);
+          os::log(os::LogLevel::kWarning, "registry {}: record {} was lost, and is written again",
+                  base::quoted("dir:" + store_->path()), base::quoted(record_.key));
+        }
+      } catch (const Error& error) {
+        log_limit.log(os::LogLevel::kWarning, error.what(), error.what());
+      }
+    }
+  }
+
+ private:
+  awaitable<void> restore(Deadline deadline) {
+    const UniqueFd lock = co_await lock_folder(*store_, record_.key, deadline);
+    if (!store_->is_kept_by(keeper_.get(), record_.key)) {
+      UniqueFd keeper = store_->try_keep(record_.key);
+      if (!keeper) {
+        throw Error(ExitStatus::kTryAgain,
+                    "record " + base::quoted(record_.key) + ": another process keeps it");
+      }
+      keeper_ = std::move(keeper);
+    }
+    store_->write(record_.key, record_.text);
+  }
+
+  std::shared_ptr<DirStore> store_;
+  Record record_;
+  UniqueFd keeper_;
+  DirStore::Stamp stamp_;
+};
+
+// Reports changes of the folders of a registry as they happen.
+class DirWatch {
+ public:
+  DirWatch(DirStore& store, std::string prefix, std::function<void(const Change&)> on_change)
+      : store_(store),
+        inotify_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
+        view_(store, std::move(prefix), std::move(on_change),
+              [this](const std::string& folder) { add(folder); }) {
+    if (!inotify_) warn(errno);
+  }
+
+  void look() {
+    next_look_ = Clock::now() + kLookInterval;
+    view_.look();
+  }
+
+  awaitable<void> run() {
+    for (;;) {
+      Clock::time_point at = std::min(next_look_, Clock::now() + kCheckInterval);
+      if (!queries_.empty()) at = std::min(at, queries_.front().at);
+      const Deadline until = Deadline::after(at - Clock::now());
+      co_await loop::until_ready(inotify_.get(), POLLIN, until);
+      read_events();
+      query_locks();
+      if (Clock::now() >= next_look_ || store_.is_replaced()) look_again();
+    }
+  }
+
+ private:
+  // A record whose lock may have been released.
+  struct Query {
+    Clock::time_point at;
+    std::string key;
+    std::size_t step = 0;
+  };
+
+  void add(const std::string& folder) {
+    constexpr std::uint32_t kEvents = IN_CREATE | IN_CLOSE_WRITE | IN_DELETE | IN_MOVED_FROM |
+                                      IN_MOVED_TO | IN_ONLYDIR | IN_EXCL_UNLINK;
+    if (!inotify_) return;
+    const std::string path = store_.watch_path(folder);
+    const int watch = ::inotify_add_watch(inotify_.get(), path.c_str(), kEvents);
+    if (watch >= 0) {
+      folders_[watch] = folder;
+    } else if (errno != ENOENT) {
+      warn(errno);
+    }
+  }
+
+  void warn(int err) {
+    if (std::exchange(has_warned_, true)) return;
+    os::log(os::LogLevel::kWarning, "registry {}: changes are noticed late, within {}: inotify: {}",
+            base::quoted("dir:" + store_.path()), base::format_duration(kLookInterval),
+            std::generic_category().message(err));
+  }
+
+  void read_events() {
+    alignas(inotify_event) std::array<char, 16384> bytes;
+    for (;;) {
+      const ssize_t count = inotify_ ? ::read(inotify_.get(), bytes.data(), bytes.size()) : -1;
+      if (count <= 0) return;
+      for (std::size_t at = 0; at < static_cast<std::size_t>(count);) {
+        inotify_event event{};
+        std::memcpy(&event, bytes.data() + at, sizeof event);
+        const std::string name = event.len > 0 ? bytes.data() + at + sizeof event : "";
+        at += sizeof event + event.len;
+        handle(event, name);
+      }
+    }
+  }
+
+  void handle(const inotify_event& event, const std::string& name) {
+    if ((event.mask & IN_Q_OVERFLOW) != 0) return view_.look();
+    const auto folder = folders_.find(event.wd);
+    if (folder == folders_.end()) return;
+    if ((event.mask & IN_IGNORED) != 0) {
+      folders_.erase(folder);
+      return;
+    }
+    const std::string begin = folder->second.empty() ? "" : folder->second + "/";
+    if ((event.mask & IN_ISDIR) != 0) {
+      if ((event.mask & (IN_CREATE | IN_MOVED_TO)) != 0) return view_.look_in(begin + name);
+      if ((event.mask & (IN_DELETE | IN_MOVED_FROM)) != 0) return view_.look();
+      return;
+    }
+    const std::string_view record = DirStore::record_of(name);
+    if (!record.empty()) {
+      if ((event.mask & IN_CLOSE_WRITE) != 0) query(begin + std::string(record), 0);
+    } else if (!name.starts_with('.') && (event.mask & IN_CREATE) == 0) {
+      view_.refresh(begin + name);
+    }
+  }
+
+  void query(std::string key, std::size_t step) {
+    const Query query{Clock::now() + kQueryAfter[step], std::move(key), step};
+    const auto later = std::find_if(queries_.begin(), queries_.end(),
+                                    [&](const Query& one) { return one.at > query.at; });
+    queries_.insert(later, query);
+  }
+
+  void query_locks() {
+    while (!queries_.empty() && queries_.front().at <= Clock::now()) {
+      const Query query = std::move(queries_.front());
+      queries_.pop_front();
+      const bool is_alive = view_.refresh(query.key);
+      if (is_alive && query.step + 1 < kQueryAfter.size()) this->query(query.key, query.step + 1);
+    }
+  }
+
+  void look_again() {
+    try {
+      if (store_.is_replaced()) {
+        store_.reopen(true);
+        folders_.clear();
+      }
+      look();
+    } catch (const Error& error) {
+      next_look_ = Clock::now() + kLookInterval;
+      log_limit_.log(os::LogLevel::kWarning, error.what(), error.what());
+    }
+  }
+
+  DirStore& store_;
+  UniqueFd inotify_;
+  // The folders by their watch.
+  std::map<int, std::string> folders_;
+  // In the order of time.
+  std::list<Query> queries_;
+  Clock::time_point next_look_;
+  bool has_warned_ = false;
+  os::LogLimit log_limit_;
+  DirView view_;
+};
+
+class DirRegistry final : public Registry {
+ public:
+  explicit DirRegistry(std::string path) : path_(std::move(path)) {}
+
+  awaitable<std::unique_ptr<KeptRecord>> keep(Record record, Deadline deadline) override {
+    check(record, true);
+    const std::shared_ptr<DirStore> store = open(true);
+    const UniqueFd lock = co_await lock_folder(*store, record.key, deadline);
+    UniqueFd keeper = store->try_keep(record.key);
+    if (!keeper) {
+      throw Error(ExitStatus::kTryAgain,
+                  "record " + base::quoted(record.key) + ": another process keeps it");
+    }
+    store->clean(record.key);
+    store->write(record.key, record.text);
+    co_return std::make_unique<DirRecord>(store, std::move(record), std::move(keeper));
+  }
+
+  awaitable<void> put(Record record, Deadline deadline) override {
+    check(record, false);
+    const std::shared_ptr<DirStore> store = open(true);
+    const UniqueFd lock = co_await lock_folder(*store, record.key, deadline);
+    store->write(record.key, record.text);
+  }
+
+  awaitable<bool> edit(std::string key, Edit edit, Deadline deadline) override {
+    const std::shared_ptr<DirStore> store = open(false);
+    if (!is_key(key) || !store->find(key).value_or(DirStore::Entry{{}, false}).is_alive) {
+      co_return false;
+    }
+    const std::optional<std::string> text = co_await edit_record(*store, key, edit, deadline);
+    co_return text.has_value();
+  }
+
+  awaitable<bool> remove(std::string key, Deadline deadline) override {
+    const std::shared_ptr<DirStore> store = open(false);
+    if (!is_key(key) || !store->find(key)) co_return false;
+    const UniqueFd lock = co_await lock_folder(*store, key, deadline);
+    co_return store->remove(key);
+  }
+
+  awaitable<std::vector<Record>> list(std::string prefix, Deadline) override {
+    const std::shared_ptr<DirStore> store = open(false);
+    std::vector<Record> records;
+    DirView view(*store, std::move(prefix),
+                 [&](const Change& change) { records.push_back(change.record); });
+    view.look();
+    std::sort(records.begin(), records.end(),
+              [](const Record& a, const Record& b) { return a.key < b.key; });
+    co_return records;
+  }
+
+  awaitable<void> watch(std::string prefix, std::function<void(const Change&)> on_change) override {
+    const std::shared_ptr<DirStore> store = open(true);
+    DirWatch watch(*store, std::move(prefix), on_change);
+    watch.look();
+    on_change({Change::Kind::kListed});
+    co_await watch.run();
+  }
+
+ private:
+  std::shared_ptr<DirStore> open(bool create) const {
+    return std::make_shared<DirStore>(path_, create);
+  }
+
+  const std::string path_;
+};
+
+}  // namespace
+
+std::unique_ptr<Registry> make_dir_registry(std::string path) {
+  return std::make_unique<DirRegistry>(std::move(path));
+}
+
+}  // namespace fo::fleet

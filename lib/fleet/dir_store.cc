@@ -1,0 +1,261 @@
+#include "fleet/dir_store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "base/cannot_create.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "fleet/registry.h"
+#include "fleet/registry_key.h"
+#include "os/file.h"
+#include "os/input.h"
+#include "os/random.h"
+
+namespace fo::fleet {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+using base::UniqueFd;
+
+constexpr std::string_view kLockSuffix = ".lock";
+constexpr auto kLeftFor = std::chrono::minutes(1);
+
+std::string folder_of(const std::string& key) { return key.substr(0, key.rfind('/')); }
+std::string name_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }
+
+std::string hidden(const std::string& key, std::string_view suffix) {
+  return folder_of(key) + "/." + name_of(key) + std::string(suffix);
+}
+
+std::int64_t nanoseconds(const timespec& time) {
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+UniqueFd open_root(const std::string& path, bool create) {
+  const std::string what = "registry " + base::quoted("dir:" + path);
+  if (create && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    base::throw_cannot_create(errno, what);
+  }
+  UniqueFd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!root) {
+    const bool is_refused = errno == EACCES || errno == EPERM;
+    base::throw_errno(errno, is_refused ? ExitStatus::kNotPermitted : ExitStatus::kUnavailable,
+                      what);
+  }
+  struct stat info {};
+  if (::fstat(root.get(), &info) != 0) base::throw_errno(errno, ExitStatus::kOsError, what);
+  if (info.st_uid != 0 && info.st_uid != ::geteuid()) {
+    throw Error(ExitStatus::kNotPermitted,
+                what + ": the folder belongs to user " + std::to_string(info.st_uid));
+  }
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    throw Error(ExitStatus::kNotPermitted, what + ": other users may write to the folder");
+  }
+  return root;
+}
+
+}  // namespace
+
+DirStore::DirStore(std::string path, bool create)
+    : path_(std::move(path)), root_(open_root(path_, create)) {}
+
+bool DirStore::is_replaced() const {
+  struct stat now {};
+  struct stat opened {};
+  return ::stat(path_.c_str(), &now) != 0 || ::fstat(root_.get(), &opened) != 0 ||
+         now.st_ino != opened.st_ino || now.st_dev != opened.st_dev;
+}
+
+void DirStore::reopen(bool create) {
+  if (is_replaced()) root_ = open_root(path_, create);
+}
+
+void DirStore::fail(int err, const std::string& action, const std::string& key) const {
+  base::throw_errno(
+      err, "registry " + base::quoted("dir:" + path_) + ": " + action + " " + base::quoted(key));
+}
+
+std::optional<DirStore::Entry> DirStore::find(const std::string& key) const {
+  struct stat info {};
+  if (::fstatat(root_.get(), key.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return std::nullopt;
+  if (!S_ISREG(info.st_mode)) return std::nullopt;
+  Entry entry;
+  entry.stamp = {info.st_ino, nanoseconds(info.st_ctim)};
+  if (is_kept_kind(key)) entry.is_alive = is_locked(hidden(key, kLockSuffix));
+  return entry;
+}
+
+bool DirStore::is_locked(const std::string& lock) const {
+  const UniqueFd fd(::openat(root_.get(), lock.c_str(),
+                             O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  return fd && ::fcntl(fd.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
+std::optional<std::string> DirStore::read(const std::string& key) const {
+  const UniqueFd fd(::openat(root_.get(), key.c_str(),
+                             O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!fd && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return std::nullopt;
+  if (!fd) fail(errno, "read", key);
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) fail(errno, "read", key);
+  if (!S_ISREG(info.st_mode)) return std::nullopt;
+  // A file is never written to once it has this name.
+  std::string text(std::min<std::size_t>(static_cast<std::size_t>(info.st_size),
+                                         std::size_t{kMaxRecordBytes} + 1),
+                   '\0');
+  std::size_t count = 0;
+  while (count < text.size()) {
+    const ssize_t got = ::read(fd.get(), text.data() + count, text.size() - count);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(errno, "read", key);
+    if (got == 0) break;
+    count += static_cast<std::size_t>(got);
+  }
+  text.resize(count);
+  return text;
+}
+
+void DirStore::list(const std::string& folder,
+                    const std::function<void(const std::string&)>& on_folder,
+                    const std::function<void(const std::string&)>& on_file) const {
+  UniqueFd fd(::openat(root_.get(), folder.empty() ? "." : folder.c_str(),
+                       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) return;
+  const std::unique_ptr<DIR, decltype(&::closedir)> entries(::fdopendir(fd.get()), &::closedir);
+  if (!entries) return;
+  const int opened = fd.release();
+  while (const dirent* const entry = ::readdir(entries.get())) {
+    const std::string name = entry->d_name;
+    if (name.starts_with('.')) continue;
+    unsigned char type = entry->d_type;
+    struct stat info {};
+    if (type == DT_UNKNOWN && ::fstatat(opened, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
+      type = S_ISDIR(info.st_mode) ? DT_DIR : DT_REG;
+    }
+    const std::string path = folder.empty() ? name : folder + "/" + name;
+    if (type == DT_DIR) {
+      on_folder(path);
+    } else if (type == DT_REG) {
+      on_file(path);
+    }
+  }
+}
+
+void DirStore::make_folders(const std::string& key) const {
+  for (std::size_t slash = key.find('/'); slash != std::string::npos;
+       slash = key.find('/', slash + 1)) {
+    const std::string folder = key.substr(0, slash);
+    if (::mkdirat(root_.get(), folder.c_str(), 0700) != 0 && errno != EEXIST) {
+      fail(errno, "create folder", folder);
+    }
+  }
+}
+
+UniqueFd DirStore::try_lock_folder(const std::string& key) const {
+  make_folders(key);
+  const std::string folder = folder_of(key);
+  UniqueFd fd(
+      ::openat(root_.get(), folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) fail(errno, "open folder", folder);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK && errno != EINTR) fail(errno, "lock folder", folder);
+  return UniqueFd();
+}
+
+void DirStore::write(const std::string& key, std::string_view text) const {
+  const std::string temporary = hidden(key, "." + os::random_hex(8) + ".tmp");
+  const UniqueFd fd(::openat(root_.get(), temporary.c_str(),
+                             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  if (!fd) fail(errno, "write", key);
+  try {
+    os::write_all(fd.get(), text,
+                  "registry " + base::quoted("dir:" + path_) + ": write " + base::quoted(key));
+    if (::renameat(root_.get(), temporary.c_str(), root_.get(), key.c_str()) != 0) {
+      fail(errno, "write", key);
+    }
+  } catch (const Error&) {
+    ::unlinkat(root_.get(), temporary.c_str(), 0);
+    throw;
+  }
+}
+
+bool DirStore::remove(const std::string& key) const {
+  if (::unlinkat(root_.get(), key.c_str(), 0) == 0) return true;
+  if (errno != ENOENT) fail(errno, "remove", key);
+  return false;
+}
+
+UniqueFd DirStore::try_keep(const std::string& key) const {
+  const std::string lock = hidden(key, kLockSuffix);
+  UniqueFd fd(::openat(root_.get(), lock.c_str(),
+                       O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600));
+  if (!fd) fail(errno, "create", lock);
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  if (::fcntl(fd.get(), F_OFD_SETLK, &range) == 0) return fd;
+  if (errno != EAGAIN && errno != EACCES) fail(errno, "lock", lock);
+  return UniqueFd();
+}
+
+void DirStore::clean(const std::string& key) const {
+  const std::string folder = folder_of(key);
+  std::vector<std::string> files;
+  UniqueFd fd(
+      ::openat(root_.get(), folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const std::unique_ptr<DIR, decltype(&::closedir)> entries(fd ? ::fdopendir(fd.get()) : nullptr,
+                                                            &::closedir);
+  if (!entries) return;
+  const int opened = fd.release();
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  while (const dirent* const entry = ::readdir(entries.get())) {
+    const std::string name = entry->d_name;
+    struct stat info {};
+    if (::fstatat(opened, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (!S_ISREG(info.st_mode)) continue;
+    const std::chrono::nanoseconds changed(nanoseconds(info.st_mtim));
+    if (now - changed > kLeftFor) files.push_back(name);
+  }
+  for (const std::string& name : files) {
+    const std::string_view record = record_of(name);
+    const bool is_temporary = name.starts_with('.') && name.ends_with(".tmp");
+    const std::string path = folder + "/" + (record.empty() ? name : std::string(record));
+    // A lock is older than its record while that lives, and both are left by a dead process.
+    const bool is_left =
+        !is_temporary && is_kept_kind(path) && !is_locked(hidden(path, kLockSuffix));
+    if (is_temporary || is_left) ::unlinkat(opened, name.c_str(), 0);
+  }
+}
+
+bool DirStore::is_kept_by(int keeper, const std::string& key) const {
+  struct stat held {};
+  struct stat named {};
+  return ::fstat(keeper, &held) == 0 &&
+         ::fstatat(root_.get(), hidden(key, kLockSuffix).c_str(), &named, AT_SYMLINK_NOFOLLOW) ==
+             0 &&
+         held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+std::string_view DirStore::record_of(std::string_view lock_name) {
+  if (!lock_name.starts_with('.') || !lock_name.ends_with(kLockSuffix)) return {};
+  return lock_name.substr(1, lock_name.size() - 1 - kLockSuffix.size());
+}
+
+std::string DirStore::watch_path(const std::string& folder) const {
+  return "/proc/self/fd/" + std::to_string(root_.get()) + "/" + folder;
+}
+
+}  // namespace fo::fleet

@@ -1,0 +1,92 @@
+#include "fleet/dir_view.h"
+
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "fleet/instance.h"
+#include "fleet/registry_key.h"
+#include "os/log.h"
+
+namespace fo::fleet {
+
+DirView::DirView(const DirStore& store, std::string prefix,
+                 std::function<void(const Change&)> on_change,
+                 std::function<void(const std::string&)> on_folder)
+    : store_(store),
+      prefix_(std::move(prefix)),
+      on_change_(std::move(on_change)),
+      on_folder_(std::move(on_folder)) {}
+
+void DirView::look() {
+  ++round_;
+  look_in("");
+  for (auto seen = known_.begin(); seen != known_.end();) {
+    const auto next = std::next(seen);
+    if (seen->second.round != round_) vanish(seen);
+    seen = next;
+  }
+}
+
+void DirView::look_in(const std::string& folder) {
+  const std::string path = folder + "/";
+  const std::string_view prefix = prefix_;
+  if (!folder.empty() && !path.starts_with(prefix) && !prefix.starts_with(path)) return;
+  if (on_folder_) on_folder_(folder);
+  store_.list(
+      folder, [this](const std::string& below) { look_in(below); },
+      [this](const std::string& key) { refresh(key); });
+}
+
+bool DirView::refresh(const std::string& key) {
+  if (!key.starts_with(prefix_) || !is_key(key)) return false;
+  const std::optional<DirStore::Entry> entry = store_.find(key);
+  if (!entry) {
+    const auto vanished = known_.find(key);
+    if (vanished != known_.end()) vanish(vanished);
+    return false;
+  }
+  const auto [place, is_new] = known_.try_emplace(key);
+  Seen& seen = place->second;
+  seen.round = round_;
+  const bool is_same = !is_new && seen.stamp == entry->stamp && seen.is_alive == entry->is_alive;
+  seen.stamp = entry->stamp;
+  seen.is_alive = entry->is_alive;
+  if (is_same) return entry->is_alive;
+  if (!entry->is_alive) {
+    report(seen, Change::Kind::kGone, {key, {}});
+    return false;
+  }
+  try {
+    std::optional<std::string> text = store_.read(key);
+    if (!text) return true;  // it has been removed since, which is noticed next
+    Record record{key, std::move(*text)};
+    if (const std::optional<std::string> fault = fault_of(record)) {
+      os::log(os::LogLevel::kWarning, "registry {}: record {} is ignored: {}",
+              base::quoted("dir:" + store_.path()), base::quoted(key), *fault);
+    } else if (is_kept_kind(key) && life_of(record.text) == Life::kGone) {
+      report(seen, Change::Kind::kGone, {key, {}});
+    } else {
+      report(seen, Change::Kind::kPut, std::move(record));
+    }
+  } catch (const base::Error& error) {
+    os::log(os::LogLevel::kWarning, "{}", error.what());
+  }
+  return true;
+}
+
+// A process that ends leaves its record, so a record without a file was removed by something else,
+// or with the whole registry.
+void DirView::vanish(Known::iterator seen) {
+  const Change::Kind kind = is_kept_kind(seen->first) ? Change::Kind::kStale : Change::Kind::kGone;
+  report(seen->second, kind, {seen->first, {}});
+  known_.erase(seen);
+}
+
+void DirView::report(Seen& seen, Change::Kind kind, Record record) {
+  const bool was_reported = std::exchange(seen.is_reported, kind == Change::Kind::kPut);
+  if (was_reported || seen.is_reported) on_change_({kind, std::move(record)});
+}
+
+}  // namespace fo::fleet

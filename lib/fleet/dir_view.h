@@ -1,0 +1,48 @@
+// What a watcher has seen of a registry's folder, and how that changes. No waiting.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "fleet/dir_store.h"
+#include "fleet/registry.h"
+
+namespace fo::fleet {
+
+class DirView {
+ public:
+  /// Reports records whose keys begin with `prefix`. `on_folder` is called for each folder that may
+  /// contain such records, before it is read. The store outlives this object.
+  DirView(const DirStore& store, std::string prefix, std::function<void(const Change&)> on_change,
+          std::function<void(const std::string& folder)> on_folder = {});
+
+  /// Compares the whole registry with what was seen before.
+  void look();
+  /// Compares `folder` and all below it; does not notice records that have vanished.
+  void look_in(const std::string& folder);
+  /// Compares one record. Returns whether it is there, and its process lives.
+  bool refresh(const std::string& key);
+
+ private:
+  struct Seen {
+    DirStore::Stamp stamp;
+    bool is_alive = false;
+    // The last report was kPut.
+    bool is_reported = false;
+    unsigned round = 0;
+  };
+  using Known = std::map<std::string, Seen>;
+
+  void vanish(Known::iterator seen);
+  void report(Seen& seen, Change::Kind kind, Record record);
+
+  const DirStore& store_;
+  const std::string prefix_;
+  const std::function<void(const Change&)> on_change_;
+  const std::function<void(const std::string&)> on_folder_;
+  Known known_;
+  unsigned round_ = 0;
+};
+
+}  // namespace fo::fleet

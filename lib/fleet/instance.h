@@ -1,0 +1,78 @@
+// The record of a worker: what it says of itself. Other processes change it, too, such as an
+// operator who drains the worker; members that are not known here stay as they are. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fleet/endpoint_id.h"
+#include "fleet/registry.h"
+
+namespace fo::fleet {
+
+/// What a worker says of itself. What others have found out about its health is a separate record.
+enum class Life {
+  kStarting,
+  kReady,
+  kDraining,  // finishes its requests, and gets no new ones
+  kSpare,     // could serve, but another process with the same URL does
+  kGone,      // has deregistered
+};
+std::string_view to_string(Life life);
+std::optional<Life> parse_life(std::string_view text);
+
+struct Instance {
+  std::string id;
+  std::string url;
+  std::string model;
+  /// The checksum of its card; may be empty.
+  std::string card = {};
+  std::string kv_abi = {};
+  Life life = Life::kStarting;
+  /// How many requests it serves at a time, and how many tokens its whole KV cache has room for.
+  std::optional<std::uint64_t> slots = {};
+  std::optional<std::uint64_t> kv_tokens = {};
+  /// Of the failover lock, where there is one.
+  std::optional<std::uint64_t> generation = {};
+  std::string host = {};
+  std::optional<std::uint64_t> pid = {};
+  /// PCI addresses.
+  std::vector<std::string> gpus = {};
+  /// As text::format_time writes it.
+  std::string started_at = {};
+  std::map<std::string, std::string> labels = {};
+};
+
+/// A new id: 128 random bits in hex.
+std::string make_instance_id();
+bool is_instance_id(std::string_view text);
+
+/// "instances/NAMESPACE/COMPONENT/ENDPOINT/ID".
+std::string instance_key(const EndpointId& endpoint, const std::string& id);
+/// nullopt if `key` is not one of an instance.
+std::optional<EndpointId> endpoint_of(std::string_view key);
+
+/// One line of JSON.
+std::string encode(const Instance& instance);
+/// Throws kBadData for a text that is not a record of an instance: "record 'key': reason".
+Instance decode_instance(const Record& record);
+/// nullopt if the text is not a JSON object with a "life" of the above.
+std::optional<Life> life_of(std::string_view text);
+
+// --- Changes of a record's text, for Registry::edit. They throw kBadData for a text that is not a
+// JSON object.
+
+/// The worker's own change. While the record is drained by an operator, only kGone replaces that;
+/// any other life takes effect when it is undrained. A record that is gone stays so.
+std::string with_life(const std::string& text, Life life);
+/// An operator's drain of a worker, and its end. Both leave a record that is gone unchanged.
+std::string drained(const std::string& text);
+std::string undrained(const std::string& text);
+/// Sets one label, or removes it if `value` is empty.
+std::string with_label(const std::string& text, const std::string& name, const std::string& value);
+
+}  // namespace fo::fleet

@@ -1,0 +1,92 @@
+// A registry: records that the processes of a fleet share. A record is a key (registry_key.h) and
+// one JSON object. Coroutines of one loop.
+//
+// All calls throw, in addition to what each documents, kUnavailable or kTryAgain if the registry
+// cannot be reached now, and kNotPermitted.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/strong.h"
+
+namespace fo::fleet {
+
+/// The maximum size of a record's text.
+inline constexpr base::ByteCount kMaxRecordBytes = 64 * base::kKiB;
+
+struct Record {
+  std::string key;
+  std::string text;
+  friend bool operator==(const Record&, const Record&) = default;
+};
+
+/// Why a registry must not pass this record on: its text is too long or not a JSON object, or has
+/// another id than its key; nullopt if it is valid.
+std::optional<std::string> fault_of(const Record& record);
+
+struct Change {
+  enum class Kind {
+    kPut,     // the record is new, or has changed
+    kStale,   // it has vanished, but its process may live
+    kGone,    // it was removed, or its process has ended or deregistered
+    kListed,  // every record that was present at the beginning was reported; no record
+  };
+  Kind kind = Kind::kPut;
+  /// Only the key for kStale and kGone.
+  Record record = {};
+};
+
+/// The new text of a record, from its present one. It may be called more than once.
+using Edit = std::function<std::string(const std::string& text)>;
+
+/// A record that counts as long as this object lives, and no longer than this process.
+class KeptRecord {
+ public:
+  KeptRecord() = default;
+  KeptRecord(const KeptRecord&) = delete;
+  KeptRecord& operator=(const KeptRecord&) = delete;
+  virtual ~KeptRecord() = default;
+
+  /// Changes the record, which other processes may change, too.
+  virtual boost::asio::awaitable<void> edit(Edit edit, base::Deadline deadline) = 0;
+  /// Keeps the record in the registry until it is cancelled, and writes it again if the registry
+  /// has lost it. Logs what fails, and tries again.
+  virtual boost::asio::awaitable<void> tend() = 0;
+};
+
+class Registry {
+ public:
+  Registry() = default;
+  Registry(const Registry&) = delete;
+  Registry& operator=(const Registry&) = delete;
+  virtual ~Registry() = default;
+
+  /// Writes a record of a kept kind. Throws kTryAgain if another process keeps that key, and
+  /// kBadData for what fault_of() finds.
+  virtual boost::asio::awaitable<std::unique_ptr<KeptRecord>> keep(Record record,
+                                                                   base::Deadline deadline) = 0;
+  /// Writes a record of another kind, in place of a present one. Throws kBadData like keep().
+  virtual boost::asio::awaitable<void> put(Record record, base::Deadline deadline) = 0;
+  /// Changes a record of any kind; false if there is none. Throws kBadData like keep().
+  virtual boost::asio::awaitable<bool> edit(std::string key, Edit edit,
+                                            base::Deadline deadline) = 0;
+  /// Removes a record of a kind that is not kept; false if there is none.
+  virtual boost::asio::awaitable<bool> remove(std::string key, base::Deadline deadline) = 0;
+  /// The records whose keys begin with `prefix`, sorted by key. Invalid ones are left out, with a
+  /// warning in the log, and so are those whose process has ended.
+  virtual boost::asio::awaitable<std::vector<Record>> list(std::string prefix,
+                                                           base::Deadline deadline) = 0;
+  /// Calls `on_change` for the present records, for kListed, and then for each change, until it is
+  /// cancelled. Throws only before kListed.
+  virtual boost::asio::awaitable<void> watch(std::string prefix,
+                                             std::function<void(const Change&)> on_change) = 0;
+};
+
+}  // namespace fo::fleet

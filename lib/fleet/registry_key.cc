@@ -1,0 +1,93 @@
+#include "fleet/registry_key.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "base/error.h"
+#include "text/ascii.h"
+
+namespace fo::fleet {
+namespace {
+
+constexpr std::size_t kMaxSegment = 200;
+
+struct Kind {
+  std::string_view name;
+  std::size_t segments;
+  bool is_kept;
+  // The segment with the id; 0: none.
+  std::size_t id;
+};
+constexpr std::array<Kind, 6> kKinds{{{"instances", 5, true, 4},
+                                      {"cards", 2, false, 0},
+                                      {"verdicts", 3, false, 1},
+                                      {"weights", 2, false, 0},
+                                      {"routers", 2, true, 1},
+                                      {"wanted", 2, false, 0}}};
+
+bool is_plain(char c) {
+  return text::is_letter(c) || text::is_digit(c) || c == '.' || c == '_' || c == ':' || c == '-';
+}
+
+bool is_segment(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxSegment && text.front() != '.' &&
+         text.front() != '-' &&
+         std::all_of(text.begin(), text.end(), [](char c) { return is_plain(c) || c == '%'; });
+}
+
+std::string_view segment(std::string_view key, std::size_t index) {
+  for (; index > 0; --index) {
+    const std::size_t slash = key.find('/');
+    if (slash == std::string_view::npos) return {};
+    key.remove_prefix(slash + 1);
+  }
+  return key.substr(0, key.find('/'));
+}
+
+const Kind* kind_of(std::string_view key) {
+  const auto* kind = std::find_if(kKinds.begin(), kKinds.end(),
+                                  [&](const Kind& one) { return one.name == segment(key, 0); });
+  return kind == kKinds.end() ? nullptr : kind;
+}
+
+}  // namespace
+
+bool is_key(std::string_view key) {
+  const Kind* const kind = kind_of(key);
+  const auto slashes = static_cast<std::size_t>(std::count(key.begin(), key.end(), '/'));
+  if (kind == nullptr || slashes + 1 != kind->segments) return false;
+  for (std::size_t i = 1; i < kind->segments; ++i) {
+    if (!is_segment(segment(key, i))) return false;
+  }
+  return true;
+}
+
+std::string key_segment(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    const bool is_first = result.empty();
+    const bool is_as_it_is = is_plain(c) && !(is_first && (c == '.' || c == '-'));
+    result +=
+        is_as_it_is ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  if (!is_segment(result)) {
+    throw base::Error(base::ExitStatus::kUsage,
+                      "name " + base::quoted(text) + (text.empty() ? ": empty" : ": too long"));
+  }
+  return result;
+}
+
+bool is_kept_kind(std::string_view key) {
+  const Kind* const kind = kind_of(key);
+  return kind != nullptr && kind->is_kept;
+}
+
+std::string_view id_of(std::string_view key) {
+  const Kind* const kind = kind_of(key);
+  return kind == nullptr || kind->id == 0 ? std::string_view() : segment(key, kind->id);
+}
+
+}  // namespace fo::fleet

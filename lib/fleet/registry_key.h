@@ -1,0 +1,25 @@
+// The keys of records in a registry, which are paths: "instances/NAMESPACE/COMPONENT/ENDPOINT/ID",
+// "cards/CHECKSUM", "verdicts/ID/WRITER", "weights/MODEL", "routers/ID", "wanted/MODEL".
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace fo::fleet {
+
+/// True for one of the kinds above with the right number of segments, each of which is 1 to 200
+/// letters, digits, '.', '_', ':', '%', '-' and begins with none of '.' and '-'.
+bool is_key(std::string_view key);
+
+/// `text`, such as the name of a model, as one segment: other bytes become %XX. Throws kUsage if it
+/// is empty or too long.
+std::string key_segment(std::string_view text);
+
+/// True for keys of processes, "instances/…" and "routers/…": such a record counts only while the
+/// process that keeps it lives. Records of other kinds stay until they are removed.
+bool is_kept_kind(std::string_view key);
+
+/// The id that the record must contain as "id"; empty if records of its kind have none.
+std::string_view id_of(std::string_view key);
+
+}  // namespace fo::fleet

@@ -1,0 +1,191 @@
+// What only a registry in a folder has to do: see registry_contract_test.cc for the rest.
+#include "fleet/dir_registry.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "fleet/instance.h"
+#include "fleet/records.h"
+#include "loop/run.h"
+#include "support/failure.h"
+#include "support/forked.h"
+#include "support/soon.h"
+#include "support/stderr_text.h"
+#include "support/temp_dir.h"
+#include "support/text_file.h"
+
+namespace fo::fleet {
+namespace {
+
+using base::ExitStatus;
+using fo::test::failure_of;
+using fo::test::soon;
+using fo::test::status_of;
+using test::id_number;
+using test::kEndpoint;
+using test::record_number;
+
+class DirRegistryTest : public testing::Test {
+ protected:
+  [[nodiscard]] std::unique_ptr<Registry> open() const { return make_dir_registry(path_); }
+  [[nodiscard]] std::unique_ptr<KeptRecord> keep(int number) const {
+    return loop::run_to_end(open()->keep(record_number(number), soon()));
+  }
+  [[nodiscard]] std::vector<Record> list() const {
+    return loop::run_to_end(open()->list("", soon()));
+  }
+  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
+  [[nodiscard]] std::string record(int number) const { return file(kEndpoint + id_number(number)); }
+  [[nodiscard]] std::string lock(int number) const {
+    return file(kEndpoint + ("." + id_number(number)) + ".lock");
+  }
+
+  fo::test::TempDir folder_;
+  std::string path_ = folder_.path("registry");
+};
+
+TEST_F(DirRegistryTest, AFolderIsPrivateWhenItIsCreated) {
+  EXPECT_EQ(status_of([&] { list(); }), ExitStatus::kUnavailable);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  const auto kept = keep(1);
+  struct stat info {};
+  ASSERT_EQ(::stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0700U);
+}
+
+TEST_F(DirRegistryTest, AFolderThatOthersMayWriteToIsRefused) {
+  ASSERT_EQ(::mkdir(path_.c_str(), 0700), 0);
+  for (const mode_t mode : {0720U, 0702U}) {
+    ASSERT_EQ(::chmod(path_.c_str(), mode), 0);
+    const auto failure = failure_of([&] { list(); });
+    EXPECT_EQ(failure.status, ExitStatus::kNotPermitted);
+    EXPECT_EQ(failure.message, "registry 'dir:" + path_ + "': other users may write to the folder");
+    EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kNotPermitted);
+  }
+  ASSERT_EQ(::chmod(path_.c_str(), 0755), 0);
+  EXPECT_TRUE(list().empty());
+}
+
+TEST_F(DirRegistryTest, AnotherUsersFolderIsRefused) {
+  ASSERT_EQ(::mkdir(path_.c_str(), 0700), 0);
+  if (::chown(path_.c_str(), 65534, 65534) != 0) GTEST_SKIP() << "needs root";
+  EXPECT_EQ(failure_of([&] { list(); }).message,
+            "registry 'dir:" + path_ + "': the folder belongs to user 65534");
+}
+
+TEST_F(DirRegistryTest, WhatIsNotAFolderIsNoRegistry) {
+  fo::test::spill(path_, "");
+  EXPECT_EQ(status_of([&] { list(); }), ExitStatus::kUnavailable);
+  EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kUnavailable);
+  ASSERT_EQ(::unlink(path_.c_str()), 0);
+  ASSERT_EQ(::symlink(folder_.path().c_str(), path_.c_str()), 0);
+  EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kUnavailable);
+  ASSERT_EQ(::unlink(path_.c_str()), 0);
+  path_ = folder_.path("no/such/folder");
+  EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kCannotCreate);
+}
+
+TEST_F(DirRegistryTest, FilesThatAreNoRecordsAreIgnored) {
+  const auto kept = keep(1);
+  std::filesystem::create_directories(file("cards"));
+  fo::test::spill(file("cards/long"), std::string(kMaxRecordBytes + 1, ' '));
+  fo::test::spill(file("cards/text"), "text");
+  fo::test::spill(file("cards/with space"), "{}");
+  fo::test::spill(file("cards/.hidden"), "{}");
+  fo::test::spill(file("stray"), "{}");
+  fo::test::spill(file(kEndpoint + std::string("unkept")), R"({"id":"unkept"})");
+  ASSERT_EQ(::mkfifo(file("cards/fifo").c_str(), 0600), 0);
+  ASSERT_EQ(::symlink("/etc/passwd", file("cards/link").c_str()), 0);
+  std::filesystem::create_directories(file("cards/folder"));
+  const fo::test::StderrText log;
+  EXPECT_EQ(list(), std::vector<Record>{record_number(1)});
+  EXPECT_TRUE(log.contains("record 'cards/long' is ignored: longer than 64 KiB"));
+  EXPECT_TRUE(log.contains("record 'cards/text' is ignored: "));
+  EXPECT_FALSE(log.contains("unkept"));
+}
+
+TEST_F(DirRegistryTest, AnUnkeptRecordIsRemovedAfterAMinute) {
+  keep(1).reset();
+  keep(2).reset();
+  const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::minutes(2);
+  for (const std::string& name : {record(1), lock(1)}) {
+    std::filesystem::last_write_time(name, old);
+  }
+  const auto alive = keep(3);
+  std::filesystem::last_write_time(record(3), old);
+  const auto another = keep(4);
+  EXPECT_FALSE(std::filesystem::exists(record(1)));
+  EXPECT_FALSE(std::filesystem::exists(lock(1)));
+  EXPECT_TRUE(std::filesystem::exists(record(2)));
+  EXPECT_EQ(list().size(), 2U);
+}
+
+TEST_F(DirRegistryTest, ReadersNeverKeepAKeyFromItsKeeper) {
+  keep(1).reset();
+  std::atomic<bool> is_over = false;
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 2; ++i) {
+    readers.emplace_back([&] {
+      while (!is_over) static_cast<void>(list());
+    });
+  }
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kOk);
+  is_over = true;
+  for (std::thread& reader : readers) reader.join();
+}
+
+TEST_F(DirRegistryTest, ADiskThatIsFullLosesNothing) {
+  const auto kept = keep(1);
+  fo::test::Forked writer([&](int) {
+    const rlimit none{0, 0};
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::setrlimit(RLIMIT_FSIZE, &none);
+    const auto change = [](const std::string& text) { return with_label(text, "a", "b"); };
+    const ExitStatus status = status_of(
+        [&] { loop::run_to_end(open()->edit(kEndpoint + id_number(1), change, soon())); });
+    return static_cast<int>(status);
+  });
+  EXPECT_EQ(writer.wait(), static_cast<int>(ExitStatus::kIoError));
+  EXPECT_EQ(list(), std::vector<Record>{record_number(1)});
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(file(kEndpoint))) {
+    files += entry.is_regular_file() ? 1 : 0;
+  }
+  EXPECT_EQ(files, 2U);
+}
+
+// A process that is killed between any two steps of a registration leaves nothing that counts.
+TEST_F(DirRegistryTest, ARegistrationThatIsKilledLeavesNothingThatCounts) {
+  keep(1).reset();
+  for (int i = 0; i < 40; ++i) {
+    fo::test::Forked writer([&](int ready) -> int {
+      fo::test::say(ready, 1);
+      for (;;) {
+        const auto kept = keep(1);
+        loop::run_to_end(kept->edit(
+            [](const std::string& text) { return with_life(text, Life::kGone); }, soon()));
+      }
+    });
+    ASSERT_TRUE(writer.read());
+    std::this_thread::sleep_for(std::chrono::microseconds(i * 37));
+    writer.kill();
+    EXPECT_TRUE(list().empty());
+    EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kOk);
+  }
+}
+
+}  // namespace
+}  // namespace fo::fleet

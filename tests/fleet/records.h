@@ -1,0 +1,26 @@
+// Records for tests of registries.
+#pragma once
+
+#include <string>
+
+#include "fleet/instance.h"
+
+namespace fo::fleet::test {
+
+inline constexpr char kEndpoint[] = "instances/llama/worker/generate/";
+
+inline std::string id_number(int number) {
+  const std::string digits = std::to_string(number);
+  return std::string(32 - digits.size(), '0') + digits;
+}
+
+inline Record record_number(int number, Life life = Life::kReady) {
+  Instance instance;
+  instance.id = id_number(number);
+  instance.url = "http://127.0.0.1:8001";
+  instance.model = "llama";
+  instance.life = life;
+  return {kEndpoint + instance.id, encode(instance)};
+}
+
+}  // namespace fo::fleet::test

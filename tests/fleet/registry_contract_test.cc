@@ -1,0 +1,280 @@
+// What every registry does, whatever keeps its records.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "fleet/dir_registry.h"
+#include "fleet/instance.h"
+#include "fleet/records.h"
+#include "fleet/registry.h"
+#include "loop/run.h"
+#include "support/failure.h"
+#include "support/forked.h"
+#include "support/soon.h"
+#include "support/temp_dir.h"
+
+namespace fo::fleet {
+namespace {
+
+using base::Deadline;
+using base::ExitStatus;
+using boost::asio::awaitable;
+using fo::test::soon;
+using fo::test::status_of;
+using test::id_number;
+using test::kEndpoint;
+using test::record_number;
+
+// One kind of registry: how to open it, as another process would, and how to lose its data.
+class Place {
+ public:
+  virtual ~Place() = default;
+  [[nodiscard]] virtual std::unique_ptr<Registry> open() = 0;
+  virtual void lose_everything() = 0;
+};
+
+class DirPlace final : public Place {
+ public:
+  [[nodiscard]] std::unique_ptr<Registry> open() override {
+    return make_dir_registry(folder_.path("registry"));
+  }
+  void lose_everything() override { std::filesystem::remove_all(folder_.path("registry")); }
+
+ private:
+  fo::test::TempDir folder_;
+};
+
+// Runs registry calls, and a watch beside them, on one loop.
+class RegistryContract : public testing::Test {
+ protected:
+  template <typename Result>
+  Result run(awaitable<Result> task) {
+    return loop::run_to_end(std::move(task));
+  }
+  std::unique_ptr<KeptRecord> keep(const Record& record) {
+    return run(registry_->keep(record, soon()));
+  }
+  std::vector<Record> list(const std::string& prefix = "") {
+    return run(registry_->list(prefix, soon()));
+  }
+  bool edit(const std::string& key, const Edit& change) {
+    return run(registry_->edit(key, change, soon()));
+  }
+
+  DirPlace place_;
+  std::unique_ptr<Registry> registry_ = place_.open();
+};
+
+// A watch, whose changes are read one after the other.
+class Watch {
+ public:
+  Watch(std::unique_ptr<Registry> registry, const std::string& prefix)
+      : registry_(std::move(registry)) {
+    boost::asio::co_spawn(
+        loop_,
+        registry_->watch(prefix, [this](const Change& change) { changes_.push_back(change); }),
+        boost::asio::bind_cancellation_slot(stop_.slot(), [](const std::exception_ptr&) {}));
+  }
+  ~Watch() {
+    stop_.emit(boost::asio::cancellation_type::terminal);
+    loop_.run();
+  }
+
+  /// The next change, as "put ID", "gone ID", "stale ID" or "listed".
+  std::string next() {
+    const Deadline deadline = soon();
+    while (changes_.size() <= read_ && !deadline.expired()) {
+      loop_.run_one_for(std::chrono::milliseconds(100));
+    }
+    if (changes_.size() <= read_) return "no change";
+    const Change& change = changes_[read_++];
+    const std::string id = change.record.key.substr(change.record.key.rfind('/') + 1);
+    switch (change.kind) {
+      case Change::Kind::kPut:
+        last_text_ = change.record.text;
+        return "put " + id;
+      case Change::Kind::kStale:
+        return "stale " + id;
+      case Change::Kind::kGone:
+        return "gone " + id;
+      case Change::Kind::kListed:
+        break;
+    }
+    return "listed";
+  }
+  [[nodiscard]] const std::string& last_text() const { return last_text_; }
+
+ private:
+  boost::asio::io_context loop_{1};
+  boost::asio::cancellation_signal stop_;
+  std::unique_ptr<Registry> registry_;
+  std::vector<Change> changes_;
+  std::size_t read_ = 0;
+  std::string last_text_;
+};
+
+TEST_F(RegistryContract, AKeptRecordIsThereAsLongAsItsKeeper) {
+  const Record record = record_number(1);
+  {
+    const auto kept = keep(record);
+    EXPECT_EQ(list(), std::vector<Record>{record});
+    EXPECT_EQ(list("instances/llama/"), std::vector<Record>{record});
+    EXPECT_TRUE(list("instances/llam/").empty());
+    EXPECT_TRUE(list("cards/").empty());
+  }
+  EXPECT_TRUE(list().empty());
+}
+
+TEST_F(RegistryContract, AKeyIsKeptByOneProcess) {
+  const Record record = record_number(1);
+  auto kept = keep(record);
+  EXPECT_EQ(status_of([&] { keep(record); }), ExitStatus::kTryAgain);
+  EXPECT_EQ(list().size(), 1U);
+  kept.reset();
+  kept = keep(record);
+  EXPECT_EQ(list(), std::vector<Record>{record});
+}
+
+TEST_F(RegistryContract, OtherRecordsStayUntilTheyAreRemoved) {
+  const Record card{"cards/sha256:0123", R"({"name":"llama"})"};
+  run(registry_->put(card, soon()));
+  EXPECT_EQ(list("cards/"), std::vector<Record>{card});
+  const Record other{card.key, R"({"name":"other"})"};
+  run(registry_->put(other, soon()));
+  EXPECT_EQ(list("cards/"), std::vector<Record>{other});
+  EXPECT_TRUE(run(registry_->remove(card.key, soon())));
+  EXPECT_FALSE(run(registry_->remove(card.key, soon())));
+  EXPECT_TRUE(list().empty());
+}
+
+TEST_F(RegistryContract, RecordsThatAreNoneAreRefused) {
+  const std::string id = id_number(1);
+  keep(record_number(1)).reset();
+  const auto refused = [&](const std::string& text) {
+    return status_of([&] { keep({kEndpoint + id, text}); });
+  };
+  EXPECT_EQ(refused(""), ExitStatus::kBadData);
+  EXPECT_EQ(refused("[]"), ExitStatus::kBadData);
+  EXPECT_EQ(refused("{}"), ExitStatus::kBadData);
+  EXPECT_EQ(refused(R"({"id":1})"), ExitStatus::kBadData);
+  EXPECT_EQ(refused(R"({"id":")" + id_number(2) + R"("})"), ExitStatus::kBadData);
+  EXPECT_EQ(
+      refused(R"({"id":")" + id + R"(","labels":")" + std::string(kMaxRecordBytes, 'x') + R"("})"),
+      ExitStatus::kBadData);
+  for (const char* key : {"", "instances", "cards/../x", "cards/.x", "cards/a/b", "other/x",
+                          "instances/a/b/c", "cards/", "/cards/x"}) {
+    EXPECT_EQ(status_of([&] {
+                run(registry_->put({key, "{}"}, soon()));
+              }),
+              ExitStatus::kUsage)
+        << key;
+    EXPECT_FALSE(run(registry_->remove(key, soon()))) << key;
+  }
+  EXPECT_TRUE(list().empty());
+  const auto kept = keep(record_number(1));
+  EXPECT_EQ(status_of([&] { edit(kEndpoint + id, [](const std::string&) { return "{}"; }); }),
+            ExitStatus::kBadData);
+  EXPECT_EQ(list(), std::vector<Record>{record_number(1)});
+}
+
+TEST_F(RegistryContract, OthersChangeARecordToo) {
+  const Record record = record_number(1, Life::kStarting);
+  const auto kept = keep(record);
+  EXPECT_TRUE(edit(record.key, drained));
+  EXPECT_EQ(life_of(list().at(0).text), Life::kDraining);
+  run(kept->edit([](const std::string& text) { return with_life(text, Life::kReady); }, soon()));
+  EXPECT_EQ(life_of(list().at(0).text), Life::kDraining);
+  EXPECT_TRUE(edit(record.key, undrained));
+  EXPECT_EQ(life_of(list().at(0).text), Life::kReady);
+  EXPECT_FALSE(edit(kEndpoint + id_number(2), drained));
+}
+
+TEST_F(RegistryContract, ChangesAtTheSameTimeAreNotLost) {
+  constexpr int kWriters = 4;
+  constexpr int kChanges = 50;
+  const Record record = record_number(1);
+  const auto kept = keep(record);
+  std::vector<std::thread> writers;
+  for (int writer = 0; writer < kWriters; ++writer) {
+    writers.emplace_back([&, writer] {
+      const auto registry = place_.open();
+      for (int i = 0; i < kChanges; ++i) {
+        const std::string label = std::to_string(writer) + "-" + std::to_string(i);
+        loop::run_to_end(registry->edit(
+            record.key, [&](const std::string& text) { return with_label(text, label, "x"); },
+            soon()));
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(decode_instance(list().at(0)).labels.size(), std::size_t{kWriters} * kChanges);
+}
+
+TEST_F(RegistryContract, AWatchReportsWhatIsThereAndThenEachChange) {
+  auto first = keep(record_number(1));
+  Watch watch(place_.open(), "instances/");
+  EXPECT_EQ(watch.next(), "put " + id_number(1));
+  EXPECT_EQ(watch.next(), "listed");
+  const auto second = keep(record_number(2, Life::kStarting));
+  EXPECT_EQ(watch.next(), "put " + id_number(2));
+  run(second->edit([](const std::string& text) { return with_life(text, Life::kReady); }, soon()));
+  EXPECT_EQ(watch.next(), "put " + id_number(2));
+  EXPECT_EQ(life_of(watch.last_text()), Life::kReady);
+  first.reset();
+  EXPECT_EQ(watch.next(), "gone " + id_number(1));
+  run(second->edit([](const std::string& text) { return with_life(text, Life::kGone); }, soon()));
+  EXPECT_EQ(watch.next(), "gone " + id_number(2));
+  run(registry_->put({"cards/x", "{}"}, soon()));
+  const auto third = keep(record_number(3));
+  EXPECT_EQ(watch.next(), "put " + id_number(3));
+}
+
+TEST_F(RegistryContract, AKilledProcessIsGone) {
+  Watch watch(place_.open(), "instances/");
+  EXPECT_EQ(watch.next(), "listed");
+  fo::test::Forked keeper([&](int ready) {
+    const auto kept = loop::run_to_end(place_.open()->keep(record_number(1), soon()));
+    fo::test::say(ready, 1);
+    ::pause();
+    return 0;
+  });
+  ASSERT_TRUE(keeper.read());
+  EXPECT_EQ(watch.next(), "put " + id_number(1));
+  ASSERT_EQ(::kill(keeper.pid(), SIGSTOP), 0);
+  EXPECT_EQ(list().size(), 1U);
+  keeper.kill();
+  EXPECT_EQ(watch.next(), "gone " + id_number(1));
+  EXPECT_TRUE(list().empty());
+}
+
+TEST_F(RegistryContract, ALostRegistryEndsNothing) {
+  const auto kept = keep(record_number(1));
+  boost::asio::io_context loop(1);
+  boost::asio::co_spawn(loop, kept->tend(), [](const std::exception_ptr&) {});
+  std::thread tending([&] { loop.run(); });
+  {
+    Watch watch(place_.open(), "instances/");
+    EXPECT_EQ(watch.next(), "put " + id_number(1));
+    EXPECT_EQ(watch.next(), "listed");
+    place_.lose_everything();
+    EXPECT_EQ(watch.next(), "stale " + id_number(1));
+    EXPECT_EQ(watch.next(), "put " + id_number(1));
+  }
+  loop.stop();
+  tending.join();
+}
+
+}  // namespace
+}  // namespace fo::fleet
