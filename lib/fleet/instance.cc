@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "fleet/registry_key.h"
+#include "fleet/registry/key.h"
 #include "json/dump.h"
 #include "json/object.h"
 #include "os/random.h"
@@ -19,7 +19,7 @@ using base::Error;
 using base::ExitStatus;
 using nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kRecordVersion = 1;
 constexpr std::size_t kIdBytes = 16;
 // The life of a record before an operator drained it.
 constexpr char kDrainedFrom[] = "drained_from";
@@ -112,17 +112,11 @@ std::optional<EndpointId> endpoint_of(std::string_view key) {
 }
 
 std::string encode(const Instance& instance) {
-  json object = {{"version", kVersion},
-                 {"id", instance.id},
-                 {"url", instance.url},
-                 {"model", instance.model},
-                 {"card", instance.card},
-                 {"kv_abi", instance.kv_abi},
-                 {"life", to_string(instance.life)},
-                 {"host", instance.host},
-                 {"gpus", instance.gpus},
-                 {"started_at", instance.started_at},
-                 {"labels", instance.labels}};
+  json object = {
+      {"version", kRecordVersion},         {"id", instance.id},        {"url", instance.url},
+      {"model", instance.model},           {"card", instance.card},    {"kv_abi", instance.kv_abi},
+      {"life", to_string(instance.life)},  {"host", instance.host},    {"gpus", instance.gpus},
+      {"started_at", instance.started_at}, {"labels", instance.labels}};
   const auto add = [&](const char* name, const std::optional<std::uint64_t>& value) {
     if (value) object[name] = *value;
   };

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fleet/endpoint_id.h"
-#include "fleet/registry.h"
+#include "fleet/registry/registry.h"
 
 namespace fo::fleet {
 

@@ -1,4 +1,4 @@
-#include "fleet/dir_store.h"
+#include "fleet/registry/dir_store.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 #include "base/cannot_create.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "fleet/registry.h"
-#include "fleet/registry_key.h"
+#include "fleet/registry/key.h"
+#include "fleet/registry/registry.h"
 #include "os/file.h"
 #include "os/input.h"
 #include "os/random.h"

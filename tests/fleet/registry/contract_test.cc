@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "fleet/dir_registry.h"
 #include "fleet/instance.h"
-#include "fleet/records.h"
-#include "fleet/registry.h"
+#include "fleet/registry/dir_registry.h"
+#include "fleet/registry/records.h"
+#include "fleet/registry/registry.h"
 #include "loop/run.h"
 #include "support/failure.h"
 #include "support/forked.h"
@@ -84,7 +84,8 @@ class Watch {
       : registry_(std::move(registry)) {
     boost::asio::co_spawn(
         loop_,
-        registry_->watch(prefix, [this](const Change& change) { changes_.push_back(change); }),
+        registry_->watch(prefix,
+                         [this](const RegistryChange& change) { changes_.push_back(change); }),
         boost::asio::bind_cancellation_slot(stop_.slot(), [](const std::exception_ptr&) {}));
   }
   ~Watch() {
@@ -99,17 +100,17 @@ class Watch {
       loop_.run_one_for(std::chrono::milliseconds(100));
     }
     if (changes_.size() <= read_) return "no change";
-    const Change& change = changes_[read_++];
+    const RegistryChange& change = changes_[read_++];
     const std::string id = change.record.key.substr(change.record.key.rfind('/') + 1);
     switch (change.kind) {
-      case Change::Kind::kPut:
+      case RegistryChange::Kind::kPut:
         last_text_ = change.record.text;
         return "put " + id;
-      case Change::Kind::kStale:
+      case RegistryChange::Kind::kStale:
         return "stale " + id;
-      case Change::Kind::kGone:
+      case RegistryChange::Kind::kGone:
         return "gone " + id;
-      case Change::Kind::kListed:
+      case RegistryChange::Kind::kListed:
         break;
     }
     return "listed";
@@ -120,7 +121,7 @@ class Watch {
   boost::asio::io_context loop_{1};
   boost::asio::cancellation_signal stop_;
   std::unique_ptr<Registry> registry_;
-  std::vector<Change> changes_;
+  std::vector<RegistryChange> changes_;
   std::size_t read_ = 0;
   std::string last_text_;
 };

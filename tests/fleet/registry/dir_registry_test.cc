@@ -1,5 +1,5 @@
-// What only a registry in a folder has to do: see registry_contract_test.cc for the rest.
-#include "fleet/dir_registry.h"
+// What only a registry in a folder has to do: see contract_test.cc for the rest.
+#include "fleet/registry/dir_registry.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "fleet/instance.h"
-#include "fleet/records.h"
+#include "fleet/registry/records.h"
 #include "loop/run.h"
 #include "support/failure.h"
 #include "support/forked.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "fleet/registry.h"
+#include "fleet/registry/registry.h"
 
 namespace fo::fleet {
 

@@ -1,4 +1,4 @@
-#include "fleet/dir_view.h"
+#include "fleet/registry/dir_view.h"
 
 #include <optional>
 #include <string_view>
@@ -6,13 +6,13 @@
 
 #include "base/error.h"
 #include "fleet/instance.h"
-#include "fleet/registry_key.h"
+#include "fleet/registry/key.h"
 #include "os/log.h"
 
 namespace fo::fleet {
 
 DirView::DirView(const DirStore& store, std::string prefix,
-                 std::function<void(const Change&)> on_change,
+                 std::function<void(const RegistryChange&)> on_change,
                  std::function<void(const std::string&)> on_folder)
     : store_(store),
       prefix_(std::move(prefix)),
@@ -55,7 +55,7 @@ bool DirView::refresh(const std::string& key) {
   seen.is_alive = entry->is_alive;
   if (is_same) return entry->is_alive;
   if (!entry->is_alive) {
-    report(seen, Change::Kind::kGone, {key, {}});
+    report(seen, RegistryChange::Kind::kGone, {key, {}});
     return false;
   }
   try {
@@ -66,9 +66,9 @@ bool DirView::refresh(const std::string& key) {
       os::log(os::LogLevel::kWarning, "registry {}: record {} is ignored: {}",
               base::quoted("dir:" + store_.path()), base::quoted(key), *fault);
     } else if (is_kept_kind(key) && life_of(record.text) == Life::kGone) {
-      report(seen, Change::Kind::kGone, {key, {}});
+      report(seen, RegistryChange::Kind::kGone, {key, {}});
     } else {
-      report(seen, Change::Kind::kPut, std::move(record));
+      report(seen, RegistryChange::Kind::kPut, std::move(record));
     }
   } catch (const base::Error& error) {
     os::log(os::LogLevel::kWarning, "{}", error.what());
@@ -79,13 +79,14 @@ bool DirView::refresh(const std::string& key) {
 // A process that ends leaves its record, so a record without a file was removed by something else,
 // or with the whole registry.
 void DirView::vanish(Known::iterator seen) {
-  const Change::Kind kind = is_kept_kind(seen->first) ? Change::Kind::kStale : Change::Kind::kGone;
+  const RegistryChange::Kind kind =
+      is_kept_kind(seen->first) ? RegistryChange::Kind::kStale : RegistryChange::Kind::kGone;
   report(seen->second, kind, {seen->first, {}});
   known_.erase(seen);
 }
 
-void DirView::report(Seen& seen, Change::Kind kind, Record record) {
-  const bool was_reported = std::exchange(seen.is_reported, kind == Change::Kind::kPut);
+void DirView::report(Seen& seen, RegistryChange::Kind kind, Record record) {
+  const bool was_reported = std::exchange(seen.is_reported, kind == RegistryChange::Kind::kPut);
   if (was_reported || seen.is_reported) on_change_({kind, std::move(record)});
 }
 

@@ -1,4 +1,4 @@
-#include "fleet/registry_key.h"
+#include "fleet/registry/key.h"
 
 #include <gtest/gtest.h>
 

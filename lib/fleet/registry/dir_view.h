@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "fleet/dir_store.h"
-#include "fleet/registry.h"
+#include "fleet/registry/dir_store.h"
+#include "fleet/registry/registry.h"
 
 namespace fo::fleet {
 
@@ -14,7 +14,8 @@ class DirView {
  public:
   /// Reports records whose keys begin with `prefix`. `on_folder` is called for each folder that may
   /// contain such records, before it is read. The store outlives this object.
-  DirView(const DirStore& store, std::string prefix, std::function<void(const Change&)> on_change,
+  DirView(const DirStore& store, std::string prefix,
+          std::function<void(const RegistryChange&)> on_change,
           std::function<void(const std::string& folder)> on_folder = {});
 
   /// Compares the whole registry with what was seen before.
@@ -35,11 +36,11 @@ class DirView {
   using Known = std::map<std::string, Seen>;
 
   void vanish(Known::iterator seen);
-  void report(Seen& seen, Change::Kind kind, Record record);
+  void report(Seen& seen, RegistryChange::Kind kind, Record record);
 
   const DirStore& store_;
   const std::string prefix_;
-  const std::function<void(const Change&)> on_change_;
+  const std::function<void(const RegistryChange&)> on_change_;
   const std::function<void(const std::string&)> on_folder_;
   Known known_;
   unsigned round_ = 0;

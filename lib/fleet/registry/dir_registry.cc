@@ -1,4 +1,4 @@
-#include "fleet/dir_registry.h"
+#include "fleet/registry/dir_registry.h"
 
 #include <poll.h>
 #include <sys/inotify.h>
@@ -16,9 +16,9 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "fleet/dir_store.h"
-#include "fleet/dir_view.h"
-#include "fleet/registry_key.h"
+#include "fleet/registry/dir_store.h"
+#include "fleet/registry/dir_view.h"
+#include "fleet/registry/key.h"
 #include "loop/event.h"
 #include "loop/pause.h"
 #include "os/log.h"
@@ -143,7 +143,8 @@ class DirRecord final : public KeptRecord {
 // Reports changes of the folders of a registry as they happen.
 class DirWatch {
  public:
-  DirWatch(DirStore& store, std::string prefix, std::function<void(const Change&)> on_change)
+  DirWatch(DirStore& store, std::string prefix,
+           std::function<void(const RegistryChange&)> on_change)
       : store_(store),
         inotify_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
         view_(store, std::move(prefix), std::move(on_change),
@@ -319,18 +320,19 @@ class DirRegistry final : public Registry {
     const std::shared_ptr<DirStore> store = open(false);
     std::vector<Record> records;
     DirView view(*store, std::move(prefix),
-                 [&](const Change& change) { records.push_back(change.record); });
+                 [&](const RegistryChange& change) { records.push_back(change.record); });
     view.look();
     std::sort(records.begin(), records.end(),
               [](const Record& a, const Record& b) { return a.key < b.key; });
     co_return records;
   }
 
-  awaitable<void> watch(std::string prefix, std::function<void(const Change&)> on_change) override {
+  awaitable<void> watch(std::string prefix,
+                        std::function<void(const RegistryChange&)> on_change) override {
     const std::shared_ptr<DirStore> store = open(true);
     DirWatch watch(*store, std::move(prefix), on_change);
     watch.look();
-    on_change({Change::Kind::kListed});
+    on_change({RegistryChange::Kind::kListed});
     co_await watch.run();
   }
 

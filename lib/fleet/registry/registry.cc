@@ -1,10 +1,10 @@
-#include "fleet/registry.h"
+#include "fleet/registry/registry.h"
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/units.h"
-#include "fleet/registry_key.h"
+#include "fleet/registry/key.h"
 #include "json/object.h"
 
 namespace fo::fleet {

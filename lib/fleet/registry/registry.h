@@ -1,4 +1,4 @@
-// A registry: records that the processes of a fleet share. A record is a key (registry_key.h) and
+// A registry: records that the processes of a fleet share. A record is a key (key.h) and
 // one JSON object. Coroutines of one loop.
 //
 // All calls throw, in addition to what each documents, kUnavailable or kTryAgain if the registry
@@ -31,7 +31,7 @@ struct Record {
 /// another id than its key; nullopt if it is valid.
 std::optional<std::string> fault_of(const Record& record);
 
-struct Change {
+struct RegistryChange {
   enum class Kind {
     kPut,     // the record is new, or has changed
     kStale,   // it has vanished, but its process may live
@@ -85,8 +85,8 @@ class Registry {
                                                            base::Deadline deadline) = 0;
   /// Calls `on_change` for the present records, for kListed, and then for each change, until it is
   /// cancelled. Throws only before kListed.
-  virtual boost::asio::awaitable<void> watch(std::string prefix,
-                                             std::function<void(const Change&)> on_change) = 0;
+  virtual boost::asio::awaitable<void> watch(
+      std::string prefix, std::function<void(const RegistryChange&)> on_change) = 0;
 };
 
 }  // namespace fo::fleet

@@ -1,0 +1,80 @@
+#include "fleet/keeper.h"
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "fleet/instance.h"
+#include "loop/daemon.h"
+#include "loop/run.h"
+#include "os/log.h"
+
+namespace fo::fleet {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using base::Deadline;
+
+// Runs `task` until it ends or a signal arrives, which cancels it. Throws what it throws.
+void run_until_signal(loop::Daemon& daemon, asio::io_context& io, awaitable<void> task) {
+  asio::cancellation_signal cancel;
+  bool is_cancelled = false;
+  std::exception_ptr failure;
+  const auto end = [&](std::exception_ptr error) {
+    failure = std::move(error);
+    io.stop();
+  };
+  const auto stop = [&](loop::Stop) {
+    is_cancelled = true;
+    cancel.emit(asio::cancellation_type::terminal);
+  };
+  asio::co_spawn(io, daemon.run(stop), end);
+  asio::co_spawn(io, std::move(task), asio::bind_cancellation_slot(cancel.slot(), end));
+  io.run();
+  if (failure && !is_cancelled) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+void keep_record(Registry& registry, const KeeperOptions& options,
+                 const std::function<void()>& on_kept) {
+  loop::Daemon daemon(options.ready_fd);
+  std::unique_ptr<KeptRecord> kept;
+  asio::io_context io(1);
+  const auto keep = [&]() -> awaitable<void> {
+    const Deadline deadline = Deadline::after(options.timeout);
+    kept = co_await registry.keep(options.record, deadline);
+    on_kept();
+    daemon.ready();
+    co_await kept->tend();
+  };
+  run_until_signal(daemon, io, keep());
+  if (!kept) return;
+  const auto leave = [&]() -> awaitable<void> {
+    const Edit edit = [](const std::string& text) { return with_life(text, Life::kGone); };
+    const Deadline deadline = Deadline::after(options.timeout);
+    co_await kept->edit(edit, deadline);
+  };
+  try {
+    loop::run_to_end(leave());
+  } catch (const base::Error& error) {
+    // The record counts no longer than this process.
+    os::log(os::LogLevel::kWarning, "deregister: {}", error.what());
+  }
+}
+
+void watch_registry(Registry& registry, const std::string& prefix,
+                    const std::function<void(const RegistryChange&)>& on_change) {
+  loop::Daemon daemon;
+  asio::io_context io(1);
+  run_until_signal(daemon, io, registry.watch(prefix, on_change));
+}
+
+}  // namespace fo::fleet

@@ -1,0 +1,30 @@
+// Keeps the record of a worker that another program runs, until a signal ends that.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/units.h"
+#include "fleet/registry/registry.h"
+
+namespace fo::fleet {
+
+struct KeeperOptions {
+  Record record;
+  /// The timeout of the first registration, and of the deregistration.
+  base::Duration timeout = std::chrono::seconds(5);
+  /// -1 for none; gets a newline when the record is written.
+  int ready_fd = -1;
+};
+
+/// Writes the record, calls `on_kept`, and keeps the record until SIGTERM, SIGINT, SIGHUP or
+/// SIGQUIT; then it deregisters. Throws what Registry::keep throws.
+void keep_record(Registry& registry, const KeeperOptions& options,
+                 const std::function<void()>& on_kept);
+
+/// Calls `on_change` for each change of records whose keys begin with `prefix`, as Registry::watch
+/// does, until such a signal.
+void watch_registry(Registry& registry, const std::string& prefix,
+                    const std::function<void(const RegistryChange&)>& on_change);
+
+}  // namespace fo::fleet

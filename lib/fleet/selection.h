@@ -1,0 +1,27 @@
+// Instances of a registry by their id or host, for commands that change several records.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "fleet/registry/registry.h"
+
+namespace fo::fleet {
+
+/// One of the two is set.
+struct Selection {
+  std::string id = {};
+  std::string host = {};
+};
+
+/// The selected records of instances. Invalid records are left out, with a warning in the log.
+boost::asio::awaitable<std::vector<Record>> find_instances(Registry& registry, Selection selection,
+                                                           base::Deadline deadline);
+
+/// Changes each of them; returns how many there were.
+boost::asio::awaitable<std::size_t> edit_instances(Registry& registry, Selection selection,
+                                                   Edit edit, base::Deadline deadline);
+
+}  // namespace fo::fleet
