@@ -10,7 +10,6 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "fleet/instance.h"
 #include "loop/daemon.h"
 #include "loop/run.h"
 #include "os/log.h"
@@ -58,9 +57,8 @@ void keep_record(Registry& registry, const KeeperOptions& options,
   run_until_signal(daemon, io, keep());
   if (!kept) return;
   const auto leave = [&]() -> awaitable<void> {
-    const Edit edit = [](const std::string& text) { return with_life(text, Life::kGone); };
     const Deadline deadline = Deadline::after(options.timeout);
-    co_await kept->edit(edit, deadline);
+    co_await kept->leave(deadline);
   };
   try {
     loop::run_to_end(leave());

@@ -211,14 +211,17 @@ class EtcdCluster {
   std::vector<std::unique_ptr<Etcd>> members_;
 };
 
+inline bool has_etcd() {
+  const auto ended = os::run_captured({"sh", "-c", "command -v etcd && command -v etcdctl"},
+                                      base::Deadline::after(kLong));
+  return ended && ended->status == 0;
+}
+
 /// A fixture whose tests are skipped if etcd is not installed, or fail if FO_MUST_RUN requires it.
 class WithEtcd : public testing::Test {
  protected:
   void SetUp() override {
-    const auto ended = os::run_captured({"sh", "-c", "command -v etcd && command -v etcdctl"},
-                                        base::Deadline::after(kLong));
-    if (ended && ended->status == 0) return;
-    FO_SKIP("etcd", "etcd is not installed");
+    if (!has_etcd()) FO_SKIP("etcd", "etcd is not installed");
   }
 };
 

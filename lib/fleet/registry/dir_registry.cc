@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "fleet/instance.h"
 #include "fleet/registry/dir_store.h"
 #include "fleet/registry/dir_view.h"
 #include "fleet/registry/key.h"
@@ -45,16 +46,6 @@ constexpr auto kLookInterval = std::chrono::seconds(5);
 // queried after these times.
 constexpr std::array<milliseconds, 5> kQueryAfter{milliseconds(0), milliseconds(1), milliseconds(4),
                                                   milliseconds(16), milliseconds(64)};
-
-void check(const Record& record, bool is_kept) {
-  const std::string what = "record " + base::quoted(record.key);
-  if (!is_key(record.key)) throw Error(ExitStatus::kUsage, what + ": not a key of a registry");
-  if (is_kept_kind(record.key) != is_kept) {
-    throw Error(ExitStatus::kSoftware, what + (is_kept ? ": no process keeps records of this kind"
-                                                       : ": needs a process that keeps it"));
-  }
-  if (const auto fault = fault_of(record)) throw Error(ExitStatus::kBadData, what + ": " + *fault);
-}
 
 awaitable<UniqueFd> lock_folder(DirStore& store, std::string key, Deadline deadline) {
   for (;;) {
@@ -92,6 +83,12 @@ class DirRecord final : public KeptRecord {
     // A lost record is written again with this change.
     record_.text = text ? std::move(*text) : edit(record_.text);
     if (!text) co_await restore(deadline);
+  }
+
+  awaitable<void> leave(Deadline deadline) override {
+    const Edit gone = [](const std::string& text) { return with_life(text, Life::kGone); };
+    co_await edit(gone, deadline);
+    keeper_.reset();
   }
 
   awaitable<void> tend() override {

@@ -30,6 +30,11 @@ using base::UniqueFd;
 constexpr std::string_view kLockSuffix = ".lock";
 constexpr auto kLeftFor = std::chrono::minutes(1);
 
+struct CloseFolder {
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
+using Entries = std::unique_ptr<DIR, CloseFolder>;
+
 std::string folder_of(const std::string& key) { return key.substr(0, key.rfind('/')); }
 std::string name_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }
 
@@ -134,7 +139,7 @@ void DirStore::list(const std::string& folder,
   UniqueFd fd(::openat(root_.get(), folder.empty() ? "." : folder.c_str(),
                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) return;
-  const std::unique_ptr<DIR, decltype(&::closedir)> entries(::fdopendir(fd.get()), &::closedir);
+  const Entries entries(::fdopendir(fd.get()));
   if (!entries) return;
   const int opened = fd.release();
   while (const dirent* const entry = ::readdir(entries.get())) {
@@ -216,8 +221,7 @@ void DirStore::clean(const std::string& key) const {
   std::vector<std::string> files;
   UniqueFd fd(
       ::openat(root_.get(), folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  const std::unique_ptr<DIR, decltype(&::closedir)> entries(fd ? ::fdopendir(fd.get()) : nullptr,
-                                                            &::closedir);
+  const Entries entries(fd ? ::fdopendir(fd.get()) : nullptr);
   if (!entries) return;
   const int opened = fd.release();
   const auto now = std::chrono::system_clock::now().time_since_epoch();

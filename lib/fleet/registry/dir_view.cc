@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "fleet/instance.h"
 #include "fleet/registry/key.h"
 #include "os/log.h"
 
@@ -16,8 +15,8 @@ DirView::DirView(const DirStore& store, std::string prefix,
                  std::function<void(const std::string&)> on_folder)
     : store_(store),
       prefix_(std::move(prefix)),
-      on_change_(std::move(on_change)),
-      on_folder_(std::move(on_folder)) {}
+      on_folder_(std::move(on_folder)),
+      reports_("dir:" + store.path(), std::move(on_change)) {}
 
 void DirView::look() {
   ++round_;
@@ -55,21 +54,13 @@ bool DirView::refresh(const std::string& key) {
   seen.is_alive = entry->is_alive;
   if (is_same) return entry->is_alive;
   if (!entry->is_alive) {
-    report(seen, RegistryChange::Kind::kGone, {key, {}});
+    reports_.gone(key);
     return false;
   }
   try {
     std::optional<std::string> text = store_.read(key);
-    if (!text) return true;  // it has been removed since, which is noticed next
-    Record record{key, std::move(*text)};
-    if (const std::optional<std::string> fault = fault_of(record)) {
-      os::log(os::LogLevel::kWarning, "registry {}: record {} is ignored: {}",
-              base::quoted("dir:" + store_.path()), base::quoted(key), *fault);
-    } else if (is_kept_kind(key) && life_of(record.text) == Life::kGone) {
-      report(seen, RegistryChange::Kind::kGone, {key, {}});
-    } else {
-      report(seen, RegistryChange::Kind::kPut, std::move(record));
-    }
+    // A file that has been removed since is noticed next.
+    if (text) reports_.put({key, std::move(*text)});
   } catch (const base::Error& error) {
     os::log(os::LogLevel::kWarning, "{}", error.what());
   }
@@ -79,15 +70,8 @@ bool DirView::refresh(const std::string& key) {
 // A process that ends leaves its record, so a record without a file was removed by something else,
 // or with the whole registry.
 void DirView::vanish(Known::iterator seen) {
-  const RegistryChange::Kind kind =
-      is_kept_kind(seen->first) ? RegistryChange::Kind::kStale : RegistryChange::Kind::kGone;
-  report(seen->second, kind, {seen->first, {}});
+  reports_.vanish(seen->first);
   known_.erase(seen);
-}
-
-void DirView::report(Seen& seen, RegistryChange::Kind kind, Record record) {
-  const bool was_reported = std::exchange(seen.is_reported, kind == RegistryChange::Kind::kPut);
-  if (was_reported || seen.is_reported) on_change_({kind, std::move(record)});
 }
 
 }  // namespace fo::fleet

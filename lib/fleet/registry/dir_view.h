@@ -7,6 +7,7 @@
 
 #include "fleet/registry/dir_store.h"
 #include "fleet/registry/registry.h"
+#include "fleet/registry/reports.h"
 
 namespace fo::fleet {
 
@@ -29,20 +30,17 @@ class DirView {
   struct Seen {
     DirStore::Stamp stamp;
     bool is_alive = false;
-    // The last report was kPut.
-    bool is_reported = false;
     unsigned round = 0;
   };
   using Known = std::map<std::string, Seen>;
 
   void vanish(Known::iterator seen);
-  void report(Seen& seen, RegistryChange::Kind kind, Record record);
 
   const DirStore& store_;
   const std::string prefix_;
-  const std::function<void(const RegistryChange&)> on_change_;
   const std::function<void(const std::string&)> on_folder_;
   Known known_;
+  RecordReports reports_;
   unsigned round_ = 0;
 };
 

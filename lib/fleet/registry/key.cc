@@ -14,19 +14,19 @@ namespace {
 
 constexpr std::size_t kMaxSegment = 200;
 
-struct Kind {
+struct KeyKind {
   std::string_view name;
   std::size_t segments;
   bool is_kept;
   // The segment with the id; 0: none.
   std::size_t id;
 };
-constexpr std::array<Kind, 6> kKinds{{{"instances", 5, true, 4},
-                                      {"cards", 2, false, 0},
-                                      {"verdicts", 3, false, 1},
-                                      {"weights", 2, false, 0},
-                                      {"routers", 2, true, 1},
-                                      {"wanted", 2, false, 0}}};
+constexpr std::array<KeyKind, 6> kKinds{{{"instances", 5, true, 4},
+                                         {"cards", 2, false, 0},
+                                         {"verdicts", 3, false, 1},
+                                         {"weights", 2, false, 0},
+                                         {"routers", 2, true, 1},
+                                         {"wanted", 2, false, 0}}};
 
 bool is_plain(char c) {
   return text::is_letter(c) || text::is_digit(c) || c == '.' || c == '_' || c == ':' || c == '-';
@@ -47,16 +47,16 @@ std::string_view segment(std::string_view key, std::size_t index) {
   return key.substr(0, key.find('/'));
 }
 
-const Kind* kind_of(std::string_view key) {
+const KeyKind* kind_of(std::string_view key) {
   const auto* kind = std::find_if(kKinds.begin(), kKinds.end(),
-                                  [&](const Kind& one) { return one.name == segment(key, 0); });
+                                  [&](const KeyKind& one) { return one.name == segment(key, 0); });
   return kind == kKinds.end() ? nullptr : kind;
 }
 
 }  // namespace
 
 bool is_key(std::string_view key) {
-  const Kind* const kind = kind_of(key);
+  const KeyKind* const kind = kind_of(key);
   const auto slashes = static_cast<std::size_t>(std::count(key.begin(), key.end(), '/'));
   if (kind == nullptr || slashes + 1 != kind->segments) return false;
   for (std::size_t i = 1; i < kind->segments; ++i) {
@@ -81,12 +81,12 @@ std::string key_segment(std::string_view text) {
 }
 
 bool is_kept_kind(std::string_view key) {
-  const Kind* const kind = kind_of(key);
+  const KeyKind* const kind = kind_of(key);
   return kind != nullptr && kind->is_kept;
 }
 
 std::string_view id_of(std::string_view key) {
-  const Kind* const kind = kind_of(key);
+  const KeyKind* const kind = kind_of(key);
   return kind == nullptr || kind->id == 0 ? std::string_view() : segment(key, kind->id);
 }
 

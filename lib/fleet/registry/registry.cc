@@ -27,4 +27,19 @@ std::optional<std::string> fault_of(const Record& record) {
   return std::nullopt;
 }
 
+void check(const Record& record, bool is_kept) {
+  const std::string what = "record " + base::quoted(record.key);
+  if (!is_key(record.key)) {
+    throw base::Error(base::ExitStatus::kUsage, what + ": not a key of a registry");
+  }
+  if (is_kept_kind(record.key) != is_kept) {
+    throw base::Error(base::ExitStatus::kSoftware,
+                      what + (is_kept ? ": no process keeps records of this kind"
+                                      : ": needs a process that keeps it"));
+  }
+  if (const std::optional<std::string> fault = fault_of(record)) {
+    throw base::Error(base::ExitStatus::kBadData, what + ": " + *fault);
+  }
+}
+
 }  // namespace fo::fleet

@@ -27,6 +27,10 @@ struct Record {
   friend bool operator==(const Record&, const Record&) = default;
 };
 
+/// Throws kUsage unless the record has a key of a registry, kSoftware unless a process keeps its
+/// kind exactly if `is_kept`, and kBadData for what fault_of() finds.
+void check(const Record& record, bool is_kept);
+
 /// Why a registry must not pass this record on: its text is too long or not a JSON object, or has
 /// another id than its key; nullopt if it is valid.
 std::optional<std::string> fault_of(const Record& record);
@@ -46,7 +50,8 @@ struct RegistryChange {
 /// The new text of a record, from its present one. It may be called more than once.
 using Edit = std::function<std::string(const std::string& text)>;
 
-/// A record that counts as long as this object lives, and no longer than this process.
+/// A record that counts as long as this object lives, and no longer than this process; where a
+/// lease keeps it, until that expires.
 class KeptRecord {
  public:
   KeptRecord() = default;
@@ -56,6 +61,8 @@ class KeptRecord {
 
   /// Changes the record, which other processes may change, too.
   virtual boost::asio::awaitable<void> edit(Edit edit, base::Deadline deadline) = 0;
+  /// Deregisters: the record is gone, also for watches. Nothing else may be called then.
+  virtual boost::asio::awaitable<void> leave(base::Deadline deadline) = 0;
   /// Keeps the record in the registry until it is cancelled, and writes it again if the registry
   /// has lost it. Logs what fails, and tries again.
   virtual boost::asio::awaitable<void> tend() = 0;

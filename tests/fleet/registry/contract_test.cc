@@ -15,13 +15,16 @@
 #include <vector>
 
 #include "base/error.h"
+#include "etcd/server.h"
 #include "fleet/instance.h"
 #include "fleet/registry/dir_registry.h"
+#include "fleet/registry/etcd_registry.h"
 #include "fleet/registry/records.h"
 #include "fleet/registry/registry.h"
 #include "loop/run.h"
 #include "support/failure.h"
 #include "support/forked.h"
+#include "support/must_run.h"
 #include "support/soon.h"
 #include "support/temp_dir.h"
 
@@ -37,12 +40,17 @@ using test::id_number;
 using test::kEndpoint;
 using test::record_number;
 
-// One kind of registry: how to open it, as another process would, and how to lose its data.
+// One kind of registry: how a process opens it, and how its data is lost.
 class Place {
  public:
+  Place() = default;
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
   virtual ~Place() = default;
   [[nodiscard]] virtual std::unique_ptr<Registry> open() = 0;
   virtual void lose_everything() = 0;
+  /// What a watch reports of a process that was killed.
+  [[nodiscard]] virtual std::string killed() const = 0;
 };
 
 class DirPlace final : public Place {
@@ -51,14 +59,46 @@ class DirPlace final : public Place {
     return make_dir_registry(folder_.path("registry"));
   }
   void lose_everything() override { std::filesystem::remove_all(folder_.path("registry")); }
+  [[nodiscard]] std::string killed() const override { return "gone "; }
 
  private:
   fo::test::TempDir folder_;
 };
 
-// Runs registry calls, and a watch beside them, on one loop.
-class RegistryContract : public testing::Test {
+class EtcdPlace final : public Place {
+ public:
+  [[nodiscard]] std::unique_ptr<Registry> open() override {
+    EtcdRegistryConfig config;
+    config.uri = "etcd:" + etcd_.url() + "/fo";
+    config.etcd.servers = {etcd_.url()};
+    config.prefix = "fo";
+    config.ttl = std::chrono::seconds(1);
+    return make_etcd_registry(std::move(config));
+  }
+  void lose_everything() override {
+    etcd_.kill();
+    etcd_.start_without_data();
+  }
+  [[nodiscard]] std::string killed() const override { return "stale "; }
+
+ private:
+  fo::test::TempDir folder_;
+  fo::test::Etcd etcd_{folder_};
+};
+
+// Runs the calls of a registry, each on a loop of its own. Its parameter is the kind of registry.
+class RegistryContract : public testing::TestWithParam<std::string> {
  protected:
+  void SetUp() override {
+    if (GetParam() == "dir") {
+      place_ = std::make_unique<DirPlace>();
+    } else if (fo::test::has_etcd()) {
+      place_ = std::make_unique<EtcdPlace>();
+    } else {
+      FO_SKIP("etcd", "etcd is not installed");
+    }
+    registry_ = place_->open();
+  }
   template <typename Result>
   Result run(awaitable<Result> task) {
     return loop::run_to_end(std::move(task));
@@ -73,8 +113,27 @@ class RegistryContract : public testing::Test {
     return run(registry_->edit(key, change, soon()));
   }
 
-  DirPlace place_;
-  std::unique_ptr<Registry> registry_ = place_.open();
+  std::unique_ptr<Place> place_;
+  std::unique_ptr<Registry> registry_;
+};
+
+// Renews a record beside a test.
+class Tending {
+ public:
+  explicit Tending(KeptRecord& kept) {
+    boost::asio::co_spawn(loop_, kept.tend(), [](const std::exception_ptr&) {});
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+  Tending(const Tending&) = delete;
+  Tending& operator=(const Tending&) = delete;
+  ~Tending() {
+    loop_.stop();
+    thread_.join();
+  }
+
+ private:
+  boost::asio::io_context loop_{1};
+  std::thread thread_;
 };
 
 // A watch, whose changes are read one after the other.
@@ -126,29 +185,28 @@ class Watch {
   std::string last_text_;
 };
 
-TEST_F(RegistryContract, AKeptRecordIsThereAsLongAsItsKeeper) {
+TEST_P(RegistryContract, AKeptRecordIsThereAsLongAsItsKeeper) {
   const Record record = record_number(1);
-  {
-    const auto kept = keep(record);
-    EXPECT_EQ(list(), std::vector<Record>{record});
-    EXPECT_EQ(list("instances/llama/"), std::vector<Record>{record});
-    EXPECT_TRUE(list("instances/llam/").empty());
-    EXPECT_TRUE(list("cards/").empty());
-  }
+  const auto kept = keep(record);
+  EXPECT_EQ(list(), std::vector<Record>{record});
+  EXPECT_EQ(list("instances/llama/"), std::vector<Record>{record});
+  EXPECT_TRUE(list("instances/llam/").empty());
+  EXPECT_TRUE(list("cards/").empty());
+  run(kept->leave(soon()));
   EXPECT_TRUE(list().empty());
 }
 
-TEST_F(RegistryContract, AKeyIsKeptByOneProcess) {
+TEST_P(RegistryContract, AKeyIsKeptByOneProcess) {
   const Record record = record_number(1);
   auto kept = keep(record);
   EXPECT_EQ(status_of([&] { keep(record); }), ExitStatus::kTryAgain);
   EXPECT_EQ(list().size(), 1U);
-  kept.reset();
+  run(kept->leave(soon()));
   kept = keep(record);
   EXPECT_EQ(list(), std::vector<Record>{record});
 }
 
-TEST_F(RegistryContract, OtherRecordsStayUntilTheyAreRemoved) {
+TEST_P(RegistryContract, OtherRecordsStayUntilTheyAreRemoved) {
   const Record card{"cards/sha256:0123", R"({"name":"llama"})"};
   run(registry_->put(card, soon()));
   EXPECT_EQ(list("cards/"), std::vector<Record>{card});
@@ -160,9 +218,9 @@ TEST_F(RegistryContract, OtherRecordsStayUntilTheyAreRemoved) {
   EXPECT_TRUE(list().empty());
 }
 
-TEST_F(RegistryContract, RecordsThatAreNoneAreRefused) {
+TEST_P(RegistryContract, RecordsThatAreNoneAreRefused) {
   const std::string id = id_number(1);
-  keep(record_number(1)).reset();
+  run(keep(record_number(1))->leave(soon()));
   const auto refused = [&](const std::string& text) {
     return status_of([&] { keep({kEndpoint + id, text}); });
   };
@@ -190,7 +248,7 @@ TEST_F(RegistryContract, RecordsThatAreNoneAreRefused) {
   EXPECT_EQ(list(), std::vector<Record>{record_number(1)});
 }
 
-TEST_F(RegistryContract, OthersChangeARecordToo) {
+TEST_P(RegistryContract, OthersChangeARecordToo) {
   const Record record = record_number(1, Life::kStarting);
   const auto kept = keep(record);
   EXPECT_TRUE(edit(record.key, drained));
@@ -202,7 +260,7 @@ TEST_F(RegistryContract, OthersChangeARecordToo) {
   EXPECT_FALSE(edit(kEndpoint + id_number(2), drained));
 }
 
-TEST_F(RegistryContract, ChangesAtTheSameTimeAreNotLost) {
+TEST_P(RegistryContract, ChangesAtTheSameTimeAreNotLost) {
   constexpr int kWriters = 4;
   constexpr int kChanges = 50;
   const Record record = record_number(1);
@@ -210,7 +268,7 @@ TEST_F(RegistryContract, ChangesAtTheSameTimeAreNotLost) {
   std::vector<std::thread> writers;
   for (int writer = 0; writer < kWriters; ++writer) {
     writers.emplace_back([&, writer] {
-      const auto registry = place_.open();
+      const auto registry = place_->open();
       for (int i = 0; i < kChanges; ++i) {
         const std::string label = std::to_string(writer) + "-" + std::to_string(i);
         loop::run_to_end(registry->edit(
@@ -223,9 +281,9 @@ TEST_F(RegistryContract, ChangesAtTheSameTimeAreNotLost) {
   EXPECT_EQ(decode_instance(list().at(0)).labels.size(), std::size_t{kWriters} * kChanges);
 }
 
-TEST_F(RegistryContract, AWatchReportsWhatIsThereAndThenEachChange) {
+TEST_P(RegistryContract, AWatchReportsWhatIsThereAndThenEachChange) {
   auto first = keep(record_number(1));
-  Watch watch(place_.open(), "instances/");
+  Watch watch(place_->open(), "instances/");
   EXPECT_EQ(watch.next(), "put " + id_number(1));
   EXPECT_EQ(watch.next(), "listed");
   const auto second = keep(record_number(2, Life::kStarting));
@@ -233,7 +291,7 @@ TEST_F(RegistryContract, AWatchReportsWhatIsThereAndThenEachChange) {
   run(second->edit([](const std::string& text) { return with_life(text, Life::kReady); }, soon()));
   EXPECT_EQ(watch.next(), "put " + id_number(2));
   EXPECT_EQ(life_of(watch.last_text()), Life::kReady);
-  first.reset();
+  run(first->leave(soon()));
   EXPECT_EQ(watch.next(), "gone " + id_number(1));
   run(second->edit([](const std::string& text) { return with_life(text, Life::kGone); }, soon()));
   EXPECT_EQ(watch.next(), "gone " + id_number(2));
@@ -242,11 +300,11 @@ TEST_F(RegistryContract, AWatchReportsWhatIsThereAndThenEachChange) {
   EXPECT_EQ(watch.next(), "put " + id_number(3));
 }
 
-TEST_F(RegistryContract, AKilledProcessIsGone) {
-  Watch watch(place_.open(), "instances/");
+TEST_P(RegistryContract, AKilledProcessIsGone) {
+  Watch watch(place_->open(), "instances/");
   EXPECT_EQ(watch.next(), "listed");
   fo::test::Forked keeper([&](int ready) {
-    const auto kept = loop::run_to_end(place_.open()->keep(record_number(1), soon()));
+    const auto kept = loop::run_to_end(place_->open()->keep(record_number(1), soon()));
     fo::test::say(ready, 1);
     ::pause();
     return 0;
@@ -256,26 +314,23 @@ TEST_F(RegistryContract, AKilledProcessIsGone) {
   ASSERT_EQ(::kill(keeper.pid(), SIGSTOP), 0);
   EXPECT_EQ(list().size(), 1U);
   keeper.kill();
-  EXPECT_EQ(watch.next(), "gone " + id_number(1));
+  EXPECT_EQ(watch.next(), place_->killed() + id_number(1));
   EXPECT_TRUE(list().empty());
 }
 
-TEST_F(RegistryContract, ALostRegistryEndsNothing) {
+TEST_P(RegistryContract, ALostRegistryEndsNothing) {
   const auto kept = keep(record_number(1));
-  boost::asio::io_context loop(1);
-  boost::asio::co_spawn(loop, kept->tend(), [](const std::exception_ptr&) {});
-  std::thread tending([&] { loop.run(); });
-  {
-    Watch watch(place_.open(), "instances/");
-    EXPECT_EQ(watch.next(), "put " + id_number(1));
-    EXPECT_EQ(watch.next(), "listed");
-    place_.lose_everything();
-    EXPECT_EQ(watch.next(), "stale " + id_number(1));
-    EXPECT_EQ(watch.next(), "put " + id_number(1));
-  }
-  loop.stop();
-  tending.join();
+  const Tending tending(*kept);
+  Watch watch(place_->open(), "instances/");
+  EXPECT_EQ(watch.next(), "put " + id_number(1));
+  EXPECT_EQ(watch.next(), "listed");
+  place_->lose_everything();
+  EXPECT_EQ(watch.next(), "stale " + id_number(1));
+  EXPECT_EQ(watch.next(), "put " + id_number(1));
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, RegistryContract, testing::Values("dir", "etcd"),
+                         [](const auto& kind) { return kind.param; });
 
 }  // namespace
 }  // namespace fo::fleet
