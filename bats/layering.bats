@@ -12,7 +12,7 @@ allowed_for() {
   case $1 in
     base) ;;
     simcuda) echo cuda ;; # one header: see below
-    text | json | metrics | cuda) echo base ;;
+    text | json | metrics | cuda | plan) echo base ;;
     os | yaml) echo base text ;;
     cli | loop) echo base text os ;;
     device) echo base text os json ;;

@@ -1,0 +1,53 @@
+#include "plan/canary.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/argument.h"
+
+namespace fo::plan {
+namespace {
+
+void check(const CanaryChecks& checks) {
+  check_time("interval", checks.interval);
+  check_range("false-result", checks.false_result, 0, 1);
+  check_count("in-a-row", checks.in_a_row, 1000);
+}
+
+}  // namespace
+
+double checks_per_day(Seconds interval) {
+  check_time("interval", interval);
+  return kDay / interval;
+}
+
+double false_drains_per_day(const CanaryChecks& checks) {
+  check(checks);
+  return checks_per_day(checks.interval) *
+         std::pow(checks.false_result, static_cast<double>(checks.in_a_row));
+}
+
+double checks_until_unreset_breaker_opens(const CanaryChecks& checks) {
+  check(checks);
+  check_positive("false-result", checks.false_result, 1);
+  return static_cast<double>(checks.in_a_row) / checks.false_result;
+}
+
+Seconds longest_drift_detection(const CanaryChecks& checks) {
+  check(checks);
+  return static_cast<double>(checks.in_a_row) * checks.interval;
+}
+
+Seconds longest_mismatch_detection(Seconds interval, Seconds vote) {
+  check_time("interval", interval);
+  check_time("vote", vote, 0);
+  return interval + kRetryTime + vote;
+}
+
+double chance_to_see(Seconds transient, Seconds interval) {
+  check_time("transient", transient, 0);
+  check_time("interval", interval);
+  return std::min(1.0, transient / interval);
+}
+
+}  // namespace fo::plan

@@ -1,0 +1,47 @@
+// What periodic checks of an engine's answers detect, how soon, and how often they are wrong. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "plan/times.h"
+
+namespace fo::plan {
+
+/// The checks of one worker.
+struct CanaryChecks {
+  /// More than 0, at most a day.
+  Seconds interval;
+  /// The chance that a check of a good worker fails, after its retries: 0 to 1.
+  double false_result;
+  /// The worker is drained after this many failures in a row: 1 to 1000.
+  std::uint64_t in_a_row;
+};
+
+/// A failed check is repeated twice, after a second each.
+inline constexpr Seconds kRetryTime{2};
+
+/// Checks per day: 86400 s / interval. Throws Error(kUsage) for an interval out of its range; the
+/// functions below also for the other values.
+double checks_per_day(Seconds interval);
+
+/// The expected false drains of a good worker per day: checks_per_day * false_result^in_a_row, if
+/// results are independent. Failures with a common cause are not, and are more frequent.
+double false_drains_per_day(const CanaryChecks& checks);
+
+/// The number of checks after which a breaker opens that counts failures and that successes do not
+/// reset: in_a_row / false_result, which must be more than 0.
+double checks_until_unreset_breaker_opens(const CanaryChecks& checks);
+
+/// How long a lasting fault can stay undetected: in_a_row * interval, because it can begin just
+/// after a check.
+Seconds longest_drift_detection(const CanaryChecks& checks);
+
+/// How long a wrong token can stay undetected: interval + 2 s + vote, the time that the other
+/// workers need to answer the same question (0 to a day).
+Seconds longest_mismatch_detection(Seconds interval, Seconds vote);
+
+/// The chance that a check meets a fault that lasts for `transient` (0 to a day): transient /
+/// interval, at most 1.
+double chance_to_see(Seconds transient, Seconds interval);
+
+}  // namespace fo::plan

@@ -1,0 +1,51 @@
+#include "plan/degradation.h"
+
+#include <limits>
+
+#include "plan/argument.h"
+
+namespace fo::plan {
+namespace {
+
+void check_ratio(double ratio) {
+  check_range("ratio", ratio, 0, std::numeric_limits<double>::infinity());
+}
+
+void check_level(std::size_t level) {
+  check_range("level", static_cast<double>(level), 0,
+              static_cast<double>(kDegradationLevels.size() - 1));
+}
+
+}  // namespace
+
+std::size_t level_entered_at(double ratio) {
+  check_ratio(ratio);
+  std::size_t level = kDegradationLevels.size() - 1;
+  while (level > 0 && ratio >= kDegradationLevels[level].enter_below) --level;
+  return level;
+}
+
+DegradationSetting setting_of(std::size_t level, double ratio) {
+  check_level(level);
+  check_ratio(ratio);
+  DegradationSetting setting = kDegradationLevels[level].setting;
+  if (level + 1 == kDegradationLevels.size() && ratio < kRefuseAllBelow) setting.admitted = {};
+  return setting;
+}
+
+Degradation after(const Degradation& before, double ratio, base::Duration now) {
+  check_level(before.level);
+  const std::size_t entered = level_entered_at(ratio);
+  if (entered > before.level) return {.level = entered, .above_since = std::nullopt};
+  if (before.level == 0 || ratio <= kDegradationLevels[before.level].leave_above) {
+    return {.level = before.level, .above_since = std::nullopt};
+  }
+  const base::Duration since = before.above_since.value_or(now);
+  if (now - since < kLeaveAfter) return {.level = before.level, .above_since = since};
+  // The threshold of the level before it is another one: its time begins now.
+  const std::size_t level = before.level - 1;
+  const bool is_above = level > 0 && ratio > kDegradationLevels[level].leave_above;
+  return {.level = level, .above_since = is_above ? std::optional(now) : std::nullopt};
+}
+
+}  // namespace fo::plan

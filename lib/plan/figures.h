@@ -1,0 +1,24 @@
+// The figures of seed document 002, "Dynamo Fault Tolerance: Canary Health Checks, Request
+// Migration, and Graceful Degradation", computed by the functions of this room. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fo::plan {
+
+struct Figure {
+  /// What the document says.
+  std::string claim;
+  /// Whether the computed values, rounded to the digits given, are those of the claim.
+  bool is_right;
+  /// The computed values.
+  std::string value;
+  /// The formula of a right figure; why the claim is wrong otherwise.
+  std::string reason;
+};
+
+/// First the right figures, then the wrong ones.
+std::vector<Figure> figures_of_seed_002();
+
+}  // namespace fo::plan
