@@ -14,7 +14,8 @@ allowed_for() {
     simcuda) echo cuda ;; # one header: see below
     text | json | metrics | cuda | plan) echo base ;;
     os | yaml) echo base text ;;
-    cli | loop) echo base text os ;;
+    cli) echo base text os json ;;
+    loop) echo base text os ;;
     device) echo base text os json ;;
     net) echo base text os loop ;;
     http) echo base text os json metrics loop net ;;

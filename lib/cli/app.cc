@@ -56,7 +56,7 @@ void add_common(CLI::App& app, const Tool& tool, CommonOptions& common) {
     if (tool.is_daemon) add_log_format(app, common);
     // Both are read before CLI11 gets the words: see Settings.
     app.add_option_function<std::string>(
-           "--config", [](const std::string&) {}, "read options from this TOML file")
+           "--config", [](const std::string&) {}, "read options from this TOML or JSON file")
         ->type_name("FILE")
         ->configurable(false);
     app.add_flag_callback(

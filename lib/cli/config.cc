@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
+#include <unistd.h>
 
-#include <sstream>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/strong.h"
 #include "base/text.h"
+#include "json/object.h"
 #include "os/file.h"
+#include "os/input.h"
 
 namespace fo::cli {
 namespace {
@@ -17,32 +20,62 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 
+[[noreturn]] void fail(const std::string& path, const std::string& reason) {
+  throw Error(ExitStatus::kConfig, "read configuration " + base::quoted(path) + ": " + reason);
+}
+
 [[noreturn]] void fail(const std::string& path, const toml::source_position& at,
                        const std::string& reason) {
-  throw Error(ExitStatus::kConfig, "read configuration " + base::quoted(path) + ": line " +
-                                       std::to_string(at.line) + ", column " +
-                                       std::to_string(at.column) + ": " + reason);
+  fail(path, fmt::format("line {}, column {}: {}", at.line, at.column, reason));
+}
+
+std::string unfit(std::string_view key) {
+  return "key " + base::quoted(key) + ": expected a string, number, boolean or a list of them";
 }
 
 std::string scalar_text(const toml::node& node, std::string_view key, const std::string& path) {
   if (const auto text = node.value_exact<std::string>()) return *text;
   if (node.is_number() || node.is_boolean()) {
-    std::ostringstream out;
+    std::string text;
     node.visit([&](const auto& value) {
       if constexpr (toml::is_number<decltype(value)> || toml::is_boolean<decltype(value)>) {
-        out << std::boolalpha << value.get();
+        text = fmt::format("{}", value.get());
       }
     });
-    return out.str();
+    return text;
   }
-  fail(path, node.source().begin,
-       "key " + base::quoted(key) + ": expected a string, number, boolean or a list of them");
+  fail(path, node.source().begin, unfit(key));
 }
 
-}  // namespace
+std::string scalar_text(const nlohmann::json& value, std::string_view key,
+                        const std::string& path) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_number() && !value.is_boolean()) fail(path, unfit(key));
+  return value.dump();
+}
 
-std::vector<ConfigSetting> read_config(const std::string& path) {
-  const std::string text = os::read_file(path, base::kMiB);
+std::vector<ConfigSetting> read_json(const std::string& text, const std::string& path) {
+  std::vector<ConfigSetting> settings;
+  try {
+    const nlohmann::json object = json::parse_object(text, base::kMiB);
+    for (const auto& [key, value] : object.items()) {
+      ConfigSetting setting{key, {}};
+      if (value.is_array()) {
+        for (const nlohmann::json& element : value) {
+          setting.values.push_back(scalar_text(element, key, path));
+        }
+      } else {
+        setting.values.push_back(scalar_text(value, key, path));
+      }
+      settings.push_back(std::move(setting));
+    }
+  } catch (const json::Misfit& misfit) {
+    fail(path, misfit.what());
+  }
+  return settings;
+}
+
+std::vector<ConfigSetting> read_toml(const std::string& text, const std::string& path) {
   toml::table table;
   try {
     table = toml::parse(text);
@@ -62,6 +95,17 @@ std::vector<ConfigSetting> read_config(const std::string& path) {
     settings.push_back(std::move(setting));
   }
   return settings;
+}
+
+}  // namespace
+
+std::vector<ConfigSetting> read_config(const std::string& path) {
+  const std::string text = path == "-"
+                               ? os::read_all(STDIN_FILENO, "read standard input", base::kMiB)
+                               : os::read_file(path, base::kMiB);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool is_json = first != std::string::npos && text[first] == '{';
+  return is_json ? read_json(text, path) : read_toml(text, path);
 }
 
 std::optional<std::string> toml_string(const std::string& text) {

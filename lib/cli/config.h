@@ -1,4 +1,4 @@
-// Options from a TOML file: a flat table whose keys are long option names.
+// Options from a TOML or JSON file: a flat table or object whose keys are long option names.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,9 @@ struct ConfigSetting {
   std::vector<std::string> values;
 };
 
-/// Reads at most 1 MiB. Throws Error: kNoInput, kNotPermitted … for the file; kConfig, with line
-/// and column, for invalid TOML and for values that no option takes (tables, dates).
+/// Reads at most 1 MiB; "-" is standard input. A text that begins with "{" is JSON, which no TOML
+/// file begins with. Throws Error: kNoInput, kNotPermitted … for the file; kConfig for an invalid
+/// text, and for values that no option takes (tables, dates); for TOML with line and column.
 std::vector<ConfigSetting> read_config(const std::string& path);
 
 /// `text` as a TOML string, including the quotes; nullopt if it is not UTF-8.

@@ -88,7 +88,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override {
     if (option->check_lname("verbose")) return "log more on stderr (twice: debug), or only errors";
     if (option->check_lname("config"))
-      return "read options from a TOML file, or print their values";
+      return "read options from a TOML or JSON file, or print their values";
     if (option->check_lname("help")) return "print this help, or the version, and exit";
     std::string notes;
     if (option->get_required()) notes = "required";

@@ -80,6 +80,32 @@ TEST_F(Config, HostileFilesAreRefused) {
   EXPECT_EQ(refused("# " + std::string(2 << 20, 'x')).status, ExitStatus::kBadData);
 }
 
+TEST_F(Config, NumbersKeepTheirDigits) {
+  EXPECT_EQ(one("0.0123456789012345"), "0.0123456789012345");
+  EXPECT_EQ(read("{\"key\": 0.0123456789012345}").at(0).values.at(0), "0.0123456789012345");
+}
+
+TEST_F(Config, ReadsJson) {
+  const auto settings =
+      read("\n {\"a\": \"x y\", \"b\": [1, true, \"z\"], \"c\": -1.5, \"d\": []}\n");
+  ASSERT_EQ(settings.size(), 4u);
+  EXPECT_EQ(settings[0].option, "a");
+  EXPECT_THAT(settings[0].values, ElementsAre("x y"));
+  EXPECT_THAT(settings[1].values, ElementsAre("1", "true", "z"));
+  EXPECT_THAT(settings[2].values, ElementsAre("-1.5"));
+  EXPECT_THAT(settings[3].values, IsEmpty());
+}
+
+TEST_F(Config, JsonThatNoOptionTakesIsRefused) {
+  const std::string start = "read configuration '" + path_ + "': ";
+  EXPECT_EQ(refused("{\"a\": 1").message, start + "not JSON");
+  for (const char* const text : {"{\"a\": null}", "{\"a\": {}}", "{\"a\": [[1]]}"}) {
+    EXPECT_EQ(refused(text).message,
+              start + "key 'a': expected a string, number, boolean or a list of them");
+  }
+  EXPECT_EQ(refused("{\"a\": " + std::string(100'000, '[')).status, ExitStatus::kConfig);
+}
+
 TEST_F(Config, StringsAreWrittenAsTheyAreRead) {
   for (const std::string text :
        {"", "a b", "\"quoted\"", "C:\\n", "tab\tline\nend\x7f\x1b", "ä€😀", "a = 1 # no comment"}) {
