@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "plan/degradation.h"
+#include "verbs.h"
+
+namespace fo::fo_plan {
+namespace {
+
+using plan::Degradation;
+
+std::string share(double admitted) {
+  if (admitted == 0) return "refused";
+  return admitted == 1 ? "admitted" : fmt::format("admitted at {} of its share", admitted);
+}
+
+// The level that is left once the ratio has lasted, and the seconds until then.
+struct Settled {
+  std::size_t level;
+  int seconds;
+};
+
+Settled settle(Degradation state, double ratio) {
+  Settled settled{.level = state.level, .seconds = 0};
+  for (int second = 0; second <= 60; ++second) {
+    state = plan::after(state, ratio, std::chrono::seconds(second));
+    if (state.level != settled.level) settled = {.level = state.level, .seconds = second};
+  }
+  return settled;
+}
+
+Answer answer_degrade(const Inputs& inputs) {
+  const double ratio = inputs.number("ratio");
+  const Degradation before{.level = inputs.count("level"), .above_since = std::nullopt};
+  const Degradation now = plan::after(before, ratio, base::Duration::zero());
+  const plan::DegradationSetting setting = plan::setting_of(now.level, ratio);
+  const Settled settled = settle(now, ratio);
+  Answer answer;
+  answer.sentence = fmt::format(
+      "At ratio {} the level is {}: concurrency {}, premium {}, standard {}, best_effort {}, "
+      "deadlines "
+      "times {}; ",
+      ratio, now.level, setting.concurrency, share(setting.admitted[plan::kPremium]),
+      share(setting.admitted[plan::kStandard]), share(setting.admitted[plan::kBestEffort]),
+      setting.deadline);
+  if (now.level == 0) {
+    answer.sentence += "level 1 is entered below 1";
+  } else {
+    const plan::DegradationLevel& level = plan::kDegradationLevels[now.level];
+    answer.sentence += fmt::format("it is entered below {}, and left above {} for 10 s",
+                                   level.enter_below, level.leave_above);
+  }
+  if (settled.level != now.level) {
+    answer.sentence +=
+        fmt::format("; if this ratio lasts, level {} after {} s", settled.level, settled.seconds);
+  }
+  answer.sentence += " (table of levels by capacity / demand).";
+  answer.results = {{"level", static_cast<double>(now.level)},
+                    {"concurrency", setting.concurrency},
+                    {"premium", setting.admitted[plan::kPremium]},
+                    {"standard", setting.admitted[plan::kStandard]},
+                    {"best_effort", setting.admitted[plan::kBestEffort]},
+                    {"deadline", setting.deadline},
+                    {"settled_level", static_cast<double>(settled.level)},
+                    {"settled_after_s", settled.seconds}};
+  answer.is_met = now.level == 0;
+  return answer;
+}
+
+}  // namespace
+
+Verb degrade() {
+  return {.name = "degrade",
+          .description = "show the level of degradation for a ratio of capacity to demand",
+          .formula =
+              "level entered at once below 1, 0.75, 0.5, 0.25; left after 10 s above 1.05, "
+              "0.8, 0.55, 0.3",
+          .parameters = {{"ratio", Kind::kNumber, "capacity / demand"},
+                         {"level", Kind::kCount, "the level before, 0 to 4", Need::kOptional, "0"}},
+          .answer = answer_degrade};
+}
+
+}  // namespace fo::fo_plan

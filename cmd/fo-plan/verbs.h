@@ -1,0 +1,52 @@
+// The verbs of fo-plan: their parameters, and the calls of lib/plan that answer them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "inputs.h"
+
+namespace fo::fo_plan {
+
+/// A result. Its name is a key of JSON and a column of a table.
+struct Result {
+  const char* name;
+  /// nullopt: there is no such number.
+  std::optional<double> value;
+};
+
+struct Answer {
+  /// The results in words, with their formula.
+  std::string sentence;
+  /// The first one is what a plot shows, and always has a value.
+  std::vector<Result> results;
+  /// nullopt if no target was given.
+  std::optional<bool> is_met = std::nullopt;
+};
+
+struct Verb {
+  const char* name;
+  const char* description;
+  const char* formula;
+  std::vector<Parameter> parameters;
+  /// Throws Error(kUsage) for inputs out of their range.
+  Answer (*answer)(const Inputs& inputs);
+  /// For the text only.
+  std::string (*note)(const Inputs& inputs) = nullptr;
+};
+
+Verb mtbf();
+Verb spares();
+Verb capacity();
+Verb degrade();
+Verb migrate();
+Verb canary();
+
+/// `value` with four digits, for sentences: "285.2", "8".
+std::string rounded(double value);
+
+/// All of them, in the order of --help.
+const std::vector<Verb>& verbs();
+
+}  // namespace fo::fo_plan
