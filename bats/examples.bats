@@ -50,6 +50,29 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   [[ $output == '{"free":'* ]]
 }
 
+# --- fo-plan(1) -----------------------------------------------------------------------------------
+
+@test "fo-plan(1): failures, spares, replicas as a file, and a level by JSON" {
+  example man/fo-plan.1 'fo-plan mtbf'
+  run_example
+  [[ $output == "One of 1024 GPUs fails every 285.2 h "* ]]
+  example man/fo-plan.1 '--spares 4'
+  run_example
+  example man/fo-plan.1 'replicas.csv'
+  run_example
+  [ "$(wc -l <"$ROOM/root/here/replicas.csv")" -eq 11 ]
+  example man/fo-plan.1 'fo-plan degrade'
+  run_example
+  [ "$output" = 2 ]
+}
+
+@test "fo-plan(1): draws false drains" {
+  need_gnuplot
+  example man/fo-plan.1 '--plot drains.svg'
+  run_example
+  grep -q '<svg' "$ROOM/root/here/drains.svg"
+}
+
 # --- fo-podgen(1) ---------------------------------------------------------------------------------
 
 @test "fo-podgen(1): manifests applied to a cluster" {

@@ -155,7 +155,7 @@ variables_of_options() {
       match($0, /^ +(-[A-Za-z],)?--[a-z0-9-]+/) { option = $0; sub(/^ +(-[A-Za-z],)?--/, "", option); sub(/[^a-z0-9-].*/, "", option) }
       /env: / { print option }' | sort -u >"$T/own"
     jq -r '.options | keys[]' "$T/options" | sort -u | comm -23 - "$T/own"
-  done | cat - <(echo config) | sort -u | tr a-z- A-Z_ | sed "s/^/${prefix^^}/"
+  done | cat - <(echo config) | tr a-z- A-Z_ | sort -u | sed "s/^/${prefix^^}/"
 }
 
 @test "pages list the variable of each option" {

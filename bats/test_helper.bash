@@ -146,6 +146,9 @@ need_root() { [ "$(id -u)" -eq 0 ] || skip_because root "becoming another user n
 need_promtool() {
   command -v promtool >/dev/null || skip_because promtool "promtool is not installed"
 }
+need_gnuplot() {
+  command -v gnuplot >/dev/null || skip_because gnuplot "gnuplot is not installed"
+}
 need_terminal() {
   script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
 }

@@ -13,7 +13,7 @@ Answer answer_canary(const Inputs& inputs) {
                                   .false_result = inputs.number("false-result"),
                                   .in_a_row = inputs.count("in-a-row")};
   const std::uint64_t workers = inputs.count("workers");
-  const double drains = static_cast<double>(workers) * plan::false_drains_per_day(checks);
+  const double drains = plan::false_drains_per_day(checks, workers);
   const plan::Seconds drift = plan::longest_drift_detection(checks);
   const plan::Seconds mismatch =
       plan::longest_mismatch_detection(checks.interval, inputs.seconds("vote"));

@@ -21,9 +21,10 @@ double checks_per_day(Seconds interval) {
   return kDay / interval;
 }
 
-double false_drains_per_day(const CanaryChecks& checks) {
+double false_drains_per_day(const CanaryChecks& checks, std::uint64_t workers) {
   check(checks);
-  return checks_per_day(checks.interval) *
+  check_count("workers", workers);
+  return static_cast<double>(workers) * checks_per_day(checks.interval) *
          std::pow(checks.false_result, static_cast<double>(checks.in_a_row));
 }
 

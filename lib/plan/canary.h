@@ -24,9 +24,10 @@ inline constexpr Seconds kRetryTime{2};
 /// functions below also for the other values.
 double checks_per_day(Seconds interval);
 
-/// The expected false drains of a good worker per day: checks_per_day * false_result^in_a_row, if
-/// results are independent. Failures with a common cause are not, and are more frequent.
-double false_drains_per_day(const CanaryChecks& checks);
+/// The expected false drains of good workers per day: workers * checks_per_day *
+/// false_result^in_a_row, if results are independent. Failures with a common cause are not, and are
+/// more frequent.
+double false_drains_per_day(const CanaryChecks& checks, std::uint64_t workers = 1);
 
 /// The number of checks after which a breaker opens that counts failures and that successes do not
 /// reset: in_a_row / false_result, which must be more than 0.

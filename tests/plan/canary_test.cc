@@ -19,6 +19,7 @@ constexpr CanaryChecks kSeed{.interval = Seconds(30), .false_result = 0.001, .in
 TEST(Canary, OfTheSeed) {
   EXPECT_DOUBLE_EQ(checks_per_day(Seconds(30)), 2880);
   EXPECT_NEAR(false_drains_per_day(kSeed), 2880e-9, 1e-18);
+  EXPECT_NEAR(false_drains_per_day(kSeed, 1000), 2880e-6, 1e-15);
   EXPECT_DOUBLE_EQ(checks_until_unreset_breaker_opens(kSeed), 3000);
   EXPECT_DOUBLE_EQ(longest_drift_detection(kSeed).count(), 90);
   EXPECT_DOUBLE_EQ(longest_mismatch_detection(Seconds(30), Seconds(1.5)).count(), 33.5);
@@ -70,6 +71,7 @@ TEST(Canary, RefusesArgumentsOutOfRange) {
       [] {
         false_drains_per_day({Seconds(30), 0.1, 0});
       },
+      [] { false_drains_per_day(kSeed, 0); },
       [] {
         checks_until_unreset_breaker_opens({Seconds(30), 0, 3});
       },
