@@ -45,7 +45,7 @@ Answer answer_capacity(const Inputs& inputs) {
                     {"residence_s", residence.count()}};
   if (rate) {
     answer.results.push_back({"replicas_needed", needed});
-    answer.results.push_back({"ratio", carried / *rate});
+    answer.results.push_back({"capacity_ratio", carried / *rate});
   }
   return answer;
 }

@@ -7,7 +7,7 @@
 namespace fo::fo_plan {
 namespace {
 
-using plan::Degradation;
+using plan::DegradationState;
 
 std::string share(double admitted) {
   if (admitted == 0) return "refused";
@@ -20,10 +20,10 @@ struct Settled {
   int seconds;
 };
 
-Settled settle(Degradation state, double ratio) {
+Settled settle(DegradationState state, double ratio) {
   Settled settled{.level = state.level, .seconds = 0};
   for (int second = 0; second <= 60; ++second) {
-    state = plan::after(state, ratio, std::chrono::seconds(second));
+    state = plan::next_degradation(state, ratio, std::chrono::seconds(second));
     if (state.level != settled.level) settled = {.level = state.level, .seconds = second};
   }
   return settled;
@@ -31,8 +31,8 @@ Settled settle(Degradation state, double ratio) {
 
 Answer answer_degrade(const Inputs& inputs) {
   const double ratio = inputs.number("ratio");
-  const Degradation before{.level = inputs.count("level"), .above_since = std::nullopt};
-  const Degradation now = plan::after(before, ratio, base::Duration::zero());
+  const DegradationState before{.level = inputs.count("level"), .above_since = std::nullopt};
+  const DegradationState now = plan::next_degradation(before, ratio, base::Duration::zero());
   const plan::DegradationSetting setting = plan::setting_of(now.level, ratio);
   const Settled settled = settle(now, ratio);
   Answer answer;
@@ -40,9 +40,9 @@ Answer answer_degrade(const Inputs& inputs) {
       "At ratio {} the level is {}: concurrency {}, premium {}, standard {}, best_effort {}, "
       "deadlines "
       "times {}; ",
-      ratio, now.level, setting.concurrency, share(setting.admitted[plan::kPremium]),
-      share(setting.admitted[plan::kStandard]), share(setting.admitted[plan::kBestEffort]),
-      setting.deadline);
+      ratio, now.level, setting.concurrency_factor, share(setting.admitted_share[plan::kPremium]),
+      share(setting.admitted_share[plan::kStandard]),
+      share(setting.admitted_share[plan::kBestEffort]), setting.deadline_factor);
   if (now.level == 0) {
     answer.sentence += "level 1 is entered below 1";
   } else {
@@ -56,11 +56,11 @@ Answer answer_degrade(const Inputs& inputs) {
   }
   answer.sentence += " (table of levels by capacity / demand).";
   answer.results = {{"level", static_cast<double>(now.level)},
-                    {"concurrency", setting.concurrency},
-                    {"premium", setting.admitted[plan::kPremium]},
-                    {"standard", setting.admitted[plan::kStandard]},
-                    {"best_effort", setting.admitted[plan::kBestEffort]},
-                    {"deadline", setting.deadline},
+                    {"concurrency_factor", setting.concurrency_factor},
+                    {"premium_share", setting.admitted_share[plan::kPremium]},
+                    {"standard_share", setting.admitted_share[plan::kStandard]},
+                    {"best_effort_share", setting.admitted_share[plan::kBestEffort]},
+                    {"deadline_factor", setting.deadline_factor},
                     {"settled_level", static_cast<double>(settled.level)},
                     {"settled_after_s", settled.seconds}};
   answer.is_met = now.level == 0;

@@ -47,8 +47,10 @@ void draw(const Verb& verb, const Sweep& sweep, const std::vector<Row>& rows,
         {"gnuplot", "--default-settings", fmt::format("/proc/{}/fd/{}", ::getpid(), script.get())},
         base::Deadline::after(std::chrono::minutes(1)), -1, kMaxSvg);
   } catch (const Error& error) {
-    if (error.status() != ExitStatus::kNotFound) throw;
-    throw Error(ExitStatus::kUnavailable, what + ": gnuplot is not installed");
+    const bool is_unusable =
+        error.status() == ExitStatus::kNotFound || error.status() == ExitStatus::kCannotRun;
+    throw Error(is_unusable ? ExitStatus::kUnavailable : error.status(),
+                what + ": " + error.what());
   }
   if (!drawn) throw Error(ExitStatus::kTryAgain, what + ": gnuplot did not end in a minute");
   if (drawn->status != 0 || drawn->out.empty()) {

@@ -33,8 +33,8 @@ Answer answer_mtbf(const Inputs& inputs) {
 }
 
 std::string published(const Inputs& inputs) {
-  constexpr plan::PublishedRun kRun;
-  const double afr = plan::published_afr(kRun);
+  const plan::TrainingRun& run = plan::kLlama3Run;
+  const double afr = plan::afr_of(run);
   const std::uint64_t gpus = inputs.count("gpus");
   return fmt::format(
       "For comparison, Llama 3 405B on {} H100 in {} days (arXiv 2407.21783, table 5): {} "
@@ -44,9 +44,9 @@ std::string published(const Inputs& inputs) {
       "causes together are {} per GPU and year, at which one of {} fails every {} h, and one "
       "silent "
       "corruption in {} GPU-days.",
-      kRun.gpus, kRun.days, kRun.interruptions, kRun.faulty_gpu, kRun.hbm, kRun.sram, kRun.gsp,
-      kRun.silent_corruptions, plan::to_digits(afr, 2), base::counted(gpus, "GPU"),
-      rounded(plan::time_between_failures(gpus, afr).count()), plan::gpu_days_per_corruption(kRun));
+      run.gpus, run.days, run.interruptions, run.faulty_gpu, run.hbm, run.sram, run.gsp,
+      run.silent_corruptions, plan::to_digits(afr, 2), base::counted(gpus, "GPU"),
+      rounded(plan::time_between_failures(gpus, afr).count()), plan::gpu_days_per_corruption(run));
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ Json number(double value) {
 
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(); }
 
-Json head(const char* verb, const char* formula) {
-  return Json{{"version", 1}, {"verb", verb}, {"formula", formula}};
+Json head(const Verb& verb) {
+  return Json{{"version", 1}, {"verb", verb.name}, {"formula", verb.formula}};
 }
 
 Json inputs_of(const Verb& verb, const Inputs& inputs) {
@@ -43,7 +43,7 @@ Json met(const Answer& answer) { return answer.is_met ? Json(*answer.is_met) : J
 }  // namespace
 
 std::string to_json(const Verb& verb, const Inputs& inputs, const Answer& answer) {
-  Json object = head(verb.name, verb.formula);
+  Json object = head(verb);
   object["inputs"] = inputs_of(verb, inputs);
   object["results"] = Json::object();
   add_results(object["results"], answer);
@@ -53,7 +53,7 @@ std::string to_json(const Verb& verb, const Inputs& inputs, const Answer& answer
 
 std::string to_json(const Verb& verb, const Inputs& inputs, const Sweep& sweep,
                     const std::vector<Row>& rows) {
-  Json object = head(verb.name, verb.formula);
+  Json object = head(verb);
   object["inputs"] = inputs_of(verb, inputs);
   object["rows"] = Json::array();
   for (const Row& row : rows) {
@@ -66,9 +66,7 @@ std::string to_json(const Verb& verb, const Inputs& inputs, const Sweep& sweep,
 }
 
 std::string to_json(const std::vector<plan::Figure>& figures) {
-  Json object = head("figures", "those of the other verbs");
-  object["inputs"] = Json::object();
-  object["figures"] = Json::array();
+  Json object{{"version", 1}, {"verb", "figures"}, {"figures", Json::array()}};
   for (const plan::Figure& figure : figures) {
     object["figures"].push_back(Json{{"claim", figure.claim},
                                      {"right", figure.is_right},

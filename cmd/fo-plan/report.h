@@ -18,7 +18,7 @@ std::string to_json(const Verb& verb, const Inputs& inputs, const Answer& answer
 std::string to_json(const Verb& verb, const Inputs& inputs, const Sweep& sweep,
                     const std::vector<Row>& rows);
 
-/// {"version","verb","formula","inputs","figures":[{"claim","right","value","reason"}]}
+/// {"version","verb","figures":[{"claim","right","value","reason"}]}
 std::string to_json(const std::vector<plan::Figure>& figures);
 
 }  // namespace fo::fo_plan

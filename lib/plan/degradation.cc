@@ -29,11 +29,13 @@ DegradationSetting setting_of(std::size_t level, double ratio) {
   check_level(level);
   check_ratio(ratio);
   DegradationSetting setting = kDegradationLevels[level].setting;
-  if (level + 1 == kDegradationLevels.size() && ratio < kRefuseAllBelow) setting.admitted = {};
+  if (level + 1 == kDegradationLevels.size() && ratio < kRefuseAllBelow)
+    setting.admitted_share = {};
   return setting;
 }
 
-Degradation after(const Degradation& before, double ratio, base::Duration now) {
+DegradationState next_degradation(const DegradationState& before, double ratio,
+                                  base::Duration now) {
   check_level(before.level);
   const std::size_t entered = level_entered_at(ratio);
   if (entered > before.level) return {.level = entered, .above_since = std::nullopt};

@@ -29,11 +29,11 @@ inline constexpr std::size_t kTiers = 3;
 
 struct DegradationSetting {
   /// Requests of a worker at a time, as a part of those at level 0.
-  double concurrency;
+  double concurrency_factor;
   /// The part of each tier's share that is admitted; 0: refused.
-  std::array<double, kTiers> admitted;
+  std::array<double, kTiers> admitted_share;
   /// The factor of deadlines.
-  double deadline;
+  double deadline_factor;
 };
 
 struct DegradationLevel {
@@ -64,7 +64,7 @@ std::size_t level_entered_at(double ratio);
 /// The setting in force at `level` (0 to 4).
 DegradationSetting setting_of(std::size_t level, double ratio);
 
-struct Degradation {
+struct DegradationState {
   std::size_t level = 0;
   /// Since when the ratio has been above the level's threshold; nullopt if it is not.
   std::optional<base::Duration> above_since;
@@ -72,6 +72,6 @@ struct Degradation {
 
 /// The state after an observation of `ratio` at `now`, the time since any fixed point. `now` must
 /// not go back.
-Degradation after(const Degradation& before, double ratio, base::Duration now);
+DegradationState next_degradation(const DegradationState& before, double ratio, base::Duration now);
 
 }  // namespace fo::plan

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kDaysPerYear = Days(kYear).count();
 
-double gpu_days(const PublishedRun& run) { return static_cast<double>(run.gpus) * run.days; }
+double gpu_days(const TrainingRun& run) { return static_cast<double>(run.gpus) * run.days; }
 
 }  // namespace
 
@@ -40,12 +40,12 @@ double group_failures_per_day(std::uint64_t gpus, std::uint64_t tp, double afr) 
   return static_cast<double>(count_groups(gpus, tp)) * group_failure_chance_per_day(tp, afr);
 }
 
-double published_afr(const PublishedRun& run) {
+double afr_of(const TrainingRun& run) {
   const int failures = run.faulty_gpu + run.hbm + run.sram + run.gsp + run.silent_corruptions;
   return failures / gpu_days(run) * kDaysPerYear;
 }
 
-double gpu_days_per_corruption(const PublishedRun& run) {
+double gpu_days_per_corruption(const TrainingRun& run) {
   return gpu_days(run) / run.silent_corruptions;
 }
 

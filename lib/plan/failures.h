@@ -27,23 +27,32 @@ std::uint64_t count_groups(std::uint64_t gpus, std::uint64_t tp);
 /// The expected number of groups that fail per day: count_groups * group_failure_chance_per_day.
 double group_failures_per_day(std::uint64_t gpus, std::uint64_t tp, double afr);
 
-/// The unplanned interruptions of the training of Llama 3 405B, by cause: "The Llama 3 Herd of
-/// Models", arXiv 2407.21783, table 5.
-struct PublishedRun {
-  std::uint64_t gpus = 16'384;  // H100 80GB
-  double days = 54;
-  int interruptions = 419;
-  int faulty_gpu = 148;
-  int hbm = 72;
-  int sram = 19;
-  int gsp = 17;
-  int silent_corruptions = 6;
+/// The unplanned interruptions of a training run, by cause.
+struct TrainingRun {
+  std::uint64_t gpus;
+  double days;
+  int interruptions;
+  int faulty_gpu;
+  int hbm;
+  int sram;
+  int gsp;
+  int silent_corruptions;
 };
 
-/// Interruptions caused by GPUs, per GPU and year.
-double published_afr(const PublishedRun& run);
+/// Llama 3 405B on H100 80GB: "The Llama 3 Herd of Models", arXiv 2407.21783, table 5.
+inline constexpr TrainingRun kLlama3Run{.gpus = 16'384,
+                                        .days = 54,
+                                        .interruptions = 419,
+                                        .faulty_gpu = 148,
+                                        .hbm = 72,
+                                        .sram = 19,
+                                        .gsp = 17,
+                                        .silent_corruptions = 6};
 
-/// GPU-days per silent data corruption that was noticed.
-double gpu_days_per_corruption(const PublishedRun& run);
+/// The interruptions caused by GPUs, per GPU and year.
+double afr_of(const TrainingRun& run);
+
+/// GPU-days per silent corruption that was noticed.
+double gpu_days_per_corruption(const TrainingRun& run);
 
 }  // namespace fo::plan

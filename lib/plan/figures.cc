@@ -42,7 +42,7 @@ Figure figure(std::string claim, const std::vector<Value>& values, std::string t
           .reason = std::move(reason)};
 }
 
-// The cluster, the model and the links of the document.
+// The cluster, the model and the links of the article.
 constexpr double kAfr = 0.03;
 constexpr std::uint64_t kTp = 8;
 constexpr KvShape kLlama70b{.layers = 80, .kv_heads = 8, .head_size = 128, .element_bytes = 2};
@@ -84,13 +84,13 @@ void add_failures(std::vector<Figure>& figures) {
   figures.push_back(figure("1,024 GPUs that fail 0.03 times a year fail every 285 h, or 11.9 days",
                            {{285, mtbf.count(), 3}, {11.9, Days(mtbf).count(), 3}}, "{} h, {} days",
                            "MTBF = 8760 h / (gpus * afr)"));
-  figures.push_back(figure("a GPU fails on a given day with 8.2e-5",
+  figures.push_back(figure("a GPU fails on a given day with a chance of 8.2e-5",
                            {{8.2e-5, gpu_failure_chance_per_day(kAfr), 2}}, "{}", "afr / 365"));
-  figures.push_back(figure("a group of 8 GPUs fails on a given day with 6.6e-4",
+  figures.push_back(figure("a group of 8 GPUs fails on a given day with a chance of 6.6e-4",
                            {{6.6e-4, group_failure_chance_per_day(kTp, kAfr), 2}}, "{}",
                            "1 - (1 - afr/365)^tp"));
   figures.push_back(
-      figure("0.084, 0.82 and 8.2 groups a day fail of 1,024, 10,000 and 100,000 GPUs",
+      figure("0.084, 0.82 and 8.2 groups fail per day of 1,024, 10,000 and 100,000 GPUs",
              {{0.084, group_failures_per_day(1024, kTp, kAfr), 2},
               {0.82, group_failures_per_day(10'000, kTp, kAfr), 2},
               {8.2, group_failures_per_day(100'000, kTp, kAfr), 2}},
@@ -108,14 +108,13 @@ void add_sizes_and_shares(std::vector<Figure>& figures) {
                            {{0.007, share * 100, 1}}, "{} %", "duration / interval"));
   figures.push_back(figure("one of 16 groups lost leaves 93.75 % of the capacity",
                            {{93.75, 15.0 / 16 * 100, 4}}, "{} %", "remaining / all groups"));
-  std::vector<Value> values;
-  for (const auto& [tokens, claimed, digits] :
-       {std::tuple(256, 51.2, 3), std::tuple(4096, 819.0, 3), std::tuple(16384, 3277.0, 4)}) {
-    values.push_back({claimed, milliseconds(replay_time(migration_over(kNvLink), tokens)), digits});
-  }
+  const auto replay = [](double tokens) {
+    return milliseconds(replay_time(migration_over(kNvLink), tokens));
+  };
   figures.push_back(figure(
       "replay of 256, 4,096 and 16,384 tokens at 5,000 tokens/s takes 51.2, 819 and 3,277 ms",
-      values, "{}, {} and {} ms", "tokens / prefill rate"));
+      {{51.2, replay(256), 3}, {819, replay(4096), 3}, {3277, replay(16384), 4}},
+      "{}, {} and {} ms", "tokens / prefill rate"));
 }
 
 void add_wrong_failures(std::vector<Figure>& figures) {
@@ -123,7 +122,7 @@ void add_wrong_failures(std::vector<Figure>& figures) {
                            {{1, Days(time_between_failures(1000, 0.05)).count(), 2},
                             {1, Days(time_between_failures(1000, 0.02)).count(), 3}},
                            "one every {} to {} days at 5 to 2 % a year",
-                           "the document's own formula, 8760 h / (gpus * afr), gives days"));
+                           "the article's own formula, 8760 h / (gpus * afr), gives days"));
   figures.push_back(figure("10,000 GPUs: several failures a day",
                            {{2, Days(1) / time_between_failures(10'000, 0.02), 2},
                             {2, Days(1) / time_between_failures(10'000, 0.05), 3}},
@@ -146,11 +145,11 @@ void add_wrong_transfers(std::vector<Figure>& figures) {
       "NVLink at 900 GB/s transfers 256 to 131,072 tokens in 0.006, 0.022, 0.089, 0.356, 1.42 and "
       "2.84 ms",
       {{0.006, 0.022, 0.089, 0.356, 1.42, 2.84}, {3, 2, 3, 3, 3, 3}}, kNvLink,
-      "the document divides by 1,800 GB/s, and takes MiB for MB"));
+      "the article divides by 1,800 GB/s, and takes MiB for MB"));
   figures.push_back(
       transfers("PCIe at 28 GB/s transfers them in 0.36, 1.43, 5.71, 22.86, 91.43 and 182.86 ms",
                 {{0.36, 1.43, 5.71, 22.86, 91.43, 182.86}, {3, 3, 3, 4, 4, 4}}, kPcie,
-                "the document takes MiB for MB"));
+                "the article takes MiB for MB"));
   const auto faster = [](double bandwidth) {
     const Migration migration = migration_over(bandwidth);
     return replay_time(migration, 1) / transfer_time(migration, 1);
@@ -184,20 +183,21 @@ void add_wrong_canaries(std::vector<Figure>& figures) {
   figures.push_back(figure(
       "a false-positive rate of 0.1 % is a false drain in 1,000 checks",
       {{1e-3, in_a_row, 1}, {1000, checks_until_unreset_breaker_opens(kChecks), 1}},
-      "{} drains a check if failures are independent; the document's breaker, which successes do "
+      "{} drains per check if failures are independent; the article's breaker, which successes do "
       "not reset, opens after {} checks",
-      "p^3, and 3/p: a drain needs three failures in a row, the breaker three in all"));
-  figures.push_back(figure(
-      "silent corruption is found within 30 s",
-      {{30, first.count(), 2},
-       {30, last.count(), 2},
-       {1, chance_to_see(Seconds(0.002), kChecks.interval), 2}},
-      "{} to {} s for a lasting fault; a check meets a fault of 2 ms with {}",
-      "three failures in a row remove a worker; a short fault is met with duration/interval"));
+      "a drain needs three failures in a row, p^3 per check; the breaker counts three in all, 3/p "
+      "checks"));
+  figures.push_back(
+      figure("silent corruption is found within 30 s",
+             {{30, first.count(), 2},
+              {30, last.count(), 2},
+              {1, chance_to_see(Seconds(0.002), kChecks.interval), 2}},
+             "{} to {} s for a lasting fault; a check meets a fault of 2 ms with a chance of {}",
+             "three failures in a row remove a worker; the chance is duration / interval"));
   figures.push_back(figure("a crash is detected in 0 to 1 ms",
                            {{0.001, first.count(), 2}, {0.001, last.count(), 2}},
                            "{} to {} s, and the timeouts",
-                           "the document's daemon polls every 30 s and acts on the third failure"));
+                           "the article's daemon polls every 30 s and acts on the third failure"));
 }
 
 void add_wrong_recovery(std::vector<Figure>& figures) {
@@ -209,11 +209,11 @@ void add_wrong_recovery(std::vector<Figure>& figures) {
               {0.011, last_replay(migration, kSequence, kInFlight, 15).count(), 1}},
              "replay in {} s for 2,048 tokens, {} s for the last of 23 on one group, {} s over 15",
              "the dead GPU held 1/8 of every KV block, so that nothing can be transferred"));
-  // From the document's timeline of a failure.
+  // From the article's timeline of a failure.
   constexpr Seconds kSpareOnline(60);
   figures.push_back(figure("a hot spare replaces a failed GPU within 1 s",
                            {{1, kSpareOnline.count(), 2}}, "{} s",
-                           "the document's own timeline brings the spare online at t0 + 60 s"));
+                           "the article's own timeline brings the spare online at t0 + 60 s"));
 }
 
 }  // namespace

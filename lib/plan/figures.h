@@ -1,4 +1,4 @@
-// The figures of seed document 002, "Dynamo Fault Tolerance: Canary Health Checks, Request
+// The figures of seed 002, the article "Dynamo Fault Tolerance: Canary Health Checks, Request
 // Migration, and Graceful Degradation", computed by the functions of this room. Pure.
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace fo::plan {
 
 struct Figure {
-  /// What the document says.
+  /// What the article says.
   std::string claim;
   /// Whether the computed values, rounded to the digits given, are those of the claim.
   bool is_right;

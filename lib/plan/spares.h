@@ -8,7 +8,7 @@
 
 namespace fo::plan {
 
-/// The largest mean for which the functions below are exact to nine digits.
+/// The largest mean for which the functions below are exact to eight digits.
 inline constexpr double kMaxGroupsDown = 1e6;
 
 /// The mean number of groups that are being repaired at a time: groups * tp * afr * repair / 8760

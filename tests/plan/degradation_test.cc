@@ -33,14 +33,14 @@ TEST(Degradation, EntersTheLevelOfTheTable) {
 }
 
 TEST(Degradation, SettingsAreThoseOfTheTable) {
-  EXPECT_EQ(setting_of(0, 1).concurrency, 1);
-  EXPECT_THAT(setting_of(1, 0.8).admitted, ElementsAre(1, 1, 1));
-  EXPECT_EQ(setting_of(1, 0.8).concurrency, 0.75);
-  EXPECT_THAT(setting_of(2, 0.6).admitted, ElementsAre(1, 1, 0));
-  EXPECT_THAT(setting_of(3, 0.3).admitted, ElementsAre(1, 0.5, 0));
-  EXPECT_EQ(setting_of(3, 0.3).deadline, 2);
-  EXPECT_THAT(setting_of(4, 0.05).admitted, ElementsAre(1, 0, 0));
-  EXPECT_THAT(setting_of(4, 0.049).admitted, ElementsAre(0, 0, 0));
+  EXPECT_EQ(setting_of(0, 1).concurrency_factor, 1);
+  EXPECT_THAT(setting_of(1, 0.8).admitted_share, ElementsAre(1, 1, 1));
+  EXPECT_EQ(setting_of(1, 0.8).concurrency_factor, 0.75);
+  EXPECT_THAT(setting_of(2, 0.6).admitted_share, ElementsAre(1, 1, 0));
+  EXPECT_THAT(setting_of(3, 0.3).admitted_share, ElementsAre(1, 0.5, 0));
+  EXPECT_EQ(setting_of(3, 0.3).deadline_factor, 2);
+  EXPECT_THAT(setting_of(4, 0.05).admitted_share, ElementsAre(1, 0, 0));
+  EXPECT_THAT(setting_of(4, 0.049).admitted_share, ElementsAre(0, 0, 0));
 }
 
 TEST(Degradation, LowerRatiosNeverAdmitMore) {
@@ -49,40 +49,40 @@ TEST(Degradation, LowerRatiosNeverAdmitMore) {
     EXPECT_GE(level, level_entered_at(ratio + 0.001));
     const DegradationSetting low = setting_of(level, ratio);
     const DegradationSetting high = setting_of(level_entered_at(ratio + 0.001), ratio + 0.001);
-    EXPECT_LE(low.concurrency, high.concurrency);
-    EXPECT_GE(low.deadline, high.deadline);
+    EXPECT_LE(low.concurrency_factor, high.concurrency_factor);
+    EXPECT_GE(low.deadline_factor, high.deadline_factor);
     for (std::size_t tier = 0; tier < kTiers; ++tier) {
-      EXPECT_LE(low.admitted[tier], high.admitted[tier]);
+      EXPECT_LE(low.admitted_share[tier], high.admitted_share[tier]);
       // A more important tier is never admitted less.
       if (tier > 0) {
-        EXPECT_LE(low.admitted[tier], low.admitted[tier - 1]);
+        EXPECT_LE(low.admitted_share[tier], low.admitted_share[tier - 1]);
       }
     }
   }
 }
 
 TEST(Degradation, GoesUpAtOnceAndDownOneLevelAtATime) {
-  Degradation state = after({}, 0.1, seconds(100));
+  DegradationState state = next_degradation({}, 0.1, seconds(100));
   EXPECT_EQ(state.level, 4u);
   for (std::size_t level = 4; level > 0; --level) {
     const auto start = seconds(200 - 10 * static_cast<int>(level));
-    state = after(state, 2, start);
+    state = next_degradation(state, 2, start);
     EXPECT_EQ(state.level, level);
-    state = after(state, 2, start + kLeaveAfter - milliseconds(1));
+    state = next_degradation(state, 2, start + kLeaveAfter - milliseconds(1));
     EXPECT_EQ(state.level, level);
-    state = after(state, 2, start + kLeaveAfter);
+    state = next_degradation(state, 2, start + kLeaveAfter);
     EXPECT_EQ(state.level, level - 1);
   }
 }
 
 TEST(Degradation, TimeAboveTheThresholdMustNotBeInterrupted) {
-  Degradation state = after({}, 0.6, seconds(0));
+  DegradationState state = next_degradation({}, 0.6, seconds(0));
   EXPECT_EQ(state.level, 2u);
-  state = after(state, 0.9, seconds(1));
-  state = after(state, 0.8, seconds(9));  // at the threshold, not above it
-  state = after(state, 0.9, seconds(12));
-  EXPECT_EQ(after(state, 0.9, seconds(21)).level, 2u);
-  EXPECT_EQ(after(state, 0.9, seconds(22)).level, 1u);
+  state = next_degradation(state, 0.9, seconds(1));
+  state = next_degradation(state, 0.8, seconds(9));  // at the threshold, not above it
+  state = next_degradation(state, 0.9, seconds(12));
+  EXPECT_EQ(next_degradation(state, 0.9, seconds(21)).level, 2u);
+  EXPECT_EQ(next_degradation(state, 0.9, seconds(22)).level, 1u);
 }
 
 TEST(Degradation, RatiosWithinTheHysteresisChangeNothing) {
@@ -92,9 +92,9 @@ TEST(Degradation, RatiosWithinTheHysteresisChangeNothing) {
     const DegradationLevel* next = level + 1 < kLevels ? &kDegradationLevels[level + 1] : nullptr;
     std::uniform_real_distribution<double> ratio(next != nullptr ? next->enter_below : 0,
                                                  one.leave_above);
-    Degradation state{.level = level, .above_since = std::nullopt};
+    DegradationState state{.level = level, .above_since = std::nullopt};
     for (int second = 0; second < 1000; ++second) {
-      state = after(state, ratio(random), seconds(second));
+      state = next_degradation(state, ratio(random), seconds(second));
       ASSERT_EQ(state.level, level);
     }
   }
@@ -104,8 +104,9 @@ TEST(Degradation, RatiosWithinTheHysteresisChangeNothing) {
 TEST(Degradation, AnyLevelCanFollowAnyOther) {
   for (std::size_t level = 0; level < kLevels; ++level) {
     for (double ratio = 0; ratio < 1.2; ratio += 0.01) {
-      Degradation state{.level = level, .above_since = std::nullopt};
-      for (int second = 0; second < 60; ++second) state = after(state, ratio, seconds(second));
+      DegradationState state{.level = level, .above_since = std::nullopt};
+      for (int second = 0; second < 60; ++second)
+        state = next_degradation(state, ratio, seconds(second));
       const std::size_t entered = level_entered_at(ratio);
       if (entered >= level) {
         EXPECT_EQ(state.level, entered);
@@ -123,7 +124,7 @@ TEST(Degradation, AnyLevelCanFollowAnyOther) {
 
 TEST(Degradation, RefusesRatiosAndLevelsOutOfRange) {
   EXPECT_EQ(failure_of([] { level_entered_at(-0.1); }).message, "ratio '-0.1': expected 0 to inf");
-  EXPECT_EQ(failure_of([] { after({}, std::nan(""), seconds(0)); }).status,
+  EXPECT_EQ(failure_of([] { next_degradation({}, std::nan(""), seconds(0)); }).status,
             base::ExitStatus::kUsage);
   EXPECT_EQ(failure_of([] { setting_of(5, 1); }).message, "level '5': expected 0 to 4");
 }

@@ -13,6 +13,7 @@ TEST(Digits, RoundsToSignificantDigits) {
   EXPECT_EQ(to_digits(0.084147, 2), "0.084");
   EXPECT_EQ(to_digits(-0.0667, 1), "-0.07");
   EXPECT_EQ(to_digits(1, 3), "1.00");
+  EXPECT_EQ(to_digits(9.996, 3), "10.0");
 }
 
 TEST(Digits, RoundsAHalfAwayFromZero) {

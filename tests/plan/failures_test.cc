@@ -54,7 +54,7 @@ TEST(Failures, OnlyWholeGroupsCount) {
   EXPECT_EQ(failure_of([] { count_groups(7, 8); }).message, "tp '8': expected 1 to 7");
 }
 
-TEST(Failures, RefusesRatesThatAreNone) {
+TEST(Failures, RefusesRatesOutOfRange) {
   for (const double afr : {0.0, -0.1, 1.1, std::nan(""), HUGE_VAL}) {
     EXPECT_EQ(failure_of([&] { time_between_failures(8, afr); }).status, base::ExitStatus::kUsage);
     EXPECT_EQ(failure_of([&] { group_failure_chance_per_day(8, afr); }).status,
@@ -64,8 +64,8 @@ TEST(Failures, RefusesRatesThatAreNone) {
 }
 
 TEST(Failures, OfTheTrainingOfLlama3) {
-  EXPECT_NEAR(published_afr({}), 0.108, 0.0005);
-  EXPECT_DOUBLE_EQ(gpu_days_per_corruption({}), 147'456);
+  EXPECT_NEAR(afr_of(kLlama3Run), 0.108, 0.0005);
+  EXPECT_DOUBLE_EQ(gpu_days_per_corruption(kLlama3Run), 147'456);
 }
 
 }  // namespace

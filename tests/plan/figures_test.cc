@@ -34,9 +34,9 @@ TEST(Figures, CorrectTheWrongOnes) {
           "0.374, 1.50, 5.99, 23.97, 95.87 and 191.7 ms",
           "at no length: transfer is 4395 and 137 times faster at every length",
           "63 GB/s in each direction", "671 MB; one token has 320 KiB", "2 a minute",
-          "1e-09 drains a check if failures are independent; the document's breaker, which "
+          "1e-09 drains per check if failures are independent; the article's breaker, which "
           "successes do not reset, opens after 3000 checks",
-          "60 to 90 s for a lasting fault; a check meets a fault of 2 ms with 6.7e-05",
+          "60 to 90 s for a lasting fault; a check meets a fault of 2 ms with a chance of 6.7e-05",
           "60 to 90 s, and the timeouts",
           "replay in 0.41 s for 2,048 tokens, 9.4 s for the last of 23 on one group, 0.8 s over 15",
           "60 s"));
