@@ -37,18 +37,18 @@ CAPACITY=(capacity --ttft 500ms --tpot 30ms --tokens 250 --kv-tokens 500000 --se
   run -1 --separate-stderr fo-plan "${CAPACITY[@]}" --measured 1:40ms --rate 1
   [[ $output == *"; no number of replicas carries 1 requests/s." ]]
   run -1 fo-plan "${CAPACITY[@]}" --measured 1:40ms --rate 1 --json
-  [ "$(jq -c '.results | [.rate, .replicas_needed]' <<<"$output")" = '[0,null]' ]
+  [ "$(jq -c '.results | [.carried_rate, .replicas_needed]' <<<"$output")" = '[0,null]' ]
 }
 
 @test "degrade prints the level, and what it becomes" {
   run -0 --separate-stderr fo-plan degrade --ratio 1
   [[ $output == "At ratio 1 the level is 0: "*"level 1 is entered below 1 "* ]]
   run -1 --separate-stderr fo-plan degrade --ratio 0.6
-  [ "$output" = "At ratio 0.6 the level is 2: concurrency 0.75, premium admitted, standard admitted, best_effort refused, deadlines times 1; it is entered below 0.75, and left above 0.8 for 10 s (table of levels by capacity / demand)." ]
+  [ "$output" = "At ratio 0.6 the level is 2: concurrency 0.75, premium admitted, standard admitted, best_effort refused, deadlines times 1; it is entered below 0.75, and left after 10s above 0.8 (table of levels by capacity / demand)." ]
   run -1 --separate-stderr fo-plan degrade --ratio 0.6 --level 4
   [[ $output == "At ratio 0.6 the level is 4: "*"; if this ratio lasts, level 2 after 20 s "* ]]
   run -1 fo-plan degrade --ratio 0.04 --json
-  [ "$(jq -c '.results | [.level, .premium_share, .deadline_factor]' <<<"$output")" = '[4,0,2]' ]
+  [ "$(jq -c '.results | [.next_level, .premium_share, .deadline_factor]' <<<"$output")" = '[4,0,2]' ]
 }
 
 @test "migrate compares transfer and replay" {
@@ -94,6 +94,23 @@ CAPACITY=(capacity --ttft 500ms --tpot 30ms --tokens 250 --kv-tokens 500000 --se
   [ "$(jq .inputs.gpus <<<"$output")" -eq 2048 ]
   run -0 fo-plan "${CAPACITY[@]}" --measured 1:12ms,64:25ms --rate 3.5 --json
   diff <(echo "$output") <(jq .inputs <<<"$output" | fo-plan capacity --json --config -)
+}
+
+@test "no result has the name of a parameter" {
+  local line
+  while read -r line; do
+    # shellcheck disable=SC2086  # several words
+    run fo-plan $line --json
+    [ "$status" -le 1 ]
+    [ "$(jq -c '(.inputs | keys | map(gsub("-"; "_"))) as $inputs | .results | keys - (keys - $inputs)' <<<"$output")" = '[]' ]
+  done <<END
+mtbf --gpus 8 --afr 3% --at-least 1h
+spares --groups 1 --afr 3% --repair 1h --shortfall 1% --spares 1
+${CAPACITY[@]} --replicas 1 --rate 1 --measured 1:1ms
+degrade --ratio 1 --level 1
+migrate --tokens 1 --bandwidth 1GB --prefill 1 --within 1s
+canary --false-result 1% --transient 1s --max-drains 1
+END
 }
 
 @test "parameters come from TOML, JSON and the environment" {

@@ -20,8 +20,7 @@ Answer answer_canary(const Inputs& inputs) {
   Answer answer;
   answer.sentence = fmt::format(
       "The false drains of {} are {} per day = workers * 86400 s / interval * p^k; drift is "
-      "detected "
-      "within {} s = k * interval, a mismatch within {} s = interval + 2 s + vote",
+      "detected within {} s = k * interval, a mismatch within {} s = interval + 2 s + vote",
       base::counted(workers, "worker"), rounded(drains), rounded(drift.count()),
       rounded(mismatch.count()));
   answer.results = {{"false_drains_per_day", drains},

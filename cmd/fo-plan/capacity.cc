@@ -28,8 +28,7 @@ Answer answer_capacity(const Inputs& inputs) {
   Answer answer;
   answer.sentence = fmt::format(
       "The rate of {} is {} requests/s = replicas * concurrency / W (Little's law), with {} at a "
-      "time "
-      "in each and W = ttft + tokens * tpot = {} s",
+      "time in each and W = ttft + tokens * tpot = {} s",
       base::counted(replicas, "replica"), rounded(carried), base::counted(concurrency, "request"),
       rounded(residence.count()));
   if (rate) {
@@ -39,8 +38,8 @@ Answer answer_capacity(const Inputs& inputs) {
     answer.is_met = needed && replicas >= *needed;
   }
   answer.sentence += ".";
-  answer.results = {{"rate", carried},
-                    {"replicas", static_cast<double>(replicas)},
+  answer.results = {{"carried_rate", carried},
+                    {"rate_per_replica", carried / static_cast<double>(replicas)},
                     {"concurrency", static_cast<double>(concurrency)},
                     {"residence_s", residence.count()}};
   if (rate) {
@@ -57,8 +56,8 @@ Verb capacity() {
       .name = "capacity",
       .description = "compute the rate that replicas carry, or the replicas for a rate",
       .formula =
-          "rate = replicas * concurrency / W, W = ttft + tokens * tpot (Little); "
-          "concurrency = min(kv-tokens / sequence, slots, measured within tpot)",
+          "rate = replicas * concurrency / W, W = ttft + tokens * tpot (Little); concurrency = "
+          "min(kv-tokens / sequence, slots, measured within tpot)",
       .parameters = {{"ttft", Kind::kDuration, "limit of the time to first token"},
                      {"tpot", Kind::kDuration, "limit of the time per output token"},
                      {"tokens", Kind::kNumber, "mean output tokens of a request"},

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "base/error.h"
+#include "base/units.h"
 #include "plan/degradation.h"
 #include "verbs.h"
 
@@ -14,7 +14,7 @@ std::string share(double admitted) {
   return admitted == 1 ? "admitted" : fmt::format("admitted at {} of its share", admitted);
 }
 
-// The level that is left once the ratio has lasted, and the seconds until then.
+// The level at which the ratio changes nothing any more, and the seconds until then.
 struct Settled {
   std::size_t level;
   int seconds;
@@ -38,24 +38,25 @@ Answer answer_degrade(const Inputs& inputs) {
   Answer answer;
   answer.sentence = fmt::format(
       "At ratio {} the level is {}: concurrency {}, premium {}, standard {}, best_effort {}, "
-      "deadlines "
-      "times {}; ",
+      "deadlines times {}; ",
       ratio, now.level, setting.concurrency_factor, share(setting.admitted_share[plan::kPremium]),
       share(setting.admitted_share[plan::kStandard]),
       share(setting.admitted_share[plan::kBestEffort]), setting.deadline_factor);
   if (now.level == 0) {
-    answer.sentence += "level 1 is entered below 1";
+    answer.sentence +=
+        fmt::format("level 1 is entered below {}", plan::kDegradationLevels[1].enter_below);
   } else {
     const plan::DegradationLevel& level = plan::kDegradationLevels[now.level];
-    answer.sentence += fmt::format("it is entered below {}, and left above {} for 10 s",
-                                   level.enter_below, level.leave_above);
+    answer.sentence +=
+        fmt::format("it is entered below {}, and left after {} above {}", level.enter_below,
+                    base::format_duration(plan::kLeaveAfter), level.leave_above);
   }
   if (settled.level != now.level) {
     answer.sentence +=
         fmt::format("; if this ratio lasts, level {} after {} s", settled.level, settled.seconds);
   }
   answer.sentence += " (table of levels by capacity / demand).";
-  answer.results = {{"level", static_cast<double>(now.level)},
+  answer.results = {{"next_level", static_cast<double>(now.level)},
                     {"concurrency_factor", setting.concurrency_factor},
                     {"premium_share", setting.admitted_share[plan::kPremium]},
                     {"standard_share", setting.admitted_share[plan::kStandard]},
@@ -73,8 +74,8 @@ Verb degrade() {
   return {.name = "degrade",
           .description = "show the level of degradation for a ratio of capacity to demand",
           .formula =
-              "level entered at once below 1, 0.75, 0.5, 0.25; left after 10 s above 1.05, "
-              "0.8, 0.55, 0.3",
+              "level entered at once below 1, 0.75, 0.5, 0.25; left after 10 s above 1.05, 0.8, "
+              "0.55, 0.3",
           .parameters = {{"ratio", Kind::kNumber, "capacity / demand"},
                          {"level", Kind::kCount, "the level before, 0 to 4", Need::kOptional, "0"}},
           .answer = answer_degrade};

@@ -27,10 +27,8 @@ Answer answer_migrate(const Inputs& inputs) {
   Answer answer;
   answer.sentence = fmt::format(
       "The transfer of {} tokens takes {} ms = setup + bytes / bandwidth, their replay {} ms = "
-      "tokens / "
-      "prefill; {}; the last of {} is transferred after {} ms, and replayed on {} after {} ms; a "
-      "source "
-      "that is dead cannot transfer.",
+      "tokens / prefill; {}; the last of {} is transferred after {} ms, and replayed on {} after "
+      "{} ms; a source that is dead cannot transfer.",
       tokens, rounded(transfer.count() * 1e3), rounded(replay.count() * 1e3), which,
       base::counted(requests, "request"), rounded(last_transfer.count() * 1e3),
       base::counted(inputs.count("targets"), "target"), rounded(last_replay.count() * 1e3));

@@ -19,8 +19,7 @@ Answer answer_mtbf(const Inputs& inputs) {
   Answer answer;
   answer.sentence = fmt::format(
       "One of {} fails every {} h ({} days), MTBF = 8760 h / (gpus * afr); of their {} of {}, {} "
-      "fail "
-      "per day, each with a chance of {} = 1 - (1 - afr/365)^tp.",
+      "fail per day, each with a chance of {} = 1 - (1 - afr/365)^tp.",
       base::counted(gpus, "GPU"), rounded(between.count()), rounded(plan::Days(between).count()),
       base::counted(groups, "group"), tp, rounded(per_day), rounded(chance));
   answer.results = {{"mtbf_hours", between.count()},
@@ -38,12 +37,9 @@ std::string published(const Inputs& inputs) {
   const std::uint64_t gpus = inputs.count("gpus");
   return fmt::format(
       "For comparison, Llama 3 405B on {} H100 in {} days (arXiv 2407.21783, table 5): {} "
-      "unplanned "
-      "stops, of which {} by faulty GPUs, {} HBM, {} SRAM, {} GSP and {} silent corruptions; all "
-      "GPU "
-      "causes together are {} per GPU and year, at which one of {} fails every {} h, and one "
-      "silent "
-      "corruption in {} GPU-days.",
+      "unplanned stops, of which {} by faulty GPUs, {} HBM, {} SRAM, {} GSP and {} silent "
+      "corruptions; all GPU causes together are {} per GPU and year, at which one of {} fails "
+      "every {} h, and one silent corruption in {} GPU-days.",
       run.gpus, run.days, run.interruptions, run.faulty_gpu, run.hbm, run.sram, run.gsp,
       run.silent_corruptions, plan::to_digits(afr, 2), base::counted(gpus, "GPU"),
       rounded(plan::time_between_failures(gpus, afr).count()), plan::gpu_days_per_corruption(run));

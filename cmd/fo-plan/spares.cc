@@ -20,15 +20,16 @@ Answer answer_spares(const Inputs& inputs) {
   const double shortfall = plan::poisson_tail(mean, spares);
   Answer answer;
   answer.sentence = fmt::format(
-      "{} of {} need {} ({}) for a chance of at most {} that more are down at a time, by a Poisson "
-      "distribution with mean groups * tp * afr * repair / 8760 h = {}; with {} the chance is {}.",
+      "{} of {} need {} ({}) for a chance of at most {} that more are down at a time, by a "
+      "Poisson distribution with mean groups * tp * afr * repair / 8760 h = {}; with {} the "
+      "chance is {}.",
       base::counted(groups, "group"), base::counted(tp, "GPU"),
       base::counted(needed, "spare group"), base::counted(needed * tp, "GPU"), limit, rounded(mean),
       base::counted(spares, "spare group"), rounded(shortfall));
   answer.results = {{"spares_needed", static_cast<double>(needed)},
                     {"spare_gpus", static_cast<double>(needed * tp)},
                     {"mean_groups_down", mean},
-                    {"shortfall", shortfall}};
+                    {"shortfall_chance", shortfall}};
   if (inputs.find("spares")) answer.is_met = shortfall <= limit;
   return answer;
 }
