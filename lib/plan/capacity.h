@@ -9,8 +9,8 @@
 
 namespace fo::plan {
 
-/// The longest time that a request may stay in an engine: ttft + tokens * tpot, for the limits of
-/// the time to first token and the time per output token, and the mean number of output tokens. All
+/// The time that a mean request may stay in an engine: ttft + tokens * tpot, for the limits of the
+/// time to first token and the time per output token, and the mean number of output tokens. All
 /// are more than 0; the times at most a day, 1e12 tokens. Throws Error(kUsage) otherwise.
 Seconds residence_time(Seconds ttft, double tokens, Seconds tpot);
 
@@ -22,7 +22,8 @@ struct MeasuredTpot {
 
 /// What bounds the requests of one replica at a time.
 struct Replica {
-  /// The tokens that the whole KV cache holds. The free part would count running requests twice.
+  /// The tokens that the whole KV cache holds. Its free part excludes what running requests hold,
+  /// which would count them twice.
   double kv_tokens;
   /// The mean length of a sequence, prompt and answer.
   double sequence_tokens;

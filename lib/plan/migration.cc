@@ -1,5 +1,7 @@
 #include "plan/migration.h"
 
+#include <utility>
+
 #include "plan/argument.h"
 
 namespace fo::plan {

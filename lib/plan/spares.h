@@ -18,8 +18,8 @@ inline constexpr double kMaxGroupsDown = 1e6;
 /// Throws Error(kUsage) for arguments outside their ranges, and for a mean over kMaxGroupsDown.
 double mean_groups_down(std::uint64_t groups, std::uint64_t tp, double afr, Hours repair);
 
-/// P(X > k) for a Poisson distributed X with this mean (more than 0, at most kMaxGroupsDown). The
-/// tail is summed itself, not subtracted from 1, so that small chances are exact, too.
+/// P(X > k) for a Poisson distributed X with this mean (more than 0, at most kMaxGroupsDown). Small
+/// chances are exact, too: from the mean on, the tail itself is summed, not subtracted from 1.
 double poisson_tail(double mean, std::uint64_t k);
 
 /// The smallest number of spares s with P(X > s) <= `shortfall`, which is more than 0 and less
