@@ -71,8 +71,19 @@ void keep_record(Registry& registry, const KeeperOptions& options,
 void watch_registry(Registry& registry, const std::string& prefix,
                     const std::function<void(const RegistryChange&)>& on_change) {
   loop::Daemon daemon;
+  std::exception_ptr failure;
   asio::io_context io(1);
-  run_until_signal(daemon, io, registry.watch(prefix, on_change));
+  const auto pass_on = [&](const RegistryChange& change) {
+    if (failure) return;
+    try {
+      on_change(change);
+    } catch (...) {
+      failure = std::current_exception();
+      io.stop();
+    }
+  };
+  run_until_signal(daemon, io, registry.watch(prefix, pass_on));
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace fo::fleet

@@ -23,7 +23,7 @@ void keep_record(Registry& registry, const KeeperOptions& options,
                  const std::function<void()>& on_kept);
 
 /// Calls `on_change` for each change of records whose keys begin with `prefix`, as Registry::watch
-/// does, until such a signal.
+/// does, until such a signal, or until `on_change` throws, which this call passes on.
 void watch_registry(Registry& registry, const std::string& prefix,
                     const std::function<void(const RegistryChange&)>& on_change);
 

@@ -90,7 +90,7 @@ class Registry {
   /// warning in the log, and so are those whose process has ended.
   virtual boost::asio::awaitable<std::vector<Record>> list(std::string prefix,
                                                            base::Deadline deadline) = 0;
-  /// Calls `on_change` for the present records, for kListed, and then for each change, until it is
+  /// Calls `on_change`, which must not throw, for the present records, for kListed, and then for each change, until it is
   /// cancelled. Throws only before kListed.
   virtual boost::asio::awaitable<void> watch(
       std::string prefix, std::function<void(const RegistryChange&)> on_change) = 0;

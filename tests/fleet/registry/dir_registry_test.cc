@@ -41,10 +41,10 @@ using test::record_number;
 class DirRegistryTest : public testing::Test {
  protected:
   [[nodiscard]] std::unique_ptr<Registry> open() const { return make_dir_registry(path_); }
-  [[nodiscard]] std::unique_ptr<KeptRecord> keep(int number) const {
+  std::unique_ptr<KeptRecord> keep(int number) const {
     return loop::run_to_end(open()->keep(record_number(number), soon()));
   }
-  [[nodiscard]] std::vector<Record> list() const {
+  std::vector<Record> list() const {
     return loop::run_to_end(open()->list("", soon()));
   }
   [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }

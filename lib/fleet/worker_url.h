@@ -1,0 +1,37 @@
+// The URLs of workers that a router may connect to: who can write a record would otherwise make a
+// router send requests anywhere. Pure.
+#pragma once
+
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/network_v4.hpp>
+#include <boost/asio/ip/network_v6.hpp>
+#include <string>
+#include <vector>
+
+#include "net/address.h"
+
+namespace fo::fleet {
+
+/// Loopback and private addresses.
+inline constexpr char kDefaultWorkers[] =
+    "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,::1/128,fc00::/7";
+
+class AllowedWorkers {
+ public:
+  /// Networks separated by commas: "10.0.0.0/8,fd00::/8". Throws kUsage: "'text': reason".
+  explicit AllowedWorkers(const std::string& networks);
+
+  /// True for an address in one of the networks. Link-local addresses never are: cloud providers
+  /// serve a machine's credentials there.
+  [[nodiscard]] bool contains(const boost::asio::ip::address& address) const;
+
+  /// The parsed URL of a worker, http or https over TCP. A name is accepted: its addresses are
+  /// checked when it is resolved. Throws kUsage: "URL 'text': reason".
+  [[nodiscard]] net::Url check(const std::string& url) const;
+
+ private:
+  std::vector<boost::asio::ip::network_v4> v4_;
+  std::vector<boost::asio::ip::network_v6> v6_;
+};
+
+}  // namespace fo::fleet
