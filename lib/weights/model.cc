@@ -30,14 +30,6 @@ bool exists(const std::string& path) {
   return found;
 }
 
-std::vector<Tensor> read_header(const WeightFile& file) {
-  std::string bytes(std::min(kPrefixSize, file.size()), '\0');
-  file.read(std::as_writable_bytes(std::span(bytes)), 0);
-  bytes.resize(header_end(bytes, file.size(), file.path()));
-  file.read(std::as_writable_bytes(std::span(bytes)), 0);
-  return parse_header(bytes, file.size(), file.path());
-}
-
 void add_file(Model& model, std::string path) {
   model.files.emplace_back(std::move(path));
   for (Tensor& tensor : read_header(model.files.back())) {
@@ -95,6 +87,14 @@ Model open_model_folder(const std::string& folder) {
 }
 
 }  // namespace
+
+std::vector<Tensor> read_header(const WeightFile& file) {
+  std::string bytes(std::min(kPrefixSize, file.size()), '\0');
+  file.read(std::as_writable_bytes(std::span(bytes)), 0);
+  bytes.resize(header_end(bytes, file.size(), file.path()));
+  file.read(std::as_writable_bytes(std::span(bytes)), 0);
+  return parse_header(bytes, file.size(), file.path());
+}
 
 Model open_model(const std::string& path) {
   std::error_code ignored;

@@ -26,6 +26,10 @@ struct Model {
   base::ByteCount bytes = 0;
 };
 
+/// The tensors of a .safetensors file, ordered by position. Throws Error(kBadData) for a header that
+/// parse_header refuses, which includes that of a truncated file.
+std::vector<Tensor> read_header(const WeightFile& file);
+
 /// `path` is a .safetensors file; a folder with model.safetensors.index.json, which maps tensors to
 /// files in that folder; or a folder with model.safetensors. Throws kNoInput for a missing file,
 /// and kBadData, with file and tensor, for a header that parse_header refuses, an invalid index, a
