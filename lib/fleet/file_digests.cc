@@ -1,0 +1,223 @@
+#include "fleet/file_digests.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hex.h"
+#include "fleet/digest.h"
+#include "fleet/digest_cache.h"
+#include "gms/protocol/sha256.h"
+#include "os/thread.h"
+#include "weights/model.h"
+#include "weights/weight_file.h"
+
+namespace fo::fleet {
+namespace {
+
+using base::ByteCount;
+using base::Error;
+using base::ExitStatus;
+
+constexpr std::size_t kChunk = std::size_t{1} << 20;
+
+struct File {
+  std::string path;
+  FileIdentity identity;
+  /// The name of the blob that the file links to; "" if it is not such a link.
+  std::string blob;
+  std::string sha256 = {};
+  /// Its digest may be kept.
+  bool is_settled = false;
+};
+
+FileIdentity identity_at(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    const int error = errno;
+    std::error_code ignored;
+    const auto target = std::filesystem::read_symlink(path, ignored);
+    if (error == ENOENT && !target.empty()) {
+      throw Error(ExitStatus::kNoInput, "open " + base::quoted(path) + ": it links to " +
+                                            base::quoted(target.string()) +
+                                            ", which does not exist");
+    }
+    base::throw_errno(error, "open " + base::quoted(path));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(ExitStatus::kBadData, "read " + base::quoted(path) + ": not a regular file");
+  }
+  return identity_of(status);
+}
+
+std::string blob_of(const std::string& path) {
+  std::error_code ignored;
+  const auto target = std::filesystem::read_symlink(path, ignored);
+  const std::string name = target.filename().string();
+  const bool is_blob = target.parent_path().filename() == "blobs";
+  return is_blob && name.size() == 64 && base::is_hex(name) ? name : "";
+}
+
+// A change after the file was read has another time only if the clock of the file system, which
+// may advance by 10 ms at a time, has advanced since the last change.
+bool is_settled(const FileIdentity& identity) {
+  constexpr std::chrono::nanoseconds kResolution = std::chrono::milliseconds(20);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return now - std::chrono::nanoseconds(identity.changed) > kResolution;
+}
+
+// Reads files on several threads.
+class ParallelHash {
+ public:
+  explicit ParallelHash(std::vector<File*> files) : files_(std::move(files)) {
+    // The largest first, so that no thread is left with a large one at the end.
+    std::stable_sort(files_.begin(), files_.end(), [](const File* one, const File* other) {
+      return one->identity.size > other->identity.size;
+    });
+    for (const File* file : files_) total_ += file->identity.size;
+  }
+
+  /// Throws the first error of a thread.
+  void run(const std::function<void(ByteCount, ByteCount)>& on_progress) {
+    const std::size_t cpus = std::max(1U, std::thread::hardware_concurrency());
+    std::vector<std::thread> threads;
+    try {
+      while (threads.size() < std::min(cpus, files_.size())) {
+        threads.push_back(os::start_signal_masked_thread([this] { work(); }));
+      }
+      wait(threads.size(), on_progress);
+    } catch (...) {
+      fail(std::current_exception());
+    }
+    for (std::thread& thread : threads) thread.join();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void wait(std::size_t threads, const std::function<void(ByteCount, ByteCount)>& on_progress) {
+    constexpr auto kTick = std::chrono::milliseconds(100);
+    std::unique_lock lock(mutex_);
+    while (!ended_.wait_for(lock, kTick, [&] { return ended_threads_ == threads; })) {
+      lock.unlock();
+      if (on_progress) on_progress(done_, total_);
+      lock.lock();
+    }
+  }
+
+  void work() {
+    try {
+      std::vector<std::byte> buffer(kChunk);
+      for (;;) {
+        const std::size_t index = next_++;
+        if (index >= files_.size() || stopping_) break;
+        hash(*files_[index], buffer);
+      }
+    } catch (...) {
+      fail(std::current_exception());
+    }
+    const std::scoped_lock lock(mutex_);
+    ++ended_threads_;
+    ended_.notify_one();
+  }
+
+  void fail(std::exception_ptr failure) {
+    stopping_ = true;
+    const std::scoped_lock lock(mutex_);
+    if (!failure_) failure_ = std::move(failure);
+  }
+
+  void hash(File& file, std::span<std::byte> buffer) {
+    file.is_settled = is_settled(file.identity);
+    const weights::WeightFile source(file.path);
+    if (file.path.ends_with(".safetensors")) weights::read_header(source);
+    gms::Sha256 hash;
+    for (ByteCount at = 0; at < source.size() && !stopping_;) {
+      const auto part = buffer.first(std::min<ByteCount>(buffer.size(), source.size() - at));
+      source.read(part, at);
+      hash.add(part);
+      at += part.size();
+      done_ += part.size();
+    }
+    source.check_unchanged();
+    if (identity_at(file.path) != file.identity) {
+      throw Error(ExitStatus::kBadData,
+                  "read " + base::quoted(file.path) + ": it was modified meanwhile");
+    }
+    file.sha256 = hash.finish();
+  }
+
+  std::vector<File*> files_;
+  ByteCount total_ = 0;
+  std::atomic<std::size_t> next_ = 0;
+  std::atomic<ByteCount> done_ = 0;
+  std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable ended_;
+  std::size_t ended_threads_ = 0;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+std::vector<FileDigest> digest_files(const std::string& folder,
+                                     const std::vector<std::string>& names,
+                                     const DigestOptions& options) {
+  DigestCache cache(options.cache_folder);
+  std::vector<File> files;
+  for (const std::string& name : names) {
+    const std::string path = folder + "/" + name;
+    files.push_back({path, identity_at(path), blob_of(path)});
+  }
+  std::vector<File*> unread;
+  for (File& file : files) {
+    if (!options.verify) {
+      file.sha256 = file.blob.empty() ? cache.find(file.identity).value_or("") : file.blob;
+    }
+    if (file.sha256.empty()) unread.push_back(&file);
+  }
+  if (!unread.empty()) {
+    ParallelHash(unread).run(options.on_progress);
+    bool is_changed = false;
+    for (const File* file : unread) {
+      if (!file->blob.empty() && file->blob != file->sha256) {
+        throw Error(ExitStatus::kBadData, "read " + base::quoted(file->path) + ": its SHA-256 is " +
+                                              file->sha256 + ", but it is named " + file->blob);
+      }
+      if (!file->is_settled || !file->blob.empty()) continue;
+      cache.put(file->identity, file->sha256);
+      is_changed = true;
+    }
+    if (is_changed) cache.save();
+  }
+  std::vector<FileDigest> digests;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    digests.push_back({names[i], files[i].identity.size, files[i].sha256});
+  }
+  return digests;
+}
+
+std::string digest_of(const std::vector<FileDigest>& files) {
+  FieldHash hash;
+  for (const FileDigest& file : files) {
+    hash.add(file.name);
+    hash.add(std::to_string(file.size));
+    hash.add(file.sha256);
+  }
+  return hash.finish();
+}
+
+}  // namespace fo::fleet

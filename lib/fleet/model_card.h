@@ -1,0 +1,54 @@
+// The card of a model in a Hugging Face folder, and of what its engine was told.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fleet/card.h"
+#include "fleet/file_digests.h"
+
+namespace fo::fleet {
+
+/// What an engine was told; an empty value leaves the folder's in force.
+struct ModelCardOptions {
+  std::string folder;
+  std::string name;
+  std::vector<std::string> aliases;
+  std::string dtype;
+  std::string quantization;
+  std::uint64_t context_length = 0;
+  std::string revision;
+  /// The folder of the tokenizer.
+  std::string tokenizer;
+  /// A file with the template's text.
+  std::string chat_template;
+  /// A file like generation_config.json.
+  std::string generation_config;
+  std::string reasoning_parser;
+  std::string tool_parser;
+  std::string draft;
+  /// Folders of LoRA adapters by name.
+  std::map<std::string, std::string> adapters;
+  std::string kv_abi;
+  std::vector<std::uint64_t> end_of_thinking;
+  std::vector<std::uint64_t> stop_ids;
+  /// How the files of weights and adapters are read.
+  DigestOptions digests;
+};
+
+/// The card of a folder with config.json and weights: model.safetensors, or the files that
+/// model.safetensors.index.json names. Files of the tokenizer, a chat template and a generation
+/// config may be missing.
+///
+/// Name and revision default to those in a path of the Hugging Face cache,
+/// models--ORG--NAME/snapshots/REVISION; else the name is that of the folder. JSON files are hashed
+/// as canonical JSON, without the members that are fields of the card themselves, and without the
+/// version of the library that wrote them.
+///
+/// Throws kNoInput for a missing folder, configuration, weight file or file that an option names;
+/// kBadData for malformed files and for a card over kMaxCardBytes; and what digest_files throws.
+Card model_card(const ModelCardOptions& options);
+
+}  // namespace fo::fleet
