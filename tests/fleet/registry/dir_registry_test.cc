@@ -162,7 +162,7 @@ TEST_F(DirRegistryTest, ADiskThatIsFullLosesNothing) {
   EXPECT_EQ(list(), std::vector<Record>{record_number(1)});
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(file(kEndpoint))) {
-    files += entry.is_regular_file() ? 1 : 0;
+    files += entry.is_regular_file() ? 1U : 0U;
   }
   EXPECT_EQ(files, 2U);
 }
