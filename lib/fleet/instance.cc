@@ -188,6 +188,10 @@ std::string undrained(const std::string& text) {
   });
 }
 
+std::string with_generation(const std::string& text, std::uint64_t generation) {
+  return changed(text, [&](json& object) { object["generation"] = generation; });
+}
+
 std::string with_label(const std::string& text, const std::string& name, const std::string& value) {
   return changed(text, [&](json& object) {
     json& labels = object["labels"];

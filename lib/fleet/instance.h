@@ -72,6 +72,8 @@ std::string with_life(const std::string& text, Life life);
 /// An operator's drain of a worker, and its end. Both leave a record that is gone unchanged.
 std::string drained(const std::string& text);
 std::string undrained(const std::string& text);
+/// The generation of the failover lock.
+std::string with_generation(const std::string& text, std::uint64_t generation);
 /// Sets one label, or removes it if `value` is empty.
 std::string with_label(const std::string& text, const std::string& name, const std::string& value);
 

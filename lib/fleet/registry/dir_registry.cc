@@ -80,9 +80,7 @@ class DirRecord final : public KeptRecord {
 
   awaitable<void> edit(Edit edit, Deadline deadline) override {
     std::optional<std::string> text = co_await edit_record(*store_, record_.key, edit, deadline);
-    // A lost record is written again with this change.
     record_.text = text ? std::move(*text) : edit(record_.text);
-    if (!text) co_await restore(deadline);
   }
 
   awaitable<void> leave(Deadline deadline) override {
@@ -123,8 +121,7 @@ class DirRecord final : public KeptRecord {
     if (!store_->is_kept_by(keeper_.get(), record_.key)) {
       UniqueFd keeper = store_->try_keep(record_.key);
       if (!keeper) {
-        throw Error(ExitStatus::kTryAgain,
-                    "record " + base::quoted(record_.key) + ": another process keeps it");
+        throw KeyIsKept(record_.key);
       }
       keeper_ = std::move(keeper);
     }
@@ -282,8 +279,7 @@ class DirRegistry final : public Registry {
     const UniqueFd lock = co_await lock_folder(*store, record.key, deadline);
     UniqueFd keeper = store->try_keep(record.key);
     if (!keeper) {
-      throw Error(ExitStatus::kTryAgain,
-                  "record " + base::quoted(record.key) + ": another process keeps it");
+      throw KeyIsKept(record.key);
     }
     store->clean(record.key);
     store->write(record.key, record.text);

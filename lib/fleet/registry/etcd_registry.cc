@@ -100,9 +100,7 @@ class EtcdRecord final : public KeptRecord {
 
   awaitable<void> edit(Edit edit, Deadline deadline) override {
     std::optional<std::string> text = co_await edit_record(*cluster_, record_.key, edit, deadline);
-    // A lost record is written again with this change.
     record_.text = text ? std::move(*text) : edit(record_.text);
-    if (!text) co_await restore(deadline);
   }
 
   awaitable<void> leave(Deadline deadline) override {
@@ -148,8 +146,7 @@ class EtcdRecord final : public KeptRecord {
   awaitable<void> restore(Deadline deadline) {
     const bool is_written = co_await write(deadline);
     if (!is_written) {
-      throw Error(ExitStatus::kTryAgain,
-                  "record " + base::quoted(record_.key) + ": another process keeps it");
+      throw KeyIsKept(record_.key);
     }
   }
 
@@ -169,8 +166,7 @@ class EtcdRegistry final : public Registry {
     auto kept = std::make_unique<EtcdRecord>(cluster_, std::move(record));
     const bool is_written = co_await kept->write(deadline);
     if (!is_written) {
-      throw Error(ExitStatus::kTryAgain,
-                  "record " + base::quoted(key) + ": another process keeps it");
+      throw KeyIsKept(key);
     }
     co_return kept;
   }

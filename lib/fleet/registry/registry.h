@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/error.h"
 #include "base/strong.h"
 
 namespace fo::fleet {
@@ -25,6 +26,14 @@ struct Record {
   std::string key;
   std::string text;
   friend bool operator==(const Record&, const Record&) = default;
+};
+
+/// Another process keeps the record with this key; kTryAgain.
+class KeyIsKept final : public base::Error {
+ public:
+  explicit KeyIsKept(const std::string& key)
+      : Error(base::ExitStatus::kTryAgain,
+              "record " + base::quoted(key) + ": another process keeps it") {}
 };
 
 /// Throws kUsage unless the record has a key of a registry, kSoftware unless a process keeps its
@@ -59,7 +68,8 @@ class KeptRecord {
   KeptRecord& operator=(const KeptRecord&) = delete;
   virtual ~KeptRecord() = default;
 
-  /// Changes the record, which other processes may change, too.
+  /// Changes the record, which other processes may change, too. If the registry has lost it,
+  /// tend() writes it again with this change.
   virtual boost::asio::awaitable<void> edit(Edit edit, base::Deadline deadline) = 0;
   /// Deregisters: the record is gone, also for watches. Nothing else may be called then.
   virtual boost::asio::awaitable<void> leave(base::Deadline deadline) = 0;
@@ -75,8 +85,7 @@ class Registry {
   Registry& operator=(const Registry&) = delete;
   virtual ~Registry() = default;
 
-  /// Writes a record of a kept kind. Throws kTryAgain if another process keeps that key, and
-  /// kBadData for what fault_of() finds.
+  /// Writes a record of a kept kind. Throws KeyIsKept, and kBadData for what fault_of() finds.
   virtual boost::asio::awaitable<std::unique_ptr<KeptRecord>> keep(Record record,
                                                                    base::Deadline deadline) = 0;
   /// Writes a record of another kind, in place of a present one. Throws kBadData like keep().
@@ -90,8 +99,8 @@ class Registry {
   /// warning in the log, and so are those whose process has ended.
   virtual boost::asio::awaitable<std::vector<Record>> list(std::string prefix,
                                                            base::Deadline deadline) = 0;
-  /// Calls `on_change`, which must not throw, for the present records, for kListed, and then for each change, until it is
-  /// cancelled. Throws only before kListed.
+  /// Calls `on_change`, which must not throw, for the present records, for kListed, and then for
+  /// each change, until it is cancelled. Throws only before kListed.
   virtual boost::asio::awaitable<void> watch(
       std::string prefix, std::function<void(const RegistryChange&)> on_change) = 0;
 };

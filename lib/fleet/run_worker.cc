@@ -1,0 +1,314 @@
+#include "fleet/run_worker.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <csignal>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "fleet/instance.h"
+#include "http/client.h"
+#include "json/object.h"
+#include "loop/backoff.h"
+#include "loop/children.h"
+#include "loop/daemon.h"
+#include "loop/event.h"
+#include "loop/pause.h"
+#include "net/line_buffer.h"
+#include "os/log.h"
+#include "os/log_limit.h"
+#include "os/pipe.h"
+#include "os/process.h"
+#include "os/process_tree.h"
+#include "os/signals.h"
+
+namespace fo::fleet {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using base::Deadline;
+using base::Duration;
+using base::Error;
+using base::ExitStatus;
+
+constexpr Duration kFirstPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestPause = std::chrono::seconds(1);
+// The timeout of one query of the worker.
+constexpr Duration kQueryTimeout = std::chrono::seconds(2);
+constexpr base::ByteCount kMaxAnswer = 64 * base::kKiB;
+constexpr std::size_t kMaxEvent = 64 * 1024;
+
+loop::Daemon open_daemon() {
+  // For Children, before there are threads.
+  os::block_signals(os::signal_set({SIGCHLD}));
+  return loop::Daemon();
+}
+
+bool is_shadow(const std::string& program) {
+  return program.substr(program.rfind('/') + 1) == "fo-shadow";
+}
+
+class WorkerRun {
+ public:
+  WorkerRun(Registry& registry, const RunOptions& options)
+      : registry_(registry),
+        options_(options),
+        daemon_(open_daemon()),
+        changed_(io_.get_executor()),
+        children_(io_),
+        life_(*life_of(options.record.text)) {}
+
+  int run() {
+    start(daemon_.run([this](loop::Stop how) {
+      stop_ = how;
+      changed_.notify();
+    }));
+    asio::co_spawn(io_, live(), [this](std::exception_ptr error) {
+      if (error) failure_ = std::move(error);
+      io_.stop();
+    });
+    io_.run();
+    if (failure_) std::rethrow_exception(failure_);
+    return *status_;
+  }
+
+ private:
+  awaitable<void> live() {
+    co_await register_first();
+    try {
+      start_command();
+      start(publish());
+      start(is_shadow(options_.command.front()) ? follow_events() : await_ready());
+    } catch (const Error&) {
+      failure_ = std::current_exception();
+    }
+    while (!status_ && !stop_ && !failure_) co_await changed_.wait();
+    if (!status_ && !failure_) co_await drain();
+    const Deadline kill_at =
+        Deadline::after(stop_ == loop::Stop::kNow ? Duration::zero() : options_.grace);
+    start(kill_when_hurried());
+    co_await children_.end_all(kill_at);
+    has_ended_ = true;
+    if (kept_) co_await leave();
+  }
+
+  // --- The record.
+
+  // Throws what is wrong for good.
+  awaitable<void> register_first() {
+    try {
+      const Deadline deadline = Deadline::after(options_.timeout);
+      kept_ = co_await registry_.keep(options_.record, deadline);
+      published_ = life_;
+      start(kept_->tend());
+    } catch (const KeyIsKept&) {
+      throw;
+    } catch (const Error& error) {
+      if (!loop::is_transient(error)) throw;
+      os::log(os::LogLevel::kWarning, "{}: the worker starts without its record", error.what());
+    }
+  }
+
+  void set(Life life, std::optional<std::uint64_t> generation = std::nullopt) {
+    life_ = life;
+    if (generation) generation_ = generation;
+    published_.reset();
+    changed_.notify();
+  }
+
+  [[nodiscard]] std::string with_state(const std::string& text) const {
+    const std::string changed = with_life(text, life_);
+    return generation_ ? with_generation(changed, *generation_) : changed;
+  }
+
+  // Brings the worker's state into the registry, as often as it takes.
+  awaitable<void> publish() {
+    os::LogLimit log_limit;
+    loop::Backoff backoff(kFirstPause, kLongestPause);
+    for (;;) {
+      Deadline again_at = Deadline::never();
+      if (!published_) {
+        try {
+          co_await publish_once();
+          backoff.reset();
+          // The state may have changed meanwhile.
+          if (!published_) continue;
+        } catch (const Error& error) {
+          log_limit.log(os::LogLevel::kWarning, error.what(), error.what());
+          again_at = Deadline::after(backoff.next());
+        }
+      }
+      co_await changed_.wait(again_at);
+      while (!again_at.is_never() && !again_at.expired()) co_await changed_.wait(again_at);
+    }
+  }
+
+  awaitable<void> publish_once() {
+    const Life life = life_;
+    const Deadline deadline = Deadline::after(options_.timeout);
+    if (kept_) {
+      const Edit edit = [this](const std::string& text) { return with_state(text); };
+      co_await kept_->edit(edit, deadline);
+    } else {
+      Record record = options_.record;
+      record.text = with_state(record.text);
+      kept_ = co_await registry_.keep(record, deadline);
+      start(kept_->tend());
+    }
+    if (life == life_) published_ = life;
+  }
+
+  awaitable<void> leave() {
+    try {
+      const Deadline deadline = Deadline::after(options_.timeout);
+      co_await kept_->leave(deadline);
+    } catch (const Error& error) {
+      // The record counts no longer than this process.
+      os::log(os::LogLevel::kWarning, "deregister: {}", error.what());
+    }
+  }
+
+  // --- The worker.
+
+  void start_command() {
+    os::SpawnOptions spawn;
+    if (is_shadow(options_.command.front())) {
+      spawn.keep_fds = {events_.writer.get()};
+      spawn.environment = {{"FO_SHADOW_STATUS_FD", std::to_string(events_.writer.get())}};
+    }
+    children_.start(options_.command, spawn, [this](os::WaitStatus status) {
+      status_ = status;
+      changed_.notify();
+    });
+    events_.writer.reset();
+  }
+
+  awaitable<void> await_ready() {
+    if (!options_.ready_url.empty()) {
+      const Deadline ready_by = Deadline::after(options_.ready_timeout);
+      const std::string reason = co_await until_200(options_.ready_url, ready_by);
+      if (stop_) co_return;
+      if (!reason.empty()) {
+        throw Error(ExitStatus::kUnavailable, "the worker was not ready within " +
+                                                  base::format_duration(options_.ready_timeout) +
+                                                  ": " + reason);
+      }
+    }
+    set(Life::kReady);
+  }
+
+  // The states of a fo-shadow.
+  awaitable<void> follow_events() {
+    net::LineBuffer lines(kMaxEvent);
+    std::array<char, 4096> bytes;
+    const Deadline never = Deadline::never();
+    for (;;) {
+      co_await loop::until_ready(events_.reader.get(), POLLIN, never);
+      const ssize_t count = ::read(events_.reader.get(), bytes.data(), bytes.size());
+      if (count <= 0) co_return;
+      lines.append({bytes.data(), static_cast<std::size_t>(count)});
+      while (const std::optional<std::string> line = lines.take_line()) handle(*line);
+    }
+  }
+
+  void handle(const std::string& line) {
+    const auto event = fo::json::find_object(line, kMaxEvent);
+    if (!event || stop_) return;
+    const nlohmann::json* const generation = fo::json::find(*event, "generation");
+    if (generation != nullptr && generation->is_number_unsigned()) {
+      generation_ = generation->get<std::uint64_t>();
+    }
+    const nlohmann::json* const state = fo::json::find(*event, "state");
+    if (state == nullptr || !state->is_string()) return;
+    if (*state == "standby" || *state == "waking") set(Life::kSpare);
+    if (*state == "active") set(Life::kReady);
+    if (*state == "dead") set(Life::kDraining);
+  }
+
+  awaitable<void> drain() {
+    set(Life::kDraining);
+    if (options_.drain_url.empty()) co_return;
+    const Deadline drain_by = Deadline::after(options_.drain_timeout);
+    const std::string reason = co_await until_200(options_.drain_url, drain_by);
+    if (!reason.empty()) {
+      os::log(os::LogLevel::kWarning, "drain: requests may be cut: {}", reason);
+    }
+  }
+
+  // Kills what is left from the second signal on.
+  awaitable<void> kill_when_hurried() {
+    while (stop_ != loop::Stop::kNow) co_await changed_.wait();
+    while (!has_ended_) {
+      os::signal_left(SIGKILL);
+      co_await loop::pause_for(os::kAgainAfter);
+    }
+  }
+
+  // Queries `url` until it answers 200, the worker has ended, or it must end at once. Returns the
+  // last failure; empty for success.
+  awaitable<std::string> until_200(std::string url, Deadline deadline) {
+    loop::Backoff backoff(kFirstPause, kLongestPause);
+    std::string reason = "it has ended";
+    while (!status_ && !failure_ && stop_ != loop::Stop::kNow) {
+      try {
+        http::FetchOptions fetch;
+        fetch.response_limit = kMaxAnswer;
+        const Deadline query_by = Deadline::after(kQueryTimeout).sooner(deadline);
+        const http::Response answer = co_await http::async_fetch("GET", url, query_by, fetch);
+        if (answer.status == 200) co_return std::string();
+        reason = url + " answers " + std::to_string(answer.status);
+      } catch (const Error& error) {
+        reason = error.what();
+      }
+      if (deadline.expired()) break;
+      const Deadline again_at = Deadline::after(backoff.next()).sooner(deadline);
+      co_await changed_.wait(again_at);
+    }
+    co_return reason;
+  }
+
+  void start(awaitable<void> task) {
+    asio::co_spawn(io_, std::move(task), [this](std::exception_ptr error) {
+      if (!error || failure_) return;
+      failure_ = std::move(error);
+      changed_.notify();
+    });
+  }
+
+  Registry& registry_;
+  const RunOptions& options_;
+  loop::Daemon daemon_;
+  asio::io_context io_{1};
+  loop::Event changed_;
+  loop::Children children_;
+  os::Pipe events_;
+  std::unique_ptr<KeptRecord> kept_;
+  // What the record should say, and what it says as far as that is known.
+  Life life_;
+  std::optional<std::uint64_t> generation_;
+  std::optional<Life> published_;
+  std::optional<loop::Stop> stop_;
+  std::optional<os::WaitStatus> status_;
+  // The command's processes have ended.
+  bool has_ended_ = false;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+int run_worker(Registry& registry, const RunOptions& options) {
+  return WorkerRun(registry, options).run();
+}
+
+}  // namespace fo::fleet
