@@ -135,6 +135,22 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   end_example "$BG_PID"
 }
 
+# --- fo-reg(1) ------------------------------------------------------------------------------------
+
+@test "fo-reg(1): the namespace of a deployment" {
+  example man/fo-reg.1 'fo-reg id -f dgd.yaml'
+  cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/here/dgd.yaml"
+  run_example
+  [[ $output =~ ^[a-z-]+-[0-9a-f]{16}$ ]]
+}
+
+@test "fo-reg(1): two cards of a model" {
+  example man/fo-reg.1 'fo-reg explain old.json new.json'
+  a_model /models/llama
+  run_example 1
+  prints 'may not migrate: the checksums differ by context_length'
+}
+
 # --- fo-shadow(1) ---------------------------------------------------------------------------------
 
 @test "fo-shadow(1): a pair, its status, and its maintenance" {

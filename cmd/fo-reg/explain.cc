@@ -1,0 +1,25 @@
+#include <string>
+
+#include "cli/output.h"
+#include "commands.h"
+#include "fleet/card_comparison.h"
+#include "input.h"
+
+namespace fo::fo_reg {
+namespace {
+
+fleet::Card read_card(const std::string& file) {
+  return fleet::parse_card(read_input(file, fleet::kMaxCardBytes), input_name(file));
+}
+
+}  // namespace
+
+base::ExitStatus explain(const Options& options) {
+  const fleet::Card a = read_card(options.card_a);
+  const fleet::Card b = read_card(options.card_b);
+  const fleet::CardComparison comparison = fleet::compare(a, b);
+  cli::print(options.common.json ? fleet::to_json(comparison) + "\n" : fleet::to_text(comparison));
+  return comparison.may_all() ? base::ExitStatus::kOk : base::ExitStatus::kNo;
+}
+
+}  // namespace fo::fo_reg

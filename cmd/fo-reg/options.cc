@@ -1,0 +1,132 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/variables.h"
+#include "pod/kube_names.h"
+
+namespace fo::fo_reg {
+namespace {
+
+using Command = Options::Command;
+
+CLI::App* add_command(CLI::App& app, Options& options, Command command, const char* name,
+                      const char* description) {
+  CLI::App* sub = app.add_subcommand(name, description);
+  sub->callback([&options, command] { options.command = command; });
+  return sub;
+}
+
+// CLI11 would accept "-1" as a large number.
+CLI::Validator whole_number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return base::parse_uint(text) ? std::string() : "'" + text + "' is not a whole number";
+      },
+      "");
+}
+
+void declare_id(CLI::App& app, Options& options) {
+  app.add_option("-f,--file", options.files, "read this file, - for stdin; repeatable")
+      ->expected(1)
+      ->take_all()
+      ->default_str("-")
+      ->type_name("FILE");
+  app.add_option("--endpoint", options.endpoint, "the last part of the ids")
+      ->capture_default_str()
+      ->type_name("NAME");
+}
+
+void declare_card(CLI::App& app, Options& options) {
+  fleet::ModelCardOptions& card = options.card;
+  app.add_option("MODEL_DIR", card.folder, "a Hugging Face folder")->required()->type_name("DIR");
+  const auto add_text = [&app](const char* name, std::string& value, const char* description,
+                               const char* type) {
+    app.add_option(name, value, description)->type_name(type);
+  };
+  const auto add_list = [&app](const char* name, std::vector<std::string>& values,
+                               const char* description, const char* type) {
+    app.add_option(name, values, description)->expected(1)->take_all()->type_name(type);
+  };
+  const auto add_ids = [&app](const char* name, std::vector<std::uint64_t>& ids,
+                              const char* description) {
+    app.add_option(name, ids, description)
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->check(whole_number())
+        ->type_name("ID,...");
+  };
+  add_text("--name", card.name, "the name that requests have (default: of the folder)", "NAME");
+  add_list("--alias", card.aliases, "another name for requests; repeatable", "NAME");
+  add_text("--dtype", card.dtype, "the engine computes in it (default: config.json)", "DTYPE");
+  add_text("--quantization", card.quantization, "method (default: config.json)", "METHOD");
+  app.add_option("--context-length", card.context_length,
+                 "tokens of prompt and answer (default: config.json)")
+      ->check(whole_number())
+      ->type_name("N");
+  add_text("--revision", card.revision, "default: of the folder", "REVISION");
+  add_text("--tokenizer", card.tokenizer, "another folder with the tokenizer", "DIR");
+  add_text("--chat-template", card.chat_template, "replaces the tokenizer's template", "FILE");
+  add_text("--generation-config", card.generation_config, "replaces generation_config.json",
+           "FILE");
+  add_text("--reasoning-parser", card.reasoning_parser, "the engine's parser of reasoning", "NAME");
+  add_text("--tool-call-parser", card.tool_parser, "the engine's parser of tool calls", "NAME");
+  add_text("--draft", card.draft, "the model of speculative decoding", "NAME");
+  add_list("--adapter", options.adapters, "a LoRA adapter and its folder; repeatable", "NAME=DIR");
+  add_text("--kv-abi", card.kv_abi, "what prefill and decode must agree in", "TEXT");
+  add_ids("--end-of-thinking", card.end_of_thinking, "the token ids that end the thinking");
+  add_ids("--stop-ids", card.stop_ids, "token ids that end an answer (default: eos_token_id)");
+  app.add_flag("--verify", card.digests.verify, "read all weights, also if their hash is known");
+  cli::add_variables(app, {"HOME", "XDG_CACHE_HOME"});
+}
+
+void declare_explain(CLI::App& app, Options& options) {
+  app.add_option("A", options.card_a, "a card, - for stdin")->required()->type_name("FILE");
+  app.add_option("B", options.card_b, "a card, - for stdin")->required()->type_name("FILE");
+}
+
+[[noreturn]] void refuse(const std::string& reason) {
+  throw base::Error(base::ExitStatus::kUsage, reason);
+}
+
+}  // namespace
+
+void declare(CLI::App& app, Options& options) {
+  app.require_subcommand(1);
+  declare_id(*add_command(app, options, Command::kId, "id",
+                          "print the endpoint ids of a DynamoGraphDeployment"),
+             options);
+  declare_card(*add_command(app, options, Command::kCard, "card", "print the card of a model"),
+               options);
+  declare_explain(*add_command(app, options, Command::kExplain, "explain",
+                               "show how two cards differ, and what follows"),
+                  options);
+}
+
+void check(Options& options) {
+  std::vector<std::string> inputs = options.files;
+  if (options.command == Command::kExplain) inputs = {options.card_a, options.card_b};
+  if (std::count(inputs.begin(), inputs.end(), "-") > 1) {
+    refuse("standard input: can be read only once");
+  }
+  if (!pod::is_dns_label(options.endpoint)) {
+    refuse("--endpoint: " + base::quoted(options.endpoint) +
+           " is not a DNS label: " + pod::kDnsLabelRule);
+  }
+  for (const std::string& adapter : options.adapters) {
+    const std::size_t equals = adapter.find('=');
+    if (equals == 0 || equals + 1 >= adapter.size() || equals == adapter.npos) {
+      refuse("--adapter: " + base::quoted(adapter) + " is not NAME=DIR");
+    }
+    if (!options.card.adapters.emplace(adapter.substr(0, equals), adapter.substr(equals + 1))
+             .second) {
+      refuse("--adapter: " + base::quoted(adapter.substr(0, equals)) + " appears twice");
+    }
+  }
+}
+
+}  // namespace fo::fo_reg

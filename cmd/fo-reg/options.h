@@ -1,0 +1,38 @@
+// The command line of fo-reg.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/app.h"
+#include "fleet/model_card.h"
+
+namespace CLI {
+class App;
+}
+
+namespace fo::fo_reg {
+
+struct Options {
+  enum class Command { kId, kCard, kExplain };
+
+  cli::CommonOptions common;
+  Command command = Command::kId;
+  /// The inputs of id; "-" is stdin.
+  std::vector<std::string> files = {"-"};
+  /// The last part of the ids.
+  std::string endpoint = "generate";
+  /// Without adapters, which are NAME=DIR here.
+  fleet::ModelCardOptions card;
+  std::vector<std::string> adapters;
+  /// The inputs of explain; "-" is stdin.
+  std::string card_a;
+  std::string card_b;
+};
+
+void declare(CLI::App& app, Options& options);
+
+/// Checks values and their combinations, and converts the adapters. Throws Error(kUsage).
+void check(Options& options);
+
+}  // namespace fo::fo_reg
