@@ -16,4 +16,19 @@ base::ExitStatus card(const Options& options);
 /// pair.
 base::ExitStatus explain(const Options& options);
 
+// --- Of a registry. Those that select records return kNo if there is none.
+
+/// Runs a worker and keeps its record; returns the worker's exit status.
+int run(const Options& options);
+/// Keeps the record of a worker until a signal arrives, or writes a record of another kind.
+base::ExitStatus put(const Options& options);
+base::ExitStatus rm(const Options& options);
+base::ExitStatus drain(const Options& options);
+base::ExitStatus undrain(const Options& options);
+base::ExitStatus set(const Options& options);
+base::ExitStatus ls(const Options& options);
+base::ExitStatus get(const Options& options);
+base::ExitStatus watch(const Options& options);
+base::ExitStatus check_registry(const Options& options);
+
 }  // namespace fo::fo_reg

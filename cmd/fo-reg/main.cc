@@ -1,4 +1,4 @@
-// fo-reg: the names of a fleet's endpoints, and the cards of its models.
+// fo-reg: the workers of a fleet: their endpoints, their cards and their records.
 #include "cli/app.h"
 #include "commands.h"
 #include "options.h"
@@ -6,18 +6,40 @@
 namespace {
 
 using namespace fo;
+using base::to_int;
 using fo_reg::Options;
 
-base::ExitStatus run(const Options& options) {
+int dispatch(const Options& options) {
+  using enum Options::Command;
   switch (options.command) {
-    case Options::Command::kId:
-      return fo_reg::id(options);
-    case Options::Command::kCard:
-      return fo_reg::card(options);
-    case Options::Command::kExplain:
-      return fo_reg::explain(options);
+    case kId:
+      return to_int(fo_reg::id(options));
+    case kCard:
+      return to_int(fo_reg::card(options));
+    case kExplain:
+      return to_int(fo_reg::explain(options));
+    case kRun:
+      return fo_reg::run(options);
+    case kPut:
+      return to_int(fo_reg::put(options));
+    case kRm:
+      return to_int(fo_reg::rm(options));
+    case kDrain:
+      return to_int(fo_reg::drain(options));
+    case kUndrain:
+      return to_int(fo_reg::undrain(options));
+    case kSet:
+      return to_int(fo_reg::set(options));
+    case kLs:
+      return to_int(fo_reg::ls(options));
+    case kGet:
+      return to_int(fo_reg::get(options));
+    case kWatch:
+      return to_int(fo_reg::watch(options));
+    case kCheck:
+      return to_int(fo_reg::check_registry(options));
   }
-  return base::ExitStatus::kSoftware;
+  return to_int(base::ExitStatus::kSoftware);
 }
 
 }  // namespace
@@ -25,12 +47,15 @@ base::ExitStatus run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   const cli::Tool tool{.name = "fo-reg",
-                       .summary = "Name the endpoints of a fleet and describe its models.",
-                       .version = FO_VERSION};
+                       .summary = "Register the workers of a fleet, and describe what they serve.",
+                       .version = FO_VERSION,
+                       .takes_command = true,
+                       .without_command = {"id", "card", "explain", "put", "rm", "drain", "undrain",
+                                           "set", "ls", "get", "watch", "check"}};
   return cli::run(
       argc, argv, tool, options.common, [&](CLI::App& app) { fo_reg::declare(app, options); },
       [&] {
         fo_reg::check(options);
-        return base::to_int(run(options));
+        return dispatch(options);
       });
 }

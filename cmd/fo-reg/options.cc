@@ -89,10 +89,6 @@ void declare_explain(CLI::App& app, Options& options) {
   app.add_option("B", options.card_b, "a card, - for stdin")->required()->type_name("FILE");
 }
 
-[[noreturn]] void refuse(const std::string& reason) {
-  throw base::Error(base::ExitStatus::kUsage, reason);
-}
-
 }  // namespace
 
 void declare(CLI::App& app, Options& options) {
@@ -105,6 +101,24 @@ void declare(CLI::App& app, Options& options) {
   declare_explain(*add_command(app, options, Command::kExplain, "explain",
                                "show how two cards differ, and what follows"),
                   options);
+  const auto add = [&](Command command, const char* name, const char* description,
+                       void (*declare_own)(CLI::App&, RecordOptions&)) {
+    CLI::App* sub = add_command(app, options, command, name, description);
+    if (declare_own != nullptr) declare_own(*sub, options.records);
+    declare_registry(*sub, options.records);
+  };
+  add(Command::kRun, "run", "run a worker, and register it as long as it lives", declare_run);
+  add(Command::kPut, "put", "register a worker that another program runs, or write a record",
+      declare_put);
+  add(Command::kRm, "rm", "deregister a worker, or remove a record", declare_selection);
+  add(Command::kDrain, "drain", "let a worker finish, without new requests", declare_selection);
+  add(Command::kUndrain, "undrain", "undo drain", declare_selection);
+  add(Command::kSet, "set", "set or remove labels of a worker", declare_set);
+  add(Command::kLs, "ls", "list records; exit 1 if there are none", declare_prefix);
+  add(Command::kGet, "get", "print a record; exit 1 if there is none", declare_get);
+  add(Command::kWatch, "watch", "print the records, and every change, as JSON lines",
+      declare_prefix);
+  add(Command::kCheck, "check", "check that the registry can be used", nullptr);
 }
 
 void check(Options& options) {

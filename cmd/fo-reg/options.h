@@ -6,6 +6,7 @@
 
 #include "cli/app.h"
 #include "fleet/model_card.h"
+#include "record_options.h"
 
 namespace CLI {
 class App;
@@ -14,7 +15,21 @@ class App;
 namespace fo::fo_reg {
 
 struct Options {
-  enum class Command { kId, kCard, kExplain };
+  enum class Command {
+    kId,
+    kCard,
+    kExplain,
+    kRun,
+    kPut,
+    kRm,
+    kDrain,
+    kUndrain,
+    kSet,
+    kLs,
+    kGet,
+    kWatch,
+    kCheck
+  };
 
   cli::CommonOptions common;
   Command command = Command::kId;
@@ -28,6 +43,8 @@ struct Options {
   /// The inputs of explain; "-" is stdin.
   std::string card_a;
   std::string card_b;
+  /// Of the commands that use a registry.
+  RecordOptions records;
 };
 
 void declare(CLI::App& app, Options& options);

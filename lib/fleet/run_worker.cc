@@ -94,6 +94,7 @@ class WorkerRun {
       failure_ = std::current_exception();
     }
     while (!status_ && !stop_ && !failure_) co_await changed_.wait();
+    set(Life::kDraining);
     if (!status_ && !failure_) co_await drain();
     const Deadline kill_at =
         Deadline::after(stop_ == loop::Stop::kNow ? Duration::zero() : options_.grace);
@@ -237,7 +238,6 @@ class WorkerRun {
   }
 
   awaitable<void> drain() {
-    set(Life::kDraining);
     if (options_.drain_url.empty()) co_return;
     const Deadline drain_by = Deadline::after(options_.drain_timeout);
     const std::string reason = co_await until_200(options_.drain_url, drain_by);

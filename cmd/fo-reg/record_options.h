@@ -1,0 +1,66 @@
+// The command line of the subcommands that use a registry.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "fleet/instance.h"
+#include "fleet/registry/uri.h"
+#include "fleet/run_worker.h"
+#include "fleet/selection.h"
+#include "fleet/worker_url.h"
+
+namespace CLI {
+class App;
+}
+
+namespace fo::fo_reg {
+
+struct RecordOptions {
+  std::string registry = fleet::kDefaultRegistry;
+  base::Duration timeout = std::chrono::seconds(5);
+
+  // --- run
+  /// Without a record and a command.
+  fleet::RunOptions run;
+  /// A card file, or a folder whose card is computed.
+  std::string card_file;
+
+  // --- put
+  /// The key of a record that no process keeps; empty: a worker is registered.
+  std::string key;
+  // --- run, put
+  std::string endpoint;
+  /// Without a life and a time.
+  fleet::Instance worker;
+  std::string life = "ready";
+  std::vector<std::string> labels;
+  std::string allowed_workers = fleet::kDefaultWorkers;
+  int ready_fd = -1;
+
+  // --- rm, drain, undrain, set, get
+  fleet::Selection selection;
+  /// Of set: the id, unless there is a host, and NAME=VALUE.
+  std::vector<std::string> words;
+
+  // --- ls, watch
+  std::string prefix;
+};
+
+/// Throws Error(kUsage).
+[[noreturn]] void refuse(const std::string& reason);
+
+/// The options of every subcommand that uses a registry.
+void declare_registry(CLI::App& app, RecordOptions& options);
+
+void declare_run(CLI::App& app, RecordOptions& options);
+void declare_put(CLI::App& app, RecordOptions& options);
+void declare_selection(CLI::App& app, RecordOptions& options);
+void declare_set(CLI::App& app, RecordOptions& options);
+void declare_get(CLI::App& app, RecordOptions& options);
+void declare_prefix(CLI::App& app, RecordOptions& options);
+
+}  // namespace fo::fo_reg

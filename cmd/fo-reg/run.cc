@@ -1,0 +1,29 @@
+#include <unistd.h>
+
+#include "base/error.h"
+#include "commands.h"
+#include "fleet/registry/uri.h"
+#include "fleet/run_worker.h"
+#include "net/address.h"
+#include "worker.h"
+
+namespace fo::fo_reg {
+
+int run(const Options& options) {
+  RecordOptions wanted = options.records;
+  if (options.common.command.empty()) {
+    refuse("expected a command after '--'");
+  }
+  for (const std::string* url : {&wanted.run.ready_url, &wanted.run.drain_url}) {
+    if (!url->empty()) static_cast<void>(net::parse_url(*url));
+  }
+  const auto registry = fleet::make_registry(wanted.registry);
+  wanted.worker.pid = static_cast<std::uint64_t>(::getpid());
+  fleet::RunOptions run = wanted.run;
+  run.record = worker_record(*registry, wanted, fleet::Life::kStarting);
+  run.command = options.common.command;
+  run.timeout = wanted.timeout;
+  return fleet::run_worker(*registry, run);
+}
+
+}  // namespace fo::fo_reg
