@@ -3,11 +3,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -21,6 +16,7 @@
 #include "fleet/registry/etcd_registry.h"
 #include "fleet/registry/records.h"
 #include "fleet/registry/registry.h"
+#include "fleet/registry/watching.h"
 #include "loop/run.h"
 #include "support/failure.h"
 #include "support/forked.h"
@@ -39,6 +35,11 @@ using fo::test::status_of;
 using test::id_number;
 using test::kEndpoint;
 using test::record_number;
+using test::Tending;
+using test::Watching;
+
+constexpr base::Duration kForLong = std::chrono::minutes(10);
+constexpr base::Duration kShortly = std::chrono::seconds(1);
 
 // One kind of registry: how a process opens it, and how its data is lost.
 class Place {
@@ -47,7 +48,9 @@ class Place {
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
   virtual ~Place() = default;
-  [[nodiscard]] virtual std::unique_ptr<Registry> open() = 0;
+  /// `ttl`: the time after which a process that does not renew its record is dead, where there is
+  /// one.
+  [[nodiscard]] virtual std::unique_ptr<Registry> open(base::Duration ttl = kForLong) = 0;
   virtual void lose_everything() = 0;
   /// What a watch reports of a process that was killed.
   [[nodiscard]] virtual std::string killed() const = 0;
@@ -55,7 +58,7 @@ class Place {
 
 class DirPlace final : public Place {
  public:
-  [[nodiscard]] std::unique_ptr<Registry> open() override {
+  [[nodiscard]] std::unique_ptr<Registry> open(base::Duration) override {
     return make_dir_registry(folder_.path("registry"));
   }
   void lose_everything() override { std::filesystem::remove_all(folder_.path("registry")); }
@@ -67,12 +70,12 @@ class DirPlace final : public Place {
 
 class EtcdPlace final : public Place {
  public:
-  [[nodiscard]] std::unique_ptr<Registry> open() override {
+  [[nodiscard]] std::unique_ptr<Registry> open(base::Duration ttl) override {
     EtcdRegistryConfig config;
     config.uri = "etcd:" + etcd_.url() + "/fo";
     config.etcd.servers = {etcd_.url()};
     config.prefix = "fo";
-    config.ttl = std::chrono::seconds(1);
+    config.ttl = ttl;
     return make_etcd_registry(std::move(config));
   }
   void lose_everything() override {
@@ -115,74 +118,6 @@ class RegistryContract : public testing::TestWithParam<std::string> {
 
   std::unique_ptr<Place> place_;
   std::unique_ptr<Registry> registry_;
-};
-
-// Renews a record beside a test.
-class Tending {
- public:
-  explicit Tending(KeptRecord& kept) {
-    boost::asio::co_spawn(loop_, kept.tend(), [](const std::exception_ptr&) {});
-    thread_ = std::thread([this] { loop_.run(); });
-  }
-  Tending(const Tending&) = delete;
-  Tending& operator=(const Tending&) = delete;
-  ~Tending() {
-    loop_.stop();
-    thread_.join();
-  }
-
- private:
-  boost::asio::io_context loop_{1};
-  std::thread thread_;
-};
-
-// A watch, whose changes are read one after the other.
-class Watch {
- public:
-  Watch(std::unique_ptr<Registry> registry, const std::string& prefix)
-      : registry_(std::move(registry)) {
-    boost::asio::co_spawn(
-        loop_,
-        registry_->watch(prefix,
-                         [this](const RegistryChange& change) { changes_.push_back(change); }),
-        boost::asio::bind_cancellation_slot(stop_.slot(), [](const std::exception_ptr&) {}));
-  }
-  ~Watch() {
-    stop_.emit(boost::asio::cancellation_type::terminal);
-    loop_.run();
-  }
-
-  /// The next change, as "put ID", "gone ID", "stale ID" or "listed".
-  std::string next() {
-    const Deadline deadline = soon();
-    while (changes_.size() <= read_ && !deadline.expired()) {
-      loop_.run_one_for(std::chrono::milliseconds(100));
-    }
-    if (changes_.size() <= read_) return "no change";
-    const RegistryChange& change = changes_[read_++];
-    const std::string id = change.record.key.substr(change.record.key.rfind('/') + 1);
-    switch (change.kind) {
-      case RegistryChange::Kind::kPut:
-        last_text_ = change.record.text;
-        return "put " + id;
-      case RegistryChange::Kind::kStale:
-        return "stale " + id;
-      case RegistryChange::Kind::kGone:
-        return "gone " + id;
-      case RegistryChange::Kind::kListed:
-        break;
-    }
-    return "listed";
-  }
-  [[nodiscard]] const std::string& last_text() const { return last_text_; }
-
- private:
-  boost::asio::io_context loop_{1};
-  boost::asio::cancellation_signal stop_;
-  std::unique_ptr<Registry> registry_;
-  std::vector<RegistryChange> changes_;
-  std::size_t read_ = 0;
-  std::string last_text_;
 };
 
 TEST_P(RegistryContract, AKeptRecordIsThereAsLongAsItsKeeper) {
@@ -283,7 +218,7 @@ TEST_P(RegistryContract, ChangesAtTheSameTimeAreNotLost) {
 
 TEST_P(RegistryContract, AWatchReportsWhatIsThereAndThenEachChange) {
   auto first = keep(record_number(1));
-  Watch watch(place_->open(), "instances/");
+  Watching watch(place_->open(), "instances/");
   EXPECT_EQ(watch.next(), "put " + id_number(1));
   EXPECT_EQ(watch.next(), "listed");
   const auto second = keep(record_number(2, Life::kStarting));
@@ -301,17 +236,16 @@ TEST_P(RegistryContract, AWatchReportsWhatIsThereAndThenEachChange) {
 }
 
 TEST_P(RegistryContract, AKilledProcessIsGone) {
-  Watch watch(place_->open(), "instances/");
+  Watching watch(place_->open(), "instances/");
   EXPECT_EQ(watch.next(), "listed");
   fo::test::Forked keeper([&](int ready) {
-    const auto kept = loop::run_to_end(place_->open()->keep(record_number(1), soon()));
+    const auto kept = loop::run_to_end(place_->open(kShortly)->keep(record_number(1), soon()));
     fo::test::say(ready, 1);
-    ::pause();
+    loop::run_to_end(kept->tend());
     return 0;
   });
   ASSERT_TRUE(keeper.read());
   EXPECT_EQ(watch.next(), "put " + id_number(1));
-  ASSERT_EQ(::kill(keeper.pid(), SIGSTOP), 0);
   EXPECT_EQ(list().size(), 1U);
   keeper.kill();
   EXPECT_EQ(watch.next(), place_->killed() + id_number(1));
@@ -319,9 +253,9 @@ TEST_P(RegistryContract, AKilledProcessIsGone) {
 }
 
 TEST_P(RegistryContract, ALostRegistryEndsNothing) {
-  const auto kept = keep(record_number(1));
+  const auto kept = run(place_->open(kShortly)->keep(record_number(1), soon()));
   const Tending tending(*kept);
-  Watch watch(place_->open(), "instances/");
+  Watching watch(place_->open(), "instances/");
   EXPECT_EQ(watch.next(), "put " + id_number(1));
   EXPECT_EQ(watch.next(), "listed");
   place_->lose_everything();

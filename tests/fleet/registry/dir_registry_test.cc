@@ -44,9 +44,7 @@ class DirRegistryTest : public testing::Test {
   std::unique_ptr<KeptRecord> keep(int number) const {
     return loop::run_to_end(open()->keep(record_number(number), soon()));
   }
-  std::vector<Record> list() const {
-    return loop::run_to_end(open()->list("", soon()));
-  }
+  std::vector<Record> list() const { return loop::run_to_end(open()->list("", soon())); }
   [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
   [[nodiscard]] std::string record(int number) const { return file(kEndpoint + id_number(number)); }
   [[nodiscard]] std::string lock(int number) const {
@@ -145,6 +143,21 @@ TEST_F(DirRegistryTest, ReadersNeverKeepAKeyFromItsKeeper) {
   for (int i = 0; i < 200; ++i) EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kOk);
   is_over = true;
   for (std::thread& reader : readers) reader.join();
+}
+
+TEST_F(DirRegistryTest, AStoppedProcessIsAlive) {
+  fo::test::Forked keeper([&](int ready) {
+    const auto kept = keep(1);
+    fo::test::say(ready, 1);
+    ::pause();
+    return 0;
+  });
+  ASSERT_TRUE(keeper.read());
+  ASSERT_EQ(::kill(keeper.pid(), SIGSTOP), 0);
+  EXPECT_EQ(list().size(), 1U);
+  EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kTryAgain);
+  keeper.kill();
+  EXPECT_TRUE(list().empty());
 }
 
 TEST_F(DirRegistryTest, ADiskThatIsFullLosesNothing) {

@@ -1,0 +1,93 @@
+// What runs beside a test of a registry: the process that keeps a record, and a watch.
+#pragma once
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "fleet/registry/registry.h"
+#include "support/soon.h"
+
+namespace fo::fleet::test {
+
+/// Tends a record on a thread of its own.
+class Tending {
+ public:
+  explicit Tending(KeptRecord& kept) {
+    boost::asio::co_spawn(loop_, kept.tend(), [](const std::exception_ptr&) {});
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+  Tending(const Tending&) = delete;
+  Tending& operator=(const Tending&) = delete;
+  ~Tending() {
+    loop_.stop();
+    thread_.join();
+  }
+
+ private:
+  boost::asio::io_context loop_{1};
+  std::thread thread_;
+};
+
+/// A watch whose changes are read one after the other; it runs while they are.
+class Watching {
+ public:
+  Watching(std::unique_ptr<Registry> registry, const std::string& prefix)
+      : registry_(std::move(registry)) {
+    boost::asio::co_spawn(
+        loop_,
+        registry_->watch(prefix,
+                         [this](const RegistryChange& change) { changes_.push_back(change); }),
+        boost::asio::bind_cancellation_slot(stop_.slot(), [](const std::exception_ptr&) {}));
+  }
+  Watching(const Watching&) = delete;
+  Watching& operator=(const Watching&) = delete;
+  ~Watching() {
+    stop_.emit(boost::asio::cancellation_type::terminal);
+    loop_.run();
+  }
+
+  /// The next change, as "put ID", "gone ID", "stale ID" or "listed".
+  std::string next() {
+    const base::Deadline deadline = fo::test::soon();
+    while (changes_.size() <= read_ && !deadline.expired()) {
+      loop_.run_one_for(std::chrono::milliseconds(100));
+    }
+    if (changes_.size() <= read_) return "no change";
+    const RegistryChange& change = changes_[read_++];
+    const std::string id = change.record.key.substr(change.record.key.rfind('/') + 1);
+    switch (change.kind) {
+      case RegistryChange::Kind::kPut:
+        last_text_ = change.record.text;
+        return "put " + id;
+      case RegistryChange::Kind::kStale:
+        return "stale " + id;
+      case RegistryChange::Kind::kGone:
+        return "gone " + id;
+      case RegistryChange::Kind::kListed:
+        break;
+    }
+    return "listed";
+  }
+  [[nodiscard]] const std::string& last_text() const { return last_text_; }
+
+ private:
+  boost::asio::io_context loop_{1};
+  boost::asio::cancellation_signal stop_;
+  std::unique_ptr<Registry> registry_;
+  std::vector<RegistryChange> changes_;
+  std::size_t read_ = 0;
+  std::string last_text_;
+};
+
+}  // namespace fo::fleet::test
