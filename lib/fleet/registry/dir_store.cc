@@ -29,6 +29,8 @@ using base::UniqueFd;
 
 constexpr std::string_view kLockSuffix = ".lock";
 constexpr auto kLeftFor = std::chrono::minutes(1);
+// Its time of modification is when its folder was last cleaned.
+constexpr char kCleaned[] = ".cleaned";
 
 struct CloseFolder {
   void operator()(DIR* folder) const { ::closedir(folder); }
@@ -225,6 +227,13 @@ void DirStore::clean(const std::string& key) const {
   if (!entries) return;
   const int opened = fd.release();
   const auto now = std::chrono::system_clock::now().time_since_epoch();
+  struct stat cleaned {};
+  const bool is_known = ::fstatat(opened, kCleaned, &cleaned, AT_SYMLINK_NOFOLLOW) == 0;
+  const auto since = now - std::chrono::nanoseconds(nanoseconds(cleaned.st_mtim));
+  if (is_known && since >= std::chrono::nanoseconds::zero() && since < kLeftFor) return;
+  const UniqueFd mark(
+      ::openat(opened, kCleaned, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (mark) ::futimens(mark.get(), nullptr);
   while (const dirent* const entry = ::readdir(entries.get())) {
     const std::string name = entry->d_name;
     struct stat info {};

@@ -119,11 +119,12 @@ TEST_F(DirRegistryTest, AnUnkeptRecordIsRemovedAfterAMinute) {
   keep(1).reset();
   keep(2).reset();
   const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::minutes(2);
-  for (const std::string& name : {record(1), lock(1)}) {
+  for (const std::string& name : {record(1), lock(1), file(kEndpoint + std::string(".cleaned"))}) {
     std::filesystem::last_write_time(name, old);
   }
   const auto alive = keep(3);
   std::filesystem::last_write_time(record(3), old);
+  std::filesystem::last_write_time(file(kEndpoint + std::string(".cleaned")), old);
   const auto another = keep(4);
   EXPECT_FALSE(std::filesystem::exists(record(1)));
   EXPECT_FALSE(std::filesystem::exists(lock(1)));
@@ -177,7 +178,7 @@ TEST_F(DirRegistryTest, ADiskThatIsFullLosesNothing) {
   for (const auto& entry : std::filesystem::directory_iterator(file(kEndpoint))) {
     files += entry.is_regular_file() ? 1U : 0U;
   }
-  EXPECT_EQ(files, 2U);
+  EXPECT_EQ(files, 3U);
 }
 
 // A process that is killed between any two steps of a registration leaves nothing that counts.

@@ -1,0 +1,293 @@
+// The registries of a fleet: the time from SIGKILL of a registered process until `fo-reg watch`
+// prints it, against a loop on inotify(7) that waits for one lock; a registry of many records; a
+// change in etcd, against `etcdctl watch`; and what `fo-reg run` costs. Usage: registry [--json
+// FILE] [--quick] [RUNS]
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "etcd/server.h"
+#include "fleet/instance.h"
+#include "fleet/registry/dir_registry.h"
+#include "fleet/registry/uri.h"
+#include "loop/run.h"
+#include "os/pipe.h"
+#include "os/process.h"
+#include "report.h"
+#include "support/temp_dir.h"
+
+namespace {
+
+using namespace fo;
+using base::Deadline;
+
+const std::string kFoReg = FO_BUILD_DIR "/bin/fo-reg";
+const fleet::EndpointId kEndpoint{"llama", "worker", "generate"};
+
+Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
+
+fleet::Record new_record() {
+  fleet::Instance instance;
+  instance.id = fleet::make_instance_id();
+  instance.url = "http://127.0.0.1:8001";
+  instance.model = "llama";
+  instance.life = fleet::Life::kReady;
+  return {fleet::instance_key(kEndpoint, instance.id), fleet::encode(instance)};
+}
+
+// A program whose output is read by lines.
+class Lines {
+ public:
+  explicit Lines(const std::vector<std::string>& argv) : child_(start(argv)) {
+    pipe_.writer.reset();
+  }
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
+  ~Lines() {
+    child_.signal(SIGKILL);
+    static_cast<void>(child_.wait(Deadline::never()));
+  }
+
+  /// Reads until a line contains `part`.
+  void await(const std::string& part) {
+    for (;;) {
+      const std::size_t end = text_.find('\n');
+      if (end != std::string::npos) {
+        const bool is_found = text_.substr(0, end).find(part) != std::string::npos;
+        text_.erase(0, end + 1);
+        if (is_found) return;
+        continue;
+      }
+      char bytes[65536];
+      const ssize_t count = ::read(pipe_.reader.get(), bytes, sizeof bytes);
+      if (count <= 0) throw base::Error(base::ExitStatus::kSoftware, "read lines: the end");
+      text_.append(bytes, static_cast<std::size_t>(count));
+    }
+  }
+  [[nodiscard]] pid_t pid() const { return child_.pid(); }
+
+ private:
+  os::Child start(const std::vector<std::string>& argv) {
+    os::SpawnOptions options;
+    options.parent_death_signal = SIGKILL;
+    options.stdout_fd = pipe_.writer.get();
+    return os::spawn(argv, options);
+  }
+
+  os::Pipe pipe_;
+  os::Child child_;
+  std::string text_;
+};
+
+// A process that calls `hold`, sends a byte, and stays until it is killed.
+class Holder {
+ public:
+  explicit Holder(const std::function<std::shared_ptr<void>()>& hold)
+      : child_(os::fork_child([&] {
+          const std::shared_ptr<void> held = hold();
+          if (::write(ready_.writer.get(), "x", 1) != 1) return 1;
+          for (;;) ::pause();
+          return 0;
+        })) {
+    char byte = 0;
+    ready_.writer.reset();
+    if (::read(ready_.reader.get(), &byte, 1) != 1) {
+      throw base::Error(base::ExitStatus::kSoftware, "hold: the process ended");
+    }
+  }
+  void kill() const {
+    child_.signal(SIGKILL);
+    static_cast<void>(child_.wait(Deadline::never()));
+  }
+
+ private:
+  os::Pipe ready_;
+  os::Child child_;
+};
+
+double ours_after_kill(const std::string& folder, Lines& watch) {
+  const fleet::Record record = new_record();
+  const Holder holder([&]() -> std::shared_ptr<void> {
+    return loop::run_to_end(fleet::make_dir_registry(folder)->keep(record, soon()));
+  });
+  watch.await("\"event\":\"put\"");
+  return bench::seconds_of([&] {
+    holder.kill();
+    watch.await("\"event\":\"gone\"");
+  });
+}
+
+bool is_locked(const std::string& path) {
+  const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  return ::fcntl(fd.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
+// The least that a watcher has to do: it knows the one file, and queries its lock all the time.
+double inotify_after_kill(const std::string& path) {
+  const Holder holder([&]() -> std::shared_ptr<void> {
+    const auto fd =
+        std::make_shared<base::UniqueFd>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    struct flock range {};
+    range.l_type = F_WRLCK;
+    ::fcntl(fd->get(), F_OFD_SETLK, &range);
+    return fd;
+  });
+  const base::UniqueFd inotify(::inotify_init1(IN_CLOEXEC));
+  ::inotify_add_watch(inotify.get(), path.c_str(), IN_CLOSE_WRITE);
+  return bench::seconds_of([&] {
+    holder.kill();
+    char event[4096];
+    if (::read(inotify.get(), event, sizeof event) <= 0) return;
+    while (is_locked(path)) {
+    }
+    std::puts("gone");
+    std::fflush(stdout);
+  });
+}
+
+double cpu_seconds(pid_t pid) {
+  clockid_t clock{};
+  timespec used{};
+  if (::clock_getcpuclockid(pid, &clock) != 0 || ::clock_gettime(clock, &used) != 0) return 0;
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9;
+}
+
+void many_records(std::size_t count, std::size_t runs, bench::Report& report) {
+  const test::TempDir folder;
+  const auto registry = fleet::make_dir_registry(folder.path("many"));
+  if (os::raise_fd_limit() < 2 * count + 100) {
+    return report.skip("a registry of many records", "too few open files are allowed");
+  }
+  std::vector<std::unique_ptr<fleet::KeptRecord>> kept;
+  for (std::size_t i = 0; i < count; ++i) {
+    kept.push_back(loop::run_to_end(registry->keep(new_record(), soon())));
+  }
+  std::vector<double> listing;
+  for (std::size_t i = 0; i < runs; ++i) {
+    listing.push_back(bench::seconds_of([&] {
+                        if (loop::run_to_end(registry->list("", soon())).size() != count)
+                          std::abort();
+                      }) *
+                      1e3);
+  }
+  Lines watch({kFoReg, "watch", "--registry", "dir:" + folder.path("many")});
+  watch.await("listed");
+  std::vector<double> cpu;
+  for (std::size_t i = 0; i < runs; ++i) {
+    const double before = cpu_seconds(watch.pid());
+    loop::run_to_end(kept.front()->edit(
+        [&](const std::string& text) { return fleet::with_label(text, "n", std::to_string(i)); },
+        soon()));
+    watch.await("\"put\"");
+    cpu.push_back((cpu_seconds(watch.pid()) - before) * 1e3);
+  }
+  const std::string records = std::to_string(count) + " records";
+  report.row("list " + records, "ms", {"fo-reg", listing}, {}, bench::value_at_most(100));
+  report.row("CPU of a watch of " + records + " for one change", "ms", {"fo-reg", cpu}, {},
+             bench::value_at_most(1));
+  std::printf("%s: listed in %.1f ms, a change costs a watch %.3f ms of CPU\n", records.c_str(),
+              bench::median(listing), bench::median(cpu));
+}
+
+void with_etcd(std::size_t runs, bench::Report& report) {
+  if (!test::has_etcd()) return report.skip("a change in etcd", "etcd is not installed");
+  const test::TempDir folder;
+  const test::Etcd etcd(folder);
+  const std::string uri = "etcd:" + etcd.url() + "/fo";
+  const auto registry = fleet::make_registry(uri);
+  Lines ours({kFoReg, "watch", "--registry", uri, "cards/"});
+  ours.await("listed");
+  Lines peer(etcd.etcdctl({"watch", "--prefix", "fo/cards/"}));
+  std::size_t number = 0;
+  // Until both watches are there.
+  const auto put = [&] {
+    const std::string text = "{\"n\":" + std::to_string(++number) + "}";
+    loop::run_to_end(registry->put({"cards/x", text}, soon()));
+    return text;
+  };
+  const auto change = [&](Lines& watch, Lines& other) {
+    std::string text;
+    const double seconds = bench::seconds_of([&] {
+      text = put();
+      watch.await(text);
+    });
+    other.await(text);
+    return seconds;
+  };
+  while (etcd.watchers() < 2) ::usleep(1000);
+  std::vector<bench::Contender> watches{{"fo-reg watch", [&] { return change(ours, peer); }},
+                                        {"etcdctl watch", [&] { return change(peer, ours); }}};
+  bench::take_turns(watches, runs);
+  report.table("A record is put into etcd -> a watch prints it", "ms", 1e3, watches,
+               {{"fo-reg watch", "etcdctl watch", bench::cost_at_most(1.2)}});
+}
+
+double resident_mib(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmRSS:")) return std::stod(line.substr(6)) / 1024;
+  }
+  return 0;
+}
+
+void supervisor(std::size_t runs, bench::Report& report) {
+  const test::TempDir folder;
+  const std::string uri = "dir:" + folder.path("registry");
+  Lines watch({kFoReg, "watch", "--registry", uri});
+  watch.await("listed");
+  std::vector<double> start;
+  std::vector<double> memory;
+  for (std::size_t i = 0; i < runs; ++i) {
+    std::unique_ptr<Lines> run;
+    start.push_back(bench::seconds_of([&] {
+                      run = std::make_unique<Lines>(std::vector<std::string>{
+                          kFoReg, "run", "--registry", uri, "--endpoint", to_string(kEndpoint),
+                          "--url", "http://127.0.0.1:8001", "--", "sleep", "1000"});
+                      watch.await("\"starting\"");
+                    }) *
+                    1e3);
+    watch.await("\"ready\"");
+    memory.push_back(resident_mib(run->pid()));
+  }
+  report.row("start of fo-reg run -> its record is in a folder", "ms", {"fo-reg", start}, {},
+             bench::value_at_most(10));
+  report.row("memory of fo-reg run", "MiB", {"fo-reg", memory}, {}, bench::value_at_most(6));
+  std::printf("fo-reg run: record after %.1f ms, %.1f MiB\n", bench::median(start),
+              bench::median(memory));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return bench::run(
+      "registry", argc, argv, [](const bench::Arguments& arguments, bench::Report& report) {
+        const std::size_t runs = bench::parse_runs(arguments, arguments.quick ? 1 : 5);
+        {
+          const test::TempDir folder;
+          const std::string path = folder.path("registry");
+          Lines watch({kFoReg, "watch", "--registry", "dir:" + path});
+          watch.await("listed");
+          std::vector<bench::Contender> watches{
+              {"fo-reg watch", [&] { return ours_after_kill(path, watch); }},
+              {"inotify loop", [&] { return inotify_after_kill(folder.path("lock")); }}};
+          bench::take_turns(watches, runs);
+          report.table("SIGKILL of a registered process -> a watch prints it", "us", 1e6, watches,
+                       {{"fo-reg watch", "inotify loop", bench::cost_at_most(2)}});
+        }
+        many_records(arguments.quick ? 100 : 10'000, runs, report);
+        with_etcd(runs, report);
+        supervisor(runs, report);
+      });
+}
