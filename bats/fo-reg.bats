@@ -109,7 +109,7 @@ may migrate: the checksums are equal
 may pair: the KV caches match" ]
 }
 
-@test "explain says what two workers may not do" {
+@test "explain prints what two workers may not do" {
   a_model "$T/model"
   reg card "$T/model" >"$T/a.json"
   reg card "$T/model" --kv-abi other >"$T/b.json"
@@ -191,7 +191,7 @@ may not pair: kv_abi differs' ]
   [ "$output" = "$(reg card "$T/model")" ]
 }
 
-@test "card does not read the blobs of the Hugging Face cache, unless told to" {
+@test "card does not read the blobs of the Hugging Face cache without --verify" {
   local snapshot=$T/models--org--tiny/snapshots/abc sum
   a_model "$T/model"
   sum=$(sha256sum <"$T/model/model.safetensors")

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/output.h"
 #include "commands.h"
 #include "fleet/deployment_hash.h"
@@ -26,7 +27,7 @@ void print(const fleet::DeploymentIds& ids, bool json) {
   for (const auto& [service, id] : ids.services) {
     const std::string text = fleet::to_string(id);
     if (!json) {
-      cli::print(text + "  " + service + "\n");
+      cli::print(text + "  " + base::without_controls(service) + "\n");
       continue;
     }
     const nlohmann::ordered_json line{

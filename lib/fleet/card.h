@@ -25,7 +25,7 @@ struct Card {
   std::string quantization;
   /// In tokens; 0 if unknown.
   std::uint64_t context_length = 0;
-  /// Digest of what else the model's configuration says.
+  /// Digest of the rest of the model's configuration.
   std::string config;
   /// Digest of the names, sizes and contents of the weight files.
   std::string weights;

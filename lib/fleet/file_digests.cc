@@ -1,6 +1,5 @@
 #include "fleet/file_digests.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <thread>
 #include <utility>

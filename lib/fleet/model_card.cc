@@ -45,9 +45,9 @@ constexpr const char* kTokenizerFiles[] = {"added_tokens.json",
                                            "vocab.txt"};
 
 // Members of config.json that do not change what a worker computes, or are fields of the card.
-constexpr const char* kNotConfig[] = {"_commit_hash", "_name_or_path",       "architectures",
-                                      "dtype",        "model_type",          "quantization_config",
-                                      "torch_dtype",  "transformers_version"};
+constexpr const char* kNotConfig[] = {
+    "_commit_hash", "_name_or_path", "architectures",       "dtype",
+    "model_type",   "torch_dtype",   "transformers_version"};
 
 bool exists(const std::string& path) {
   std::error_code error;
@@ -110,14 +110,13 @@ std::string architecture_of(const Json& config) {
   return text_of(config, {"model_type"});
 }
 
-// "METHOD:HASH", where the hash is that of all parameters.
+// The method; its parameters are in the digest of the configuration.
 std::string quantization_of(const Json& config, const Json& text_config) {
-  const Json* found = json::find(config, "quantization_config");
-  if (found == nullptr) found = json::find(text_config, "quantization_config");
-  if (found == nullptr || !found->is_object()) return {};
-  constexpr std::size_t kParameterDigits = 16;
-  return text_of(*found, {"quant_method"}) + ":" +
-         sha256_hex(json::canonical(*found)).substr(0, kParameterDigits);
+  for (const Json* object : {&config, &text_config}) {
+    const Json* found = json::find(*object, "quantization_config");
+    if (found != nullptr) return text_of(*found, {"quant_method"});
+  }
+  return {};
 }
 
 std::vector<std::string> weight_files(const std::string& folder) {
@@ -242,8 +241,8 @@ CachePlace place_of(const std::string& folder) {
 Card read_folder(const ModelCardOptions& options) {
   const std::string& folder = options.folder;
   const std::string& tokenizer = options.tokenizer.empty() ? folder : options.tokenizer;
-  const auto told = [](const std::string& option, const std::string& found) {
-    return option.empty() ? found : option;
+  const auto either = [](const std::string& first, const std::string& second) {
+    return first.empty() ? second : first;
   };
   const CachePlace place = place_of(folder);
   Json config = read_object(folder + "/config.json");
@@ -254,19 +253,23 @@ Card read_folder(const ModelCardOptions& options) {
                         : read_object(options.generation_config);
 
   Card card;
-  card.name = told(options.name, place.name);
+  card.name = either(options.name, place.name);
   card.aliases = options.aliases;
   card.architecture = architecture_of(config);
-  card.dtype = told(options.dtype, told(text_of(config, {"dtype", "torch_dtype"}),
-                                        text_of(text_config, {"dtype", "torch_dtype"})));
-  card.quantization = told(options.quantization, quantization_of(config, text_config));
+  card.dtype = either(options.dtype, either(text_of(config, {"dtype", "torch_dtype"}),
+                                            text_of(text_config, {"dtype", "torch_dtype"})));
+  card.quantization = either(options.quantization, quantization_of(config, text_config));
   for (const std::uint64_t length :
        {options.context_length, number_of(config, {"max_position_embeddings", "n_positions"}),
         number_of(text_config, {"max_position_embeddings", "n_positions"})}) {
     if (card.context_length == 0) card.context_length = length;
   }
-  card.revision = told(options.revision, place.revision);
+  card.revision = either(options.revision, place.revision);
   card.tokenizer = tokenizer_digest(tokenizer, tokenizer_config);
+  if (card.tokenizer.empty() && !options.tokenizer.empty()) {
+    throw Error(ExitStatus::kNoInput,
+                "open tokenizer " + base::quoted(tokenizer) + ": no tokenizer files");
+  }
   card.chat_template = chat_template_digest(options, tokenizer, tokenizer_config);
   if (!options.reasoning_parser.empty()) card.parsers["reasoning"] = options.reasoning_parser;
   if (!options.tool_parser.empty()) card.parsers["tools"] = options.tool_parser;

@@ -1,4 +1,4 @@
-// The card of a model in a Hugging Face folder, and of what its engine was told.
+// The card of a model in a Hugging Face folder, with the options of its engine.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace fo::fleet {
 
-/// What an engine was told; an empty value leaves the folder's in force.
+/// The options of an engine. An empty one stands for the value in the folder.
 struct ModelCardOptions {
   std::string folder;
   std::string name;
@@ -34,7 +34,7 @@ struct ModelCardOptions {
   std::string kv_abi;
   std::vector<std::uint64_t> end_of_thinking;
   std::vector<std::uint64_t> stop_ids;
-  /// How the files of weights and adapters are read.
+  /// For the files of weights and adapters.
   DigestOptions digests;
 };
 
@@ -47,8 +47,9 @@ struct ModelCardOptions {
 /// as canonical JSON, without the members that are fields of the card themselves, and without the
 /// version of the library that wrote them.
 ///
-/// Throws kNoInput for a missing folder, configuration, weight file or file that an option names;
-/// kBadData for malformed files and for a card over kMaxCardBytes; and what digest_files throws.
+/// Throws kNoInput for a missing folder, configuration, weight file or file that an option names,
+/// and for a folder of `tokenizer` without one; kBadData for malformed files and for a card over
+/// kMaxCardBytes; and what digest_files throws.
 Card model_card(const ModelCardOptions& options);
 
 }  // namespace fo::fleet
