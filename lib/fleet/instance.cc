@@ -52,17 +52,11 @@ std::string needed_text(const json& object, const char* name) {
   return std::move(*text);
 }
 
-Life life_in(const json& object, const char* name) {
+Life needed_life(const json& object, const char* name) {
   const std::string text = needed_text(object, name);
   const std::optional<Life> life = parse_life(text);
   if (!life) throw fo::json::Misfit(std::string(name) + " is " + base::quoted(text));
   return *life;
-}
-
-std::optional<Life> find_life(const json& object) {
-  const json* const life = fo::json::find(object, "life");
-  if (life == nullptr || !life->is_string()) return std::nullopt;
-  return parse_life(life->get_ref<const std::string&>());
 }
 
 // Calls `change` with the object in `text`, unless that is gone.
@@ -70,7 +64,7 @@ template <typename Change>
 std::string changed(const std::string& text, const Change& change) {
   try {
     json object = fo::json::parse_object(text, kMaxRecordBytes);
-    if (find_life(object) == Life::kGone) return text;
+    if (life_in(object) == Life::kGone) return text;
     change(object);
     return fo::json::dump(object);
   } catch (const fo::json::Misfit& misfit) {
@@ -138,7 +132,7 @@ Instance decode_instance(const Record& record) {
     instance.model = text_in(object, "model").value_or("");
     instance.card = text_in(object, "card").value_or("");
     instance.kv_abi = text_in(object, "kv_abi").value_or("");
-    instance.life = life_in(object, "life");
+    instance.life = needed_life(object, "life");
     instance.slots = number_in(object, "slots");
     instance.kv_tokens = number_in(object, "kv_tokens");
     instance.generation = number_in(object, "generation");
@@ -160,9 +154,15 @@ Instance decode_instance(const Record& record) {
   return instance;
 }
 
+std::optional<Life> life_in(const json& object) {
+  const json* const life = fo::json::find(object, "life");
+  if (life == nullptr || !life->is_string()) return std::nullopt;
+  return parse_life(life->get_ref<const std::string&>());
+}
+
 std::optional<Life> life_of(std::string_view text) {
   const std::optional<json> object = fo::json::find_object(text, kMaxRecordBytes);
-  return object ? find_life(*object) : std::nullopt;
+  return object ? life_in(*object) : std::nullopt;
 }
 
 std::string with_life(const std::string& text, Life life) {
@@ -175,7 +175,7 @@ std::string with_life(const std::string& text, Life life) {
 std::string drained(const std::string& text) {
   return changed(text, [](json& object) {
     if (object.contains(kDrainedFrom)) return;
-    object[kDrainedFrom] = to_string(life_in(object, "life"));
+    object[kDrainedFrom] = to_string(needed_life(object, "life"));
     object["life"] = to_string(Life::kDraining);
   });
 }
@@ -183,7 +183,7 @@ std::string drained(const std::string& text) {
 std::string undrained(const std::string& text) {
   return changed(text, [](json& object) {
     if (!object.contains(kDrainedFrom)) return;
-    object["life"] = to_string(life_in(object, kDrainedFrom));
+    object["life"] = to_string(needed_life(object, kDrainedFrom));
     object.erase(kDrainedFrom);
   });
 }

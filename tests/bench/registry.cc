@@ -167,7 +167,7 @@ double cpu_seconds(pid_t pid) {
 void many_records(std::size_t count, std::size_t runs, bench::Report& report) {
   const test::TempDir folder;
   const auto registry = fleet::make_dir_registry(folder.path("many"));
-  if (os::raise_fd_limit() < 2 * count + 100) {
+  if (os::raise_fd_limit() < count + 100) {
     return report.skip("a registry of many records", "too few open files are allowed");
   }
   std::vector<std::unique_ptr<fleet::KeptRecord>> kept;

@@ -330,11 +330,17 @@ class DirRegistry final : public Registry {
   }
 
  private:
-  std::shared_ptr<DirStore> open(bool create) const {
-    return std::make_shared<DirStore>(path_, create);
+  std::shared_ptr<DirStore> open(bool create) {
+    if (store_) {
+      store_->reopen(create);
+    } else {
+      store_ = std::make_shared<DirStore>(path_, create);
+    }
+    return store_;
   }
 
   const std::string path_;
+  std::shared_ptr<DirStore> store_;
 };
 
 }  // namespace

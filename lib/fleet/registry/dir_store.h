@@ -60,8 +60,8 @@ class DirStore {
   bool remove(const std::string& key) const;
   /// The lock of a process on its record; an invalid descriptor if another process has it.
   [[nodiscard]] base::UniqueFd try_keep(const std::string& key) const;
-  /// Removes what processes that ended more than a minute ago have left in the key's folder; at most
-  /// once a minute, because it looks at all of its files.
+  /// Removes what processes that ended more than a minute ago have left in the key's folder; at
+  /// most once a minute, because it looks at all of its files.
   void clean(const std::string& key) const;
 
   /// True if the file that `keeper` locks is the one beside the record.

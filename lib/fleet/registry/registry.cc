@@ -3,28 +3,26 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "fleet/registry/key.h"
 #include "json/object.h"
 
 namespace fo::fleet {
 
 std::optional<std::string> fault_of(const Record& record) {
-  if (record.text.size() > kMaxRecordBytes) {
-    return "longer than " + base::format_size(kMaxRecordBytes);
-  }
   try {
-    const nlohmann::json object = fo::json::parse_object(record.text, kMaxRecordBytes);
-    const std::string_view id = id_of(record.key);
-    if (id.empty()) return std::nullopt;
-    const nlohmann::json* const named = fo::json::find(object, "id");
-    if (named == nullptr || !named->is_string()) return "without an id";
-    const std::string& name = named->get_ref<const std::string&>();
-    if (name != id) return "its id is " + base::quoted(name);
+    return fault_in(record.key, fo::json::parse_object(record.text, kMaxRecordBytes));
   } catch (const fo::json::Misfit& misfit) {
     return misfit.what();
   }
-  return std::nullopt;
+}
+
+std::optional<std::string> fault_in(std::string_view key, const nlohmann::json& object) {
+  const std::string_view id = id_of(key);
+  if (id.empty()) return std::nullopt;
+  const nlohmann::json* const named = fo::json::find(object, "id");
+  if (named == nullptr || !named->is_string()) return "without an id";
+  const std::string& name = named->get_ref<const std::string&>();
+  return name == id ? std::nullopt : std::optional("its id is " + base::quoted(name));
 }
 
 void check(const Record& record, bool is_kept) {

@@ -8,6 +8,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,8 @@ void check(const Record& record, bool is_kept);
 /// Why a registry must not pass this record on: its text is too long or not a JSON object, or has
 /// another id than its key; nullopt if it is valid.
 std::optional<std::string> fault_of(const Record& record);
+/// The same for a text that is parsed already.
+std::optional<std::string> fault_in(std::string_view key, const nlohmann::json& object);
 
 struct RegistryChange {
   enum class Kind {

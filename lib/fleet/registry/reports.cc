@@ -1,11 +1,13 @@
 #include "fleet/registry/reports.h"
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "fleet/instance.h"
 #include "fleet/registry/key.h"
+#include "json/object.h"
 #include "os/log.h"
 
 namespace fo::fleet {
@@ -13,15 +15,19 @@ namespace fo::fleet {
 using Kind = RegistryChange::Kind;
 
 void RecordReports::put(Record record) {
-  if (const std::optional<std::string> fault = fault_of(record)) {
+  std::optional<Life> life;
+  try {
+    const nlohmann::json object = fo::json::parse_object(record.text, kMaxRecordBytes);
+    if (const auto fault = fault_in(record.key, object)) throw fo::json::Misfit(*fault);
+    if (is_kept_kind(record.key)) life = life_in(object);
+  } catch (const fo::json::Misfit& misfit) {
     os::log(os::LogLevel::kWarning, "registry {}: record {} is ignored: {}",
-            base::quoted(registry_), base::quoted(record.key), *fault);
-  } else if (is_kept_kind(record.key) && life_of(record.text) == Life::kGone) {
-    gone(record.key);
-  } else {
-    reported_.insert(record.key);
-    on_change_({Kind::kPut, std::move(record)});
+            base::quoted(registry_), base::quoted(record.key), misfit.what());
+    return;
   }
+  if (life == Life::kGone) return gone(record.key);
+  reported_.insert(record.key);
+  on_change_({Kind::kPut, std::move(record)});
 }
 
 void RecordReports::vanish(const std::string& key) {
