@@ -3,8 +3,8 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "commands.h"
-#include "fleet/digest_cache.h"
-#include "fleet/model_card.h"
+#include "fleet/card/digest_cache.h"
+#include "fleet/card/model_card.h"
 
 namespace fo::fo_reg {
 

@@ -2,7 +2,7 @@
 
 #include "cli/output.h"
 #include "commands.h"
-#include "fleet/card_comparison.h"
+#include "fleet/card/card_comparison.h"
 #include "input.h"
 
 namespace fo::fo_reg {

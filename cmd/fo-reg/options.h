@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/app.h"
-#include "fleet/model_card.h"
+#include "fleet/card/model_card.h"
 #include "record_options.h"
 
 namespace CLI {

@@ -5,7 +5,7 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "fleet/card.h"
+#include "fleet/card/card.h"
 #include "input.h"
 #include "loop/backoff.h"
 #include "loop/run.h"

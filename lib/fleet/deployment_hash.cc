@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "fleet/digest.h"
+#include "fleet/card/digest.h"
 #include "json/canonical.h"
 #include "json/object.h"
 #include "pod/finding.h"

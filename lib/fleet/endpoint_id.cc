@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/hex.h"
-#include "fleet/digest.h"
+#include "fleet/card/digest.h"
 #include "pod/kube_names.h"
 
 namespace fo::fleet {

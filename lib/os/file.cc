@@ -86,6 +86,10 @@ std::string read_all(int fd, const std::string& what, base::ByteCount limit) {
   }
 }
 
+std::int64_t nanoseconds(const timespec& time) {
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 bool is_readable(int fd) {
   pollfd ready{fd, POLLIN, 0};
   return ::poll(&ready, 1, 0) > 0;

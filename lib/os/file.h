@@ -2,7 +2,9 @@
 #pragma once
 
 #include <sys/types.h>
+#include <time.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,6 +39,9 @@ void write_file_atomic(const std::string& path, std::string_view content, mode_t
 
 /// Writes all bytes to a blocking descriptor. Throws with the errno's status, and `what`.
 void write_all(int fd, std::string_view bytes, const std::string& what);
+
+/// A file's time, as stat(2) returns it.
+std::int64_t nanoseconds(const timespec& time);
 
 /// Whether a read from `fd`, or an accept, would not block now.
 bool is_readable(int fd);

@@ -7,6 +7,9 @@ target_compile_options(fo_flags INTERFACE
   -Wnon-virtual-dtor -fno-strict-aliasing
   # g++ 12 reports false overlaps in std::string's operator+.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+  # Files that are compiled as one are included, so g++ takes their anonymous namespaces for those of
+  # headers.
+  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${CMAKE_UNITY_BUILD}>>:-Wno-subobject-linkage>
   $<$<BOOL:${FO_WERROR}>:-Werror>
   # --gc-sections drops whole sections, so that static tools in engine images are small.
   $<$<CONFIG:Release>:-fstack-protector-strong -ffunction-sections -fdata-sections>

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fleet/digest.h"
+#include "fleet/card/digest.h"
 
 namespace fo::fleet {
 namespace {

@@ -1,5 +1,5 @@
 // A model card from a file or a registry.
-#include "fleet/card.h"
+#include "fleet/card/card.h"
 
 #include <nlohmann/json.hpp>
 

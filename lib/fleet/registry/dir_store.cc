@@ -44,10 +44,6 @@ std::string hidden(const std::string& key, std::string_view suffix) {
   return folder_of(key) + "/." + name_of(key) + std::string(suffix);
 }
 
-std::int64_t nanoseconds(const timespec& time) {
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
 UniqueFd open_root(const std::string& path, bool create) {
   const std::string what = "registry " + base::quoted("dir:" + path);
   if (create && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
@@ -97,7 +93,7 @@ std::optional<DirStore::Entry> DirStore::find(const std::string& key) const {
   if (::fstatat(root_.get(), key.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return std::nullopt;
   if (!S_ISREG(info.st_mode)) return std::nullopt;
   Entry entry;
-  entry.stamp = {info.st_ino, nanoseconds(info.st_ctim)};
+  entry.stamp = {info.st_ino, os::nanoseconds(info.st_ctim)};
   if (is_kept_kind(key)) entry.is_alive = is_locked(hidden(key, kLockSuffix));
   return entry;
 }
@@ -229,7 +225,7 @@ void DirStore::clean(const std::string& key) const {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   struct stat cleaned {};
   const bool is_known = ::fstatat(opened, kCleaned, &cleaned, AT_SYMLINK_NOFOLLOW) == 0;
-  const auto since = now - std::chrono::nanoseconds(nanoseconds(cleaned.st_mtim));
+  const auto since = now - std::chrono::nanoseconds(os::nanoseconds(cleaned.st_mtim));
   if (is_known && since >= std::chrono::nanoseconds::zero() && since < kLeftFor) return;
   const UniqueFd mark(
       ::openat(opened, kCleaned, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -239,7 +235,7 @@ void DirStore::clean(const std::string& key) const {
     struct stat info {};
     if (::fstatat(opened, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
     if (!S_ISREG(info.st_mode)) continue;
-    const std::chrono::nanoseconds changed(nanoseconds(info.st_mtim));
+    const std::chrono::nanoseconds changed(os::nanoseconds(info.st_mtim));
     if (now - changed > kLeftFor) files.push_back(name);
   }
   for (const std::string& name : files) {

@@ -1,4 +1,4 @@
-#include "fleet/file_digests.h"
+#include "fleet/card/file_digests.h"
 
 #include <sys/stat.h>
 
@@ -17,8 +17,8 @@
 
 #include "base/error.h"
 #include "base/hex.h"
-#include "fleet/digest.h"
-#include "fleet/digest_cache.h"
+#include "fleet/card/digest.h"
+#include "fleet/card/digest_cache.h"
 #include "gms/protocol/sha256.h"
 #include "os/thread.h"
 #include "weights/model.h"

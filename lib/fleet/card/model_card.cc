@@ -1,4 +1,4 @@
-#include "fleet/model_card.h"
+#include "fleet/card/model_card.h"
 
 #include <charconv>
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "fleet/digest.h"
+#include "fleet/card/digest.h"
 #include "json/canonical.h"
 #include "json/object.h"
 #include "os/file.h"

@@ -1,4 +1,4 @@
-#include "fleet/digest_cache.h"
+#include "fleet/card/digest_cache.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -26,10 +26,6 @@ constexpr int kCacheVersion = 1;
 
 std::string path_of(const std::string& folder) { return folder + "/digests.json"; }
 
-std::int64_t nanoseconds(const timespec& time) {
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
 // The content of the cache; "" if it may come from another user.
 std::string read_own_file(const std::string& path) {
   const base::UniqueFd fd = os::open_plain_file(path, O_RDONLY, "open " + base::quoted(path));
@@ -55,7 +51,7 @@ void create_folder(const std::string& folder) {
 
 FileIdentity identity_of(const struct stat& status) {
   return {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size),
-          nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+          os::nanoseconds(status.st_mtim), os::nanoseconds(status.st_ctim)};
 }
 
 std::string default_cache_folder() {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "fleet/card.h"
-#include "fleet/file_digests.h"
+#include "fleet/card/card.h"
+#include "fleet/card/file_digests.h"
 
 namespace fo::fleet {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fleet/card.h"
+#include "fleet/card/card.h"
 
 namespace fo::fleet {
 

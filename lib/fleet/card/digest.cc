@@ -1,4 +1,4 @@
-#include "fleet/digest.h"
+#include "fleet/card/digest.h"
 
 #include <array>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "fleet/digest_cache.h"
+#include "fleet/card/digest_cache.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

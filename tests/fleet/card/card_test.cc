@@ -1,4 +1,4 @@
-#include "fleet/card.h"
+#include "fleet/card/card.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "fleet/digest.h"
+#include "fleet/card/digest.h"
 #include "support/failure.h"
 
 namespace fo::fleet {

@@ -1,10 +1,10 @@
-#include "fleet/card.h"
+#include "fleet/card/card.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
-#include "fleet/digest.h"
+#include "fleet/card/digest.h"
 #include "json/canonical.h"
 #include "json/object.h"
 

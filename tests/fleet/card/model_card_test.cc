@@ -1,4 +1,4 @@
-#include "fleet/model_card.h"
+#include "fleet/card/model_card.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "fleet/digest.h"
+#include "fleet/card/digest.h"
 #include "model_folder.h"
 #include "support/failure.h"
 

@@ -1,4 +1,4 @@
-#include "fleet/card_comparison.h"
+#include "fleet/card/card_comparison.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "fleet/file_digests.h"
+#include "fleet/card/file_digests.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/unique_fd.h"
-#include "fleet/digest.h"
+#include "fleet/card/digest.h"
 #include "model_folder.h"
 #include "support/failure.h"
 
