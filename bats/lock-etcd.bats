@@ -4,37 +4,18 @@
 # shellcheck disable=SC2030,SC2031,SC2153,SC2154  # tests are subshells; others set variables
 load test_helper
 load tls
+load etcd
 
 setup() {
   fo_setup
-  if ! command -v etcd >/dev/null || ! command -v etcdctl >/dev/null; then
-    skip_because etcd "etcd is not installed"
-  fi
-  pick_port
-  PEER_PORT=$PORT
-  pick_port
+  need_etcd
   start_etcd
   URI="etcd:http://127.0.0.1:$PORT/locks/x?ttl=2s"
-  export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=127.0.0.1:$PORT
 }
 
 teardown() {
-  if [ -n "${ETCD:-}" ]; then kill -KILL "$ETCD" 2>/dev/null || :; fi
+  end_etcd
   fo_teardown
-}
-
-# start_etcd [SCHEME [OPTION...]]: starts etcd at $PORT. Sets ETCD.
-start_etcd() {
-  local scheme=${1:-http} peer=http://127.0.0.1:$PEER_PORT
-  local client=$scheme://127.0.0.1:$PORT
-  shift $(($# > 0 ? 1 : 0))
-  start_bg etcd etcd --data-dir "$T/etcd" --listen-client-urls "$client" \
-    --advertise-client-urls "$client" --listen-peer-urls "$peer" \
-    --initial-advertise-peer-urls "$peer" --initial-cluster "default=$peer" \
-    --heartbeat-interval 10 --election-timeout 100 --unsafe-no-fsync --logger zap --log-level warn \
-    "$@"
-  ETCD=$BG_PID
-  wait_for "curl -sf ${CURL_TLS:-} $client/health"
 }
 
 lock() { gms-lock "$@" 3>&-; }
@@ -259,7 +240,7 @@ null" ]
   make_ca stranger
   make_cert server ca 2 IP:127.0.0.1,DNS:localhost
   make_cert client ca 2
-  CURL_TLS="--cacert $T/ca.crt --cert $T/client.crt --key $T/client.key"
+  export CURL_TLS="--cacert $T/ca.crt --cert $T/client.crt --key $T/client.key"
   start_etcd https --cert-file "$T/server.crt" --key-file "$T/server.key" --client-cert-auth \
     --trusted-ca-file "$T/ca.crt"
   ours="cert=$T/client.crt&key=$T/client.key"

@@ -1,0 +1,32 @@
+# A real etcd for tests.
+
+# need_etcd: skips if it is not installed. Otherwise sets PORT and PEER_PORT for start_etcd, and
+# etcdctl's variables.
+need_etcd() {
+  if ! command -v etcd >/dev/null || ! command -v etcdctl >/dev/null; then
+    skip_because etcd "etcd is not installed"
+  fi
+  pick_port
+  PEER_PORT=$PORT
+  pick_port
+  export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=127.0.0.1:$PORT
+}
+
+# start_etcd [SCHEME [OPTION...]]: starts etcd at $PORT, with the data in $T/etcd. Sets ETCD.
+start_etcd() {
+  local scheme=${1:-http} peer=http://127.0.0.1:$PEER_PORT
+  local client=$scheme://127.0.0.1:$PORT
+  shift $(($# > 0 ? 1 : 0))
+  start_bg etcd etcd --data-dir "$T/etcd" --listen-client-urls "$client" \
+    --advertise-client-urls "$client" --listen-peer-urls "$peer" \
+    --initial-advertise-peer-urls "$peer" --initial-cluster "default=$peer" \
+    --heartbeat-interval 10 --election-timeout 100 --unsafe-no-fsync --logger zap --log-level warn \
+    "$@"
+  ETCD=$BG_PID
+  wait_for "curl -sf ${CURL_TLS:-} $client/health"
+}
+
+# end_etcd: kills it, if it was started.
+end_etcd() {
+  if [ -n "${ETCD:-}" ]; then kill -KILL "$ETCD" 2>/dev/null || :; fi
+}
