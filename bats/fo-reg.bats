@@ -1,11 +1,13 @@
 #!/usr/bin/env bats
 # fo-reg: the behaviour on its page.
 
-# shellcheck disable=SC2030,SC2031  # tests are subshells
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154  # text for other shells; tests are subshells
 load test_helper
+load etcd
 
 setup() {
   fo_setup
+  unset FO_REGISTRY
   export XDG_CACHE_HOME=$T/cache
   cat >"$T/dgd.yaml" <<'END'
 apiVersion: nvidia.com/v1alpha1
@@ -22,13 +24,92 @@ spec:
 END
 }
 
-reg() { fo-reg "$@" 3>&-; }
+teardown() {
+  end_etcd
+  fo_teardown
+}
+
+reg() { timeout 30 fo-reg "$@" 3>&-; }
 
 # a_model FOLDER: creates a small model of random weights, always the same.
 a_model() { fo-refengine make-model -q --hidden 64 --layers 1 --seed 1 "$1" >/dev/null; }
 
 # hash_of FILE: prints the hash in the ids of a deployment.
 hash_of() { reg id -f "$1" --json | jq -rs 'map(.hash) | unique | .[]'; }
+
+# --- registries -----------------------------------------------------------------------------------
+
+ENDPOINT=llama-0123456789abcdef/worker/generate
+WORKER=(--endpoint "$ENDPOINT" --url http://127.0.0.1:8000)
+
+# id N: prints an id.
+id() { printf '%032x' "$1"; }
+ID=$(id 1)
+KEY=instances/$ENDPOINT/$ID
+
+use_dir() { export FO_REGISTRY=dir:$T/registry; }
+# use_etcd [TTL], etcd_registry [TTL]: with and without starting it.
+use_etcd() {
+  need_etcd
+  start_etcd
+  etcd_registry "$@"
+}
+etcd_registry() { export FO_REGISTRY="etcd:http://127.0.0.1:$PORT/fleet?ttl=${1:-10s}"; }
+
+# start_put [OPTION...]: registers worker ID. Sets PUT.
+start_put() {
+  start_bg put fo-reg put "${WORKER[@]}" --id "$ID" "$@"
+  PUT=$BG_PID
+  wait_for "grep -qx $ID $T/put.out"
+}
+
+# start_run [OPTION...] -- COMMAND...: runs a worker with ID. Sets RUN.
+start_run() {
+  start_bg run fo-reg run "${WORKER[@]}" --id "$ID" "$@"
+  RUN=$BG_PID
+}
+
+# life [ID]: prints the life in a record.
+life() { reg get "${1:-$ID}" | jq -r .life; }
+await_life() { wait_for "[ \"\$(life)\" = $1 ]"; }
+
+# nothing_left: succeeds if no process of this test runs any more, except its servers.
+nothing_left() {
+  export -n FO_TEST_MARK
+  ! processes_left | grep -vxF -e "${ETCD:-none}" -e "${SERVER:-none}"
+}
+# no_message: succeeds if the run has logged nothing.
+no_message() { run ! grep '^fo-reg: ' "$T/run.err"; }
+
+# ended STATUS: waits for the run, which ends with STATUS.
+ended() {
+  wait_exit "$RUN"
+  [ "$status" -eq "$1" ] || { echo "status $status instead of $1"; return 1; }
+}
+
+# fails STATUS PATTERN COMMAND...: it prints nothing but one line, an error that matches; after a
+# usage error, a second one names --help.
+fails() {
+  run "-$1" --separate-stderr "${@:3}"
+  echo "$output$stderr"
+  [ "$output" = "" ]
+  [ "${#stderr_lines[@]}" -eq $(($1 == 64 ? 2 : 1)) ]
+  # shellcheck disable=SC2053
+  [[ ${stderr_lines[0]} == "fo-reg: error: "$2 ]]
+}
+
+# serve ANSWER: the server at $SERVED answers this status from now on.
+serve() {
+  printf 'HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n' "$1" >"$T/answer.new"
+  mv "$T/answer.new" "$T/answer"
+}
+start_server() {
+  SERVED=unix:$T/http.sock:/
+  serve "$1"
+  start_bg server socat "UNIX-LISTEN:$T/http.sock,fork" "SYSTEM:head -n 1 >/dev/null; cat $T/answer"
+  SERVER=$BG_PID
+  wait_for "[ -S $T/http.sock ]"
+}
 
 @test "bad command lines are usage errors" {
   usage_errors fo-reg "" "unknown" "id extra" "id --endpoint a/b" "id --endpoint ''" "id -f - -f -" \
@@ -37,6 +118,641 @@ hash_of() { reg id -f "$1" --json | jq -rs 'map(.hash) | unique | .[]'; }
     "card a --adapter s=a --adapter s=b" "explain" "explain a" "explain - -" "explain a b c"
   run -64 --separate-stderr reg card a --adapter sql
   [ "${stderr_lines[0]}" = "fo-reg: error: --adapter: 'sql' is not NAME=DIR" ]
+}
+
+@test "bad command lines of subcommands that use a registry are usage errors, in one line" {
+  use_dir
+  local args worker="--endpoint $ENDPOINT --url http://127.0.0.1:1"
+  for args in "--registry dir:x ls" "ls --registry k8s:x" "ls --registry x" "ls --registry dir:" \
+    "ls --registry etcd:x" "ls --registry etcd:http://127.0.0.1:1" "ls --registry etcd:https://127.0.0.1:1/f" \
+    "ls --registry etcd:http://127.0.0.1:1/f?ttl=0" "ls --registry etcd:http://127.0.0.1:1/f?no=1" \
+    "ls --timeout 5" "ls a b" "ls -- true" "watch a b" "get" "get a b" "check a" "rm" "rm a --host b" "drain" \
+    "drain a b" "undrain" "set" "set a" "set a=b" "set a =b" "set --host h" "set --host h a b=c" \
+    "put x" "put weights/a/b" "put weights/.a" "put $KEY" "put routers/x" "put --url http://127.0.0.1:1" \
+    "put --endpoint $ENDPOINT" "put --endpoint a/b --url http://127.0.0.1:1" \
+    "put --endpoint A/b/c --url http://127.0.0.1:1" "put $worker --id x" "put $worker --id ${ID^^}a" \
+    "put $worker --slots -1" "put $worker --kv-tokens x" "put $worker --label x" "put $worker --label =x" \
+    "put $worker --life gone" "put $worker --pid x" "put $worker --allow-workers x" \
+    "put --endpoint $ENDPOINT --url ftp://127.0.0.1" "put --endpoint $ENDPOINT --url http://8.8.8.8:1" \
+    "put --endpoint $ENDPOINT --url http://a@127.0.0.1:1" "put --endpoint $ENDPOINT --url http://169.254.169.254:1" \
+    "put --endpoint $ENDPOINT --url http://169.254.169.254:1 --allow-workers 0.0.0.0/0" \
+    "put --endpoint $ENDPOINT --url unix:/x:/" "run $worker" "run $worker --" "run -- true" \
+    "run $worker --ready x -- true" "run $worker --drain x -- true" "run $worker --ready-timeout 5 -- true" \
+    "run $worker --grace -1s -- true"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr reg $args </dev/null
+    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
+    [ "$output" = "" ]
+    [[ ${stderr_lines[0]} == "fo-reg: error: "* ]]
+    [ "${#stderr_lines[@]}" -eq 2 ] || { echo "$stderr"; return 1; }
+  done
+  [ ! -e "$T/registry" ]
+  fails 64 "registry 'etcd:x': expected etcd:http://*" reg ls --registry etcd:x
+  fails 64 "URL 'http://169.254.169.254:80': not an address of the allowed networks" \
+    reg put --endpoint "$ENDPOINT" --url http://169.254.169.254:80 --allow-workers 0.0.0.0/0
+}
+
+# the_verbs: what each subcommand does with a registry, which is empty at first.
+the_verbs() {
+  local key text
+  reg check | grep -q ': 0 records$'
+  [ "$(reg check --json)" = '{"records":0,"version":1}' ]
+  run -1 --separate-stderr reg ls
+  [ "$output$stderr" = "" ]
+  run -1 reg ls --json
+  [ "$output" = '{"records":{},"version":1}' ]
+  start_put --model llama --slots 8 --kv-tokens 4096 --gpu 0000:17:00.0 --gpu 0000:18:00.0 --host node-1 \
+    --label zone=a --pid 42 --life starting
+  [ "$(cat "$T/put.out")" = "$ID" ]
+  run -0 --separate-stderr reg get "$ID"
+  [ "$stderr" = "" ]
+  [ "${#lines[@]}" -eq 1 ]
+  jq -e --arg id "$ID" 'del(.started_at) == {version: 1, $id, url: "http://127.0.0.1:8000", model: "llama",
+    card: "", kv_abi: "", life: "starting", slots: 8, kv_tokens: 4096, host: "node-1", pid: 42,
+    gpus: ["0000:17:00.0", "0000:18:00.0"], labels: {zone: "a"}} and (.started_at | endswith("Z"))' <<<"$output"
+  [ "$(reg get "$KEY")" = "$output" ]
+  [ "$(reg ls --json | jq -c --arg key "$KEY" '.records[$key]')" = "$(jq -c . <<<"$output")" ]
+  run -0 reg ls
+  [ "$(tr -s ' ' <<<"$output")" = "ID ENDPOINT LIFE URL MODEL HOST
+$ID $ENDPOINT starting http://127.0.0.1:8000 llama node-1" ]
+  [ "$(reg ls "instances/llama-")" = "$output" ]
+  run -1 reg ls instances/other
+  # Labels, and the marks of an operator; a worker's own record has an id that others can't use.
+  reg set "$ID" zone= rack=7 note='a=b c'
+  [ "$(reg get "$ID" | jq -c .labels)" = '{"note":"a=b c","rack":"7"}' ]
+  reg set --host node-1 note=
+  [ "$(reg get "$ID" | jq -c .labels)" = '{"rack":"7"}' ]
+  reg drain "$ID"
+  [ "$(life)" = draining ]
+  reg drain --host node-1
+  reg undrain --host node-1
+  [ "$(life)" = starting ]
+  fails 75 "record '$KEY': another process keeps it" reg put "${WORKER[@]}" --id "$ID"
+  for key in "drain" "undrain" "rm" "get"; do
+    run -1 --separate-stderr reg "$key" "$(id 2)"
+    [ "$output$stderr" = "" ]
+  done
+  run -1 reg set "$(id 2)" a=b
+  run -1 reg drain --host node-2
+  # Records that no process keeps.
+  reg put weights/llama <<<'{"sha256:aa": 1,
+    "sha256:bb": 3}'
+  [ "$(reg get weights/llama | jq -c .)" = '{"sha256:aa":1,"sha256:bb":3}' ]
+  reg put weights/llama <<<'{"sha256:bb": 1}'
+  [ "$(reg ls weights/)" = 'weights/llama  {"sha256:bb": 1}' ]
+  reg put "verdicts/$ID/canary" <<<"{\"id\": \"$ID\", \"health\": \"good\"}"
+  reg check | grep -q ': 3 records$'
+  reg rm weights/llama
+  run -1 reg rm weights/llama
+  run -1 reg get weights/llama
+  for text in '' '[1]' '{' 'null'; do
+    fails 65 "record 'weights/llama': *" reg put weights/llama <<<"$text"
+  done
+  fails 65 "record 'verdicts/$ID/canary': its id is 'x'" reg put "verdicts/$ID/canary" <<<'{"id": "x"}'
+  fails 65 "record 'verdicts/$ID/canary': without an id" reg put "verdicts/$ID/canary" <<<'{}'
+  fails 65 "read standard input: longer than 64 KiB" reg put weights/llama < <(head -c 65537 /dev/zero)
+  run -1 reg get weights/llama
+  # The worker is deregistered, although the process that keeps its record lives.
+  reg rm "$ID"
+  run -1 reg ls
+  run -1 reg get "$ID"
+  run -1 reg undrain "$ID"
+  kill -0 "$PUT"
+  kill "$PUT"
+  wait_exit "$PUT"
+  [ "$status" -eq 0 ]
+  [ ! -s "$T/put.err" ]
+  # The end of put deregisters its worker.
+  start_put --ready-fd 7 7>"$T/ready"
+  wait_for "[ -s $T/ready ]"
+  [ "$(life)" = ready ]
+  kill -INT "$PUT"
+  wait_exit "$PUT"
+  [ "$status" -eq 0 ]
+  run -1 reg ls
+}
+
+@test "dir: put, ls, get, set, drain, undrain, rm and check" {
+  use_dir
+  mkdir -m 700 "$T/registry"
+  the_verbs
+}
+
+@test "etcd: put, ls, get, set, drain, undrain, rm and check" {
+  use_etcd
+  the_verbs
+}
+
+# the_watch LAST: what watch prints, up to the SIGKILL of a worker's process, whose event is LAST.
+the_watch() {
+  reg put weights/llama <<<'{"a": 1}'
+  start_put
+  start_bg watch fo-reg watch
+  local watch=$BG_PID
+  wait_for "grep -q listed $T/watch.out"
+  reg put weights/llama <<<'{"a": 2}'
+  start_bg weights fo-reg watch weights/
+  local weights=$BG_PID
+  wait_for "grep -q listed $T/weights.out"
+  reg drain "$ID"
+  wait_for "grep -q draining $T/watch.out"
+  kill "$PUT"
+  wait_for "grep -q gone $T/watch.out"
+  start_put
+  wait_for "[ \$(grep -c '\"life\":\"ready\"' $T/watch.out) -eq 2 ]"
+  kill -KILL "$PUT"
+  wait_for "[ \$(tail -n 1 $T/watch.out | jq -r .event) = $1 ]"
+  reg rm weights/llama
+  wait_for "grep -q gone $T/weights.out"
+  kill "$watch" "$weights"
+  wait_exit "$watch"
+  [ "$status" -eq 0 ]
+  [ ! -s "$T/watch.err" ]
+  [ "$(jq -r '[.event, .record.life // "-"] | join(" ")' "$T/watch.out")" = "put ready
+listed -
+put draining
+gone -
+put ready
+$1 -" ]
+  [ "$(jq -r 'select(.event != "listed").key' "$T/watch.out" | sort -u)" = "$KEY" ]
+  [ "$(jq -c '[.event, .key, .record.a]' "$T/weights.out")" = '["put","weights/llama",2]
+["listed",null,null]
+["gone","weights/llama",null]' ]
+}
+
+@test "dir: watch prints the records, and each change; a killed process is gone" {
+  use_dir
+  the_watch gone
+}
+
+@test "etcd: watch prints the records, and each change; a killed process is stale" {
+  use_etcd 4s
+  the_watch stale
+}
+
+@test "dir: a folder that others may write to, or that can't be used, is refused" {
+  use_dir
+  fails 69 "registry 'dir:$T/registry': No such file or directory" reg ls
+  fails 69 "registry 'dir:$T/registry': *" reg check
+  fails 73 "registry 'dir:$T/no/registry': No such file or directory" \
+    reg run "${WORKER[@]}" --registry "dir:$T/no/registry" -- touch "$T/ran"
+  touch "$T/file"
+  fails 69 "registry 'dir:$T/file': Not a directory" reg put "${WORKER[@]}" --registry "dir:$T/file"
+  local mode
+  for mode in 0777 0770 0702; do
+    mkdir "$T/registry"
+    chmod "$mode" "$T/registry"
+    for args in "ls" "get $ID" "check" "watch" "rm $ID" "drain $ID" "set $ID a=b" "put ${WORKER[*]}" \
+      "run ${WORKER[*]} -- touch $T/ran"; do
+      # shellcheck disable=SC2086
+      fails 77 "registry 'dir:$T/registry': other users may write to the folder" reg $args
+    done
+    rmdir "$T/registry"
+  done
+  ln -s "$T" "$T/registry"
+  run ! reg put weights/a <<<'{}'
+  rm "$T/registry"
+  [ ! -e "$T/ran" ]
+  reg put weights/a <<<'{}'
+  [ "$(stat -c %a "$T/registry")" = 700 ]
+}
+
+@test "dir: a folder of another user is refused" {
+  need_root
+  use_dir
+  chmod 755 "$T"
+  mkdir -m 700 "$T/registry"
+  chown 65534 "$T/registry"
+  fails 77 "registry 'dir:$T/registry': the folder belongs to user 65534" reg ls
+}
+
+@test "dir: invalid records are ignored, with a warning" {
+  use_dir
+  reg put weights/good <<<'{}'
+  echo '[' >"$T/registry/weights/bad"
+  head -c 70000 /dev/zero >"$T/registry/weights/long"
+  ln -s /etc/passwd "$T/registry/weights/link"
+  mkfifo "$T/registry/weights/pipe"
+  mkdir "$T/registry/other"
+  echo '{}' >"$T/registry/other/x"
+  run -0 --separate-stderr reg ls weights/
+  [ "$output" = "weights/good  {}" ]
+  [ "$(sort <<<"$stderr")" = "fo-reg: warning: registry 'dir:$T/registry': record 'weights/bad' is ignored: not JSON
+fo-reg: warning: registry 'dir:$T/registry': record 'weights/long' is ignored: longer than 64 KiB" ]
+}
+
+@test "etcd: invalid records are ignored, with a warning, and servers that are not etcd are 76" {
+  use_etcd
+  reg put weights/good <<<'{}'
+  etcdctl put fleet/weights/bad '[' 3>&-
+  etcdctl put fleet/other/x '{}' 3>&-
+  run -0 --separate-stderr reg ls weights/
+  [ "$output" = "weights/good  {}" ]
+  [[ $stderr == "fo-reg: warning: registry 'etcd:http://127.0.0.1:$PORT/fleet': record 'weights/bad' is ignored: "* ]]
+  fails 76 "ask etcd 'http://127.0.0.1:$PEER_PORT': *" reg ls --registry "etcd:http://127.0.0.1:$PEER_PORT/fleet"
+  fails 66 "open '$T/absent': *" reg ls --registry "etcd:https://127.0.0.1:$PORT/fleet?ca=$T/absent"
+  kill -KILL "$ETCD"
+  wait_exit "$ETCD"
+  fails 69 "fetch 'http://127.0.0.1:$PORT/*" reg ls
+  fails 69 "fetch 'http://127.0.0.1:$PORT/*" reg put "${WORKER[@]}"
+  fails 69 "fetch 'http://127.0.0.1:$PORT/*" reg put weights/a <<<'{}'
+}
+
+@test "etcd: missing permissions are 77" {
+  use_etcd
+  echo secret >"$T/password"
+  for command in "user add root:rootpw" "user grant-role root root" "user add engine:secret" "role add fleet" \
+    "role grant-permission fleet readwrite --prefix fleet/" "user grant-role engine fleet" "auth enable"; do
+    # shellcheck disable=SC2086
+    etcdctl $command >/dev/null 3>&-
+  done
+  fails 77 "ask etcd *" reg ls
+  fails 77 "ask etcd *" reg run "${WORKER[@]}" -- touch "$T/ran"
+  [ ! -e "$T/ran" ]
+  FO_REGISTRY+="&user=engine&password-file=$T/password"
+  reg put weights/a <<<'{}'
+  [ "$(reg get weights/a)" = '{}' ]
+  run -0 reg run "${WORKER[@]}" -- fo-reg ls
+}
+
+@test "a card is in the registry, and its values in the worker's record" {
+  use_dir
+  a_model "$T/model"
+  reg card "$T/model" --name org/tiny --kv-abi nixl/f32 >"$T/card.json"
+  local sum
+  sum=$(jq -r .checksum "$T/card.json")
+  start_put --card "$T/card.json"
+  [ "$(reg get "$ID" | jq -c '[.model, .card, .kv_abi]')" = "[\"org/tiny\",\"$sum\",\"nixl/f32\"]" ]
+  [ "$(reg get "cards/$sum" | jq -S .)" = "$(jq -S . "$T/card.json")" ]
+  fails 66 "open '$T/absent': No such file or directory" reg put "${WORKER[@]}" --card "$T/absent"
+  fails 65 "read 'standard input': *" reg run "${WORKER[@]}" --card - -- touch "$T/ran" <<<'{}'
+  [ ! -e "$T/ran" ]
+}
+
+# --- run ------------------------------------------------------------------------------------------
+
+# the_life: a worker's record follows its life, and ends when all of its processes have ended.
+the_life() {
+  start_server "503 Unavailable"
+  start_run --ready "$SERVED" --grace 1000s -- bash -c '
+    (trap "" TERM; exec setsid bash -c "until [ -e $0/die ]; do sleep 0.01; done") &
+    trap "touch $0/term; exit 5" TERM
+    echo $$
+    while :; do sleep 0.01; done' "$T"
+  wait_for "[ -s $T/run.out ]"
+  [ "$(life)" = starting ]
+  [ "$(reg get "$ID" | jq .pid)" = "$RUN" ]
+  serve "200 OK"
+  await_life ready
+  kill "$RUN"
+  wait_for "[ -e $T/term ]"
+  # The command has ended, but not all of its processes.
+  wait_for "! kill -0 $(cat "$T/run.out")"
+  await_life draining
+  touch "$T/die"
+  ended 5
+  run -1 reg ls
+  nothing_left
+  no_message
+}
+
+@test "dir: run registers a worker as starting, ready and draining, until all of its processes have ended" {
+  use_dir
+  the_life
+}
+
+@test "etcd: run registers a worker as starting, ready and draining, until all of its processes have ended" {
+  use_etcd
+  the_life
+}
+
+@test "run returns the status of its command, also if that ends before it is ready" {
+  use_dir
+  run -7 --separate-stderr reg run "${WORKER[@]}" -- sh -c 'echo out; echo err >&2; exit 7'
+  [ "$output:$stderr" = "out:err" ]
+  run -137 reg run "${WORKER[@]}" -- sh -c 'kill -KILL $$'
+  fails 127 "run '/absent': No such file or directory" reg run "${WORKER[@]}" -- /absent
+  fails 126 "run '$T': *" reg run "${WORKER[@]}" -- "$T"
+  run -1 reg ls
+  # What outlives the command is waited for; meanwhile, the worker is not awaited any more.
+  start_server "503 Unavailable"
+  start_run --ready "$SERVED" --grace 1000s -- bash -c '
+    trap "" TERM
+    bash -c "until [ -e $0/die ]; do sleep 0.01; done" &
+    exit 3' "$T"
+  await_life draining
+  touch "$T/die"
+  ended 3
+  no_message
+}
+
+@test "a worker that is not ready in time is ended: 69" {
+  use_dir
+  start_server "503 Unavailable"
+  fails 69 "the worker was not ready within 300ms: *" \
+    reg run "${WORKER[@]}" --ready "$SERVED" --ready-timeout 300ms -- sleep 1000
+  run -1 reg ls
+  nothing_left
+}
+
+# A command that ignores SIGTERM, and has orphans.
+STUBBORN='trap "touch $0/term" TERM; setsid sleep 1000 & (trap "" TERM HUP; exec setsid sleep 1000 &)
+  touch "$0/up"; while :; do sleep 0.01; done'
+
+@test "SIGTERM is followed by SIGKILL, after --grace" {
+  use_dir
+  start_run --grace 300ms -- bash -c "$STUBBORN" "$T"
+  wait_for "[ -e $T/up ]"
+  kill "$RUN"
+  ended 137
+  [ -e "$T/term" ]
+  nothing_left
+  run -1 reg ls
+}
+
+@test "a second signal ends everything at once" {
+  use_dir
+  local first second
+  for first in TERM INT HUP QUIT; do
+    second=TERM
+    rm -f "$T/up" "$T/term"
+    start_run --grace 1000s -- bash -c "$STUBBORN" "$T"
+    wait_for "[ -e $T/up ]"
+    kill -s "$first" "$RUN"
+    wait_for "[ -e $T/term ]"
+    await_life draining
+    kill -s "$second" "$RUN"
+    ended 137
+    nothing_left
+    run -1 reg ls
+  done
+}
+
+@test "SIGKILL of fo-reg ends the command, and with it the record" {
+  use_dir
+  start_run -- bash -c 'echo $$; while :; do sleep 0.01; done'
+  wait_for "[ -s $T/run.out ]"
+  await_life ready
+  kill -KILL "$RUN"
+  ended 137
+  run -1 reg ls
+  wait_for "! kill -0 $(cat "$T/run.out")"
+  # Its files do not prevent a worker with the same id.
+  run -0 reg run "${WORKER[@]}" --id "$ID" -- true
+}
+
+@test "a stopped fo-reg is alive" {
+  use_dir
+  start_run -- sleep 1000
+  await_life ready
+  kill -STOP "$RUN"
+  [ "$(life)" = ready ]
+  kill -CONT "$RUN"
+  kill "$RUN"
+  ended 143
+}
+
+@test "SIGTERM waits for the end of requests, for --drain-timeout" {
+  use_dir
+  start_server "503 Unavailable"
+  start_run --drain "$SERVED" --drain-timeout 1000s -- \
+    bash -c 'trap "touch $0/term; exit 6" TERM; touch "$0/up"; while :; do sleep 0.01; done' "$T"
+  wait_for "[ -e $T/up ]"
+  await_life ready
+  kill "$RUN"
+  await_life draining
+  [ ! -e "$T/term" ]
+  serve "200 OK"
+  ended 6
+  no_message
+  # A second signal ends this, too.
+  serve "503 Unavailable"
+  start_run --drain "$SERVED" --drain-timeout 1000s -- sleep 1000
+  await_life ready
+  kill "$RUN"
+  await_life draining
+  kill "$RUN"
+  ended 137
+  start_run --drain "$SERVED" --drain-timeout 100ms -- sleep 1000
+  await_life ready
+  kill "$RUN"
+  ended 143
+  [[ $(cat "$T/run.err") == "fo-reg: warning: drain: requests may be cut: "* ]]
+}
+
+@test "a drained worker stays drained, whatever it reports, until it is undrained" {
+  use_dir
+  start_server "503 Unavailable"
+  start_run --ready "$SERVED" -- sleep 1000
+  await_life starting
+  reg drain "$ID"
+  serve "200 OK"
+  wait_for '[ "$(reg get $ID | jq -r .drained_from)" = ready ]'
+  [ "$(life)" = draining ]
+  reg undrain "$ID"
+  [ "$(life)" = ready ]
+  reg rm "$ID"
+  kill -0 "$RUN"
+  kill "$RUN"
+  ended 143
+  no_message
+}
+
+# an_id_that_lives: another worker with the same id is refused.
+an_id_that_lives() {
+  start_run -- sleep 1000
+  await_life ready
+  fails 75 "record '$KEY': another process keeps it" reg run "${WORKER[@]}" --id "$ID" -- touch "$T/ran"
+  [ ! -e "$T/ran" ]
+  [ "$(life)" = ready ]
+  kill "$RUN"
+  ended 143
+  run -0 reg run "${WORKER[@]}" --id "$ID" -- true
+}
+
+@test "dir: an id that another process keeps is refused: 75" {
+  use_dir
+  an_id_that_lives
+}
+
+@test "etcd: an id that another process keeps is refused: 75" {
+  use_etcd
+  an_id_that_lives
+}
+
+@test "dir: a worker starts without its registry, and is registered later" {
+  use_dir
+  touch "$T/registry"
+  start_run -- bash -c 'touch "$0/up"; exec sleep 1000' "$T"
+  wait_for "[ -e $T/up ]"
+  head -n 1 "$T/run.err" | grep -qx "fo-reg: warning: registry 'dir:$T/registry': Not a directory: the worker starts without its record"
+  rm "$T/registry"
+  await_life ready
+  kill "$RUN"
+  ended 143
+  run -1 reg ls
+  # The end of a worker does not need its registry, either.
+  rm -r "$T/registry"
+  touch "$T/registry"
+  run -4 reg run "${WORKER[@]}" -- sh -c 'exit 4'
+}
+
+@test "dir: a worker writes its record again when its registry is removed" {
+  use_dir
+  start_run -- sleep 1000
+  await_life ready
+  local engine round
+  engine=$(pgrep -P "$RUN")
+  start_bg watch fo-reg watch
+  wait_for "grep -q listed $T/watch.out"
+  for round in 1 2; do
+    rm -r "$T/registry"
+    wait_for "[ \$(grep -c was.lost $T/run.err) -eq $round ]"
+    [ "$(life)" = ready ]
+    wait_for "tail -n 1 $T/watch.out | grep -q '\"put\"'"
+  done
+  grep -q '"stale"' "$T/watch.out"
+  run ! grep '"gone"' "$T/watch.out"
+  [ "$(pgrep -P "$RUN")" = "$engine" ]
+  kill "$RUN"
+  ended 143
+  run -1 reg ls
+  wait_for "tail -n 1 $T/watch.out | grep -q gone"
+}
+
+@test "etcd: a worker runs without its registry, which may lose its data" {
+  need_etcd
+  etcd_registry 3s
+  start_run -- bash -c 'touch "$0/up"; exec sleep 1000' "$T"
+  wait_for "[ -e $T/up ]"
+  local engine
+  engine=$(pgrep -P "$RUN")
+  grep -q "the worker starts without its record$" "$T/run.err"
+  start_etcd
+  await_life ready
+  start_bg watch fo-reg watch
+  local watch=$BG_PID
+  wait_for "grep -q listed $T/watch.out"
+  # With its data, and with none.
+  local round
+  for round in with without; do
+    kill -KILL "$ETCD"
+    wait_exit "$ETCD"
+    if [ "$round" = without ]; then rm -r "$T/etcd"; fi
+    start_etcd
+    await_life ready
+  done
+  wait_for "grep -q was.lost $T/run.err"
+  wait_for "[ \$(jq -r 'select(.event == \"put\").event' $T/watch.out | wc -l) -ge 2 ]"
+  run ! grep '"gone"' "$T/watch.out"
+  [ "$(pgrep -P "$RUN")" = "$engine" ]
+  # The end of a worker does not wait for it, either.
+  kill -KILL "$ETCD"
+  wait_exit "$ETCD"
+  kill "$RUN"
+  ended 143
+  grep -q "fo-reg: warning: deregister: " "$T/run.err"
+  kill "$watch"
+  wait_exit "$watch"
+  [ "$status" -eq 0 ]
+}
+
+@test "pid 1: it ends on SIGTERM, with all its processes, and reaps orphans" {
+  need_pid_namespace
+  use_dir
+  start_bg container unshare --pid --fork --kill-child --mount-proc fo-reg run "${WORKER[@]}" --id "$ID" -- \
+    bash -c '(true & exec true); (sleep 0.01 &); echo "$PPID"; exec sleep 1000'
+  await_life ready
+  wait_for "[ -s $T/container.out ]"
+  [ "$(cat "$T/container.out")" = 1 ]
+  [ "$(reg get "$ID" | jq .pid)" = 1 ]
+  local init
+  init=$(tr -d ' ' <"/proc/$BG_PID/task/$BG_PID/children")
+  wait_for '[ "$(pgrep -P '"$init"' -c)" -eq 1 ]'
+  kill "$init"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 143 ]
+  run -1 reg ls
+}
+
+# --- a failover pair ------------------------------------------------------------------------------
+
+# start_member N: one engine of the pair. Sets MEMBER[N].
+start_member() {
+  start_bg "$1" fo-reg run --endpoint "$ENDPOINT" --url http://127.0.0.1:8000 --id "$(id "$1")" -- \
+    fo-shadow -q --id "$1" --gpu-free 0 --engine command --sleep : --wake : --health : --prove : \
+    --port 0 --host 127.0.0.1 -- sleep 1000
+  MEMBER[$1]=$BG_PID
+}
+
+# lives: prints the lives in all records, sorted.
+lives() { reg ls --json | jq -r '[.records[].life] | sort | join(" ")'; }
+# is_pair N: engine N is active, and only its record is ready.
+is_pair() {
+  [ "$(lives)" = "ready spare" ] && [ "$(life "$(id "$1")")" = ready ] && [ "$(gms-lock owner)" = "$1" ]
+}
+
+# FO_ROUNDS is the number of rounds, for long runs.
+@test "only the active engine of a pair is ready, whatever is killed" {
+  use_dir
+  export FAILOVER_LOCK_PATH=$T/lock GMS_SIM_CONTEXT_SIZE=0
+  local -a MEMBER=()
+  local active=1 other=2 round victim shadow
+  mkdir -m 700 "$T/registry"
+  start_bg watch fo-reg watch
+  wait_for "grep -q listed $T/watch.out"
+  start_member 1
+  wait_for '[ "$(lives)" = ready ]'
+  start_member 2
+  wait_for "is_pair 1"
+  for ((round = 0; round < ${FO_ROUNDS:-1}; ++round)); do
+    for victim in fo-shadow fo-reg engine switchover; do
+      shadow=$(pgrep -P "${MEMBER[active]}")
+      case $victim in
+        fo-shadow) kill -KILL "$shadow" ;;
+        fo-reg) kill -KILL "${MEMBER[active]}" ;;
+        engine) kill -KILL "$(pgrep -P "$shadow" -x sleep)" ;;
+        switchover) [ "$(fo-shadow switchover --timeout 30s)" = "$other" ] ;;
+      esac
+      if [ "$victim" != switchover ]; then
+        wait_exit "${MEMBER[active]}"
+        [ "$status" -eq 137 ]
+        wait_for '[ "$(lives)" = ready ]'
+        [ "$(life "$(id "$other")")" = ready ]
+        start_member "$active"
+      fi
+      wait_for "is_pair $other"
+      [ "$(reg get "$(id "$other")" | jq .generation)" = "$(gms-lock status --json | jq .generation)" ]
+      read -r active other <<<"$other $active"
+    done
+  done
+  # A record that was ready later has a higher generation.
+  jq 'select(.record.life == "ready").record.generation' "$T/watch.out" >"$T/generations"
+  sort -nc "$T/generations"
+  # The end of both is no takeover.
+  kill "${MEMBER[other]}"
+  wait_exit "${MEMBER[other]}"
+  kill "${MEMBER[active]}"
+  wait_exit "${MEMBER[active]}"
+  [ "$status" -eq 0 ]
+  run -1 reg ls
+}
+
+@test "etcd: a switchover of a pair changes both records" {
+  use_etcd
+  export FAILOVER_LOCK_PATH=$T/lock GMS_SIM_CONTEXT_SIZE=0
+  local -a MEMBER=()
+  local round
+  start_member 1
+  wait_for '[ "$(lives)" = ready ]'
+  start_member 2
+  wait_for "is_pair 1"
+  for ((round = 0; round < ${FO_ROUNDS:-2}; ++round)); do
+    fo-shadow switchover --timeout 30s
+    wait_for "is_pair 2"
+    fo-shadow switchover --timeout 30s
+    wait_for "is_pair 1"
+  done
 }
 
 # --- id -------------------------------------------------------------------------------------------
@@ -215,4 +931,15 @@ may not pair: kv_abi differs' ]
   run -74 --separate-stderr bash -c 'fo-reg id -f "$0/dgd.yaml" >/dev/full 3>&-' "$T"
   [ "$stderr" = "fo-reg: error: write to standard output: No space left on device" ]
   run -74 --separate-stderr bash -c 'fo-reg card "$0/model" >/dev/full 3>&-' "$T"
+  use_dir
+  reg put weights/llama <<<'{}'
+  start_put
+  local args
+  for args in "ls" "ls --json" "ls weights/" "get $ID" "watch" "check" "check --json" "put ${WORKER[*]}"; do
+    # shellcheck disable=SC2086
+    run -74 --separate-stderr bash -c 'timeout 30 fo-reg $0 >/dev/full 3>&-' "$args"
+    [ "$stderr" = "fo-reg: error: write to standard output: No space left on device" ]
+  done
+  # The worker that could not be reported is not left in the registry.
+  [ "$(reg check --json | jq .records)" = 2 ]
 }

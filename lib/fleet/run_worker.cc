@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <exception>
@@ -196,15 +197,17 @@ class WorkerRun {
   }
 
   awaitable<void> await_ready() {
+    std::string reason;
     if (!options_.ready_url.empty()) {
       const Deadline ready_by = Deadline::after(options_.ready_timeout);
-      const std::string reason = co_await until_200(options_.ready_url, ready_by);
-      if (stop_) co_return;
-      if (!reason.empty()) {
-        throw Error(ExitStatus::kUnavailable, "the worker was not ready within " +
-                                                  base::format_duration(options_.ready_timeout) +
-                                                  ": " + reason);
-      }
+      reason = co_await until_200(options_.ready_url, ready_by);
+    }
+    // A worker that has ended is not late: its status counts.
+    if (stop_ || status_) co_return;
+    if (!reason.empty()) {
+      throw Error(ExitStatus::kUnavailable, "the worker was not ready within " +
+                                                base::format_duration(options_.ready_timeout) +
+                                                ": " + reason);
     }
     set(Life::kReady);
   }
@@ -217,6 +220,8 @@ class WorkerRun {
     for (;;) {
       co_await loop::until_ready(events_.reader.get(), POLLIN, never);
       const ssize_t count = ::read(events_.reader.get(), bytes.data(), bytes.size());
+      // A wait may end without anything to read.
+      if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
       if (count <= 0) co_return;
       lines.append({bytes.data(), static_cast<std::size_t>(count)});
       while (const std::optional<std::string> line = lines.take_line()) handle(*line);
@@ -225,7 +230,7 @@ class WorkerRun {
 
   void handle(const std::string& line) {
     const auto event = fo::json::find_object(line, kMaxEvent);
-    if (!event || stop_) return;
+    if (!event || stop_ || status_) return;
     const nlohmann::json* const generation = fo::json::find(*event, "generation");
     if (generation != nullptr && generation->is_number_unsigned()) {
       generation_ = generation->get<std::uint64_t>();

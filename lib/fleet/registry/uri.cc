@@ -17,7 +17,7 @@ std::unique_ptr<Registry> make_etcd(const std::string& uri) {
     parsed = lock::parse_lock_uri(uri);
   } catch (const base::Error& error) {
     std::string_view reason = error.what();
-    constexpr std::string_view kBegin = "lock URI ";
+    constexpr std::string_view kBegin = "read lock URI ";
     if (reason.starts_with(kBegin)) reason.remove_prefix(kBegin.size());
     throw base::Error(error.status(), "registry " + std::string(reason));
   }
