@@ -470,6 +470,23 @@ STUBBORN='trap "touch $0/term" TERM; setsid sleep 1000 & (trap "" TERM HUP; exec
   run -1 reg ls
 }
 
+@test "SIGTERM is for the command alone, until it has ended" {
+  use_dir
+  start_run --grace 1000s -- bash -c '
+    bash -c "trap \"touch $0/other; exit\" TERM; touch $0/up; while :; do sleep 0.01; done" &
+    trap "touch $0/term" TERM
+    until [ -e "$0/die" ]; do sleep 0.01; done
+    [ ! -e "$0/other" ] && exit 5' "$T"
+  wait_for "[ -e $T/up ]"
+  await_life ready
+  kill "$RUN"
+  wait_for "[ -e $T/term ]"
+  touch "$T/die"
+  ended 5
+  [ -e "$T/other" ]
+  no_message
+}
+
 @test "a second signal ends everything at once" {
   use_dir
   local first second
@@ -735,6 +752,21 @@ is_pair() {
   kill "${MEMBER[active]}"
   wait_exit "${MEMBER[active]}"
   [ "$status" -eq 0 ]
+  run -1 reg ls
+}
+
+@test "SIGTERM of fo-reg ends a fo-shadow and its engine in their order" {
+  use_dir
+  export FAILOVER_LOCK_PATH=$T/lock GMS_SIM_CONTEXT_SIZE=0
+  start_run -- fo-shadow -q --id 1 --gpu-free 0 --engine command --sleep : --wake : --health : --prove : \
+    --register : --deregister "sleep 0.1; echo deregistered" --port 0 --host 127.0.0.1 -- \
+    bash -c 'trap "echo ended; exit" TERM; while :; do sleep 0.01; done'
+  await_life ready
+  kill "$RUN"
+  ended 0
+  grep -q ended "$T/run.out"
+  no_message
+  run ! grep '^fo-shadow: ' "$T/run.err"
   run -1 reg ls
 }
 

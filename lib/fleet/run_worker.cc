@@ -100,6 +100,9 @@ class WorkerRun {
     const Deadline kill_at =
         Deadline::after(stop_ == loop::Stop::kNow ? Duration::zero() : options_.grace);
     start(kill_when_hurried());
+    // First the command alone: fo-shadow, or an engine, ends its own processes in its order.
+    if (pid_) children_.signal(*pid_, SIGTERM);
+    while (pid_ && !status_ && !kill_at.expired()) co_await changed_.wait(kill_at);
     co_await children_.end_all(kill_at);
     has_ended_ = true;
     if (kept_) co_await leave();
@@ -189,7 +192,7 @@ class WorkerRun {
       spawn.keep_fds = {events_.writer.get()};
       spawn.environment = {{"FO_SHADOW_STATUS_FD", std::to_string(events_.writer.get())}};
     }
-    children_.start(options_.command, spawn, [this](os::WaitStatus status) {
+    pid_ = children_.start(options_.command, spawn, [this](os::WaitStatus status) {
       status_ = status;
       changed_.notify();
     });
@@ -304,6 +307,8 @@ class WorkerRun {
   std::optional<std::uint64_t> generation_;
   std::optional<Life> published_;
   std::optional<loop::Stop> stop_;
+  // The command, once it is started.
+  std::optional<pid_t> pid_;
   std::optional<os::WaitStatus> status_;
   // The command's processes have ended.
   bool has_ended_ = false;

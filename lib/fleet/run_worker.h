@@ -22,14 +22,15 @@ struct RunOptions {
   /// is ended at once.
   std::string drain_url;
   base::Duration drain_timeout = std::chrono::seconds(30);
-  /// The time from SIGTERM to SIGKILL.
+  /// The time from SIGTERM, which the command gets alone at first, to SIGKILL.
   base::Duration grace = std::chrono::seconds(10);
   /// The timeout of each change in the registry.
   base::Duration timeout = std::chrono::seconds(5);
 };
 
 /// Runs the command until it ends, or a signal ends this process: then the record says draining,
-/// and the command's processes are ended when it is drained. A second signal ends them at once. A
+/// and the command is ended when it is drained, and then what is left of its processes. A second
+/// signal ends them at once. A
 /// registry that cannot be reached delays nothing: the record is written when it can be.
 /// Returns the command's exit status. Throws KeyIsKept, kNotPermitted and the like from the first
 /// registration, kNotFound and kCannotRun for the command, and kUnavailable if it is not ready in
