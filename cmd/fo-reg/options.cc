@@ -114,8 +114,8 @@ void declare(CLI::App& app, Options& options) {
   add(Command::kDrain, "drain", "let a worker finish, without new requests", declare_selection);
   add(Command::kUndrain, "undrain", "undo drain", declare_selection);
   add(Command::kSet, "set", "set or remove labels of a worker", declare_set);
-  add(Command::kLs, "ls", "list records; exit 1 if there are none", declare_prefix);
-  add(Command::kGet, "get", "print a record; exit 1 if there is none", declare_get);
+  add(Command::kLs, "ls", "list records; exit 1 without any", declare_prefix);
+  add(Command::kGet, "get", "print a record; exit 1 if it is missing", declare_get);
   add(Command::kWatch, "watch", "print the records, and every change, as JSON lines",
       declare_prefix);
   add(Command::kCheck, "check", "check that the registry can be used", nullptr);

@@ -60,15 +60,15 @@ void declare_registry(CLI::App& app, RecordOptions& options) {
       ->envname("FO_REGISTRY")
       ->capture_default_str()
       ->type_name("URI");
-  cli::add_duration(app, "--timeout", options.timeout, "give up after this time");
+  cli::add_duration(app, "--timeout", options.timeout,
+                    "how long a request to the registry may take");
 }
 
 void declare_run(CLI::App& app, RecordOptions& options) {
   declare_worker(app, options);
   fleet::RunOptions& run = options.run;
   add_text(app, "--ready", run.ready_url, "ready when this answers 200 (default: at once)", "URL");
-  cli::add_duration(app, "--ready-timeout", run.ready_timeout,
-                    "give up if it is not ready by then");
+  cli::add_duration(app, "--ready-timeout", run.ready_timeout, "end it if it is not ready by then");
   add_text(app, "--drain", run.drain_url, "drained when this answers 200 (default: at once)",
            "URL");
   cli::add_duration(app, "--drain-timeout", run.drain_timeout,
