@@ -674,6 +674,18 @@ an_id_that_lives() {
   [ "$status" -eq 0 ]
 }
 
+@test "etcd: a registry that does not answer keeps no worker from starting and ending" {
+  use_etcd
+  start_run --timeout 300ms -- sleep 1000
+  await_life ready
+  kill -STOP "$ETCD"
+  run -6 reg run "${WORKER[@]}" --timeout 300ms -- sh -c 'exit 6'
+  fails 75 "fetch 'http://127.0.0.1:$PORT/*: timed out" reg ls --timeout 300ms
+  kill "$RUN"
+  ended 143
+  kill -CONT "$ETCD"
+}
+
 @test "pid 1: it ends on SIGTERM, with all its processes, and reaps orphans" {
   need_pid_namespace
   use_dir
