@@ -9,7 +9,7 @@
 namespace fo::fleet {
 
 /// A table with a header: id, endpoint, life, url, model and host of instances; key and text of
-/// other records follow. Control characters are removed.
+/// other records follow. Control characters are escaped.
 std::string to_text(const std::vector<Record>& records);
 /// One JSON object, on one line: {"version": 1, "records": {KEY: record}}.
 std::string to_json(const std::vector<Record>& records);

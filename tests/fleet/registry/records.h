@@ -5,7 +5,7 @@
 
 #include "fleet/instance.h"
 
-namespace fo::fleet::test {
+namespace fo::test {
 
 inline constexpr char kEndpoint[] = "instances/llama/worker/generate/";
 
@@ -14,13 +14,13 @@ inline std::string id_number(int number) {
   return std::string(32 - digits.size(), '0') + digits;
 }
 
-inline Record record_number(int number, Life life = Life::kReady) {
-  Instance instance;
+inline fleet::Record record_number(int number, fleet::Life life = fleet::Life::kReady) {
+  fleet::Instance instance;
   instance.id = id_number(number);
   instance.url = "http://127.0.0.1:8001";
   instance.model = "llama";
   instance.life = life;
-  return {kEndpoint + instance.id, encode(instance)};
+  return {kEndpoint + instance.id, fleet::encode(instance)};
 }
 
-}  // namespace fo::fleet::test
+}  // namespace fo::test

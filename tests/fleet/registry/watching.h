@@ -18,12 +18,12 @@
 #include "fleet/registry/registry.h"
 #include "support/soon.h"
 
-namespace fo::fleet::test {
+namespace fo::test {
 
 /// Tends a record on a thread of its own.
 class Tending {
  public:
-  explicit Tending(KeptRecord& kept) {
+  explicit Tending(fleet::KeptRecord& kept) {
     boost::asio::co_spawn(loop_, kept.tend(), [](const std::exception_ptr&) {});
     thread_ = std::thread([this] { loop_.run(); });
   }
@@ -42,12 +42,12 @@ class Tending {
 /// A watch whose changes are read one after the other; it runs while they are.
 class Watching {
  public:
-  Watching(std::unique_ptr<Registry> registry, const std::string& prefix)
+  Watching(std::unique_ptr<fleet::Registry> registry, const std::string& prefix)
       : registry_(std::move(registry)) {
     boost::asio::co_spawn(
         loop_,
-        registry_->watch(prefix,
-                         [this](const RegistryChange& change) { changes_.push_back(change); }),
+        registry_->watch(
+            prefix, [this](const fleet::RegistryChange& change) { changes_.push_back(change); }),
         boost::asio::bind_cancellation_slot(stop_.slot(), [](const std::exception_ptr&) {}));
   }
   Watching(const Watching&) = delete;
@@ -59,22 +59,22 @@ class Watching {
 
   /// The next change, as "put ID", "gone ID", "stale ID" or "listed".
   std::string next() {
-    const base::Deadline deadline = fo::test::soon();
+    const base::Deadline deadline = soon();
     while (changes_.size() <= read_ && !deadline.expired()) {
       loop_.run_one_for(std::chrono::milliseconds(100));
     }
     if (changes_.size() <= read_) return "no change";
-    const RegistryChange& change = changes_[read_++];
+    const fleet::RegistryChange& change = changes_[read_++];
     const std::string id = change.record.key.substr(change.record.key.rfind('/') + 1);
     switch (change.kind) {
-      case RegistryChange::Kind::kPut:
+      case fleet::RegistryChange::Kind::kPut:
         last_text_ = change.record.text;
         return "put " + id;
-      case RegistryChange::Kind::kStale:
+      case fleet::RegistryChange::Kind::kStale:
         return "stale " + id;
-      case RegistryChange::Kind::kGone:
+      case fleet::RegistryChange::Kind::kGone:
         return "gone " + id;
-      case RegistryChange::Kind::kListed:
+      case fleet::RegistryChange::Kind::kListed:
         break;
     }
     return "listed";
@@ -84,10 +84,10 @@ class Watching {
  private:
   boost::asio::io_context loop_{1};
   boost::asio::cancellation_signal stop_;
-  std::unique_ptr<Registry> registry_;
-  std::vector<RegistryChange> changes_;
+  std::unique_ptr<fleet::Registry> registry_;
+  std::vector<fleet::RegistryChange> changes_;
   std::size_t read_ = 0;
   std::string last_text_;
 };
 
-}  // namespace fo::fleet::test
+}  // namespace fo::test
