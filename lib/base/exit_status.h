@@ -15,7 +15,7 @@ enum class ExitStatus : int {
   kCannotCreate = 73,  // output cannot be created
   kIoError = 74,       // a write failed
   kTryAgain = 75,      // busy, timed out, or out of a resource
-  kProtocol = 76,      // the peer broke the protocol
+  kProtocol = 76,      // the peer broke the protocol, or a held lock was lost
   kNotPermitted = 77,  // not permitted
   kConfig = 78,        // bad configuration
   kCannotRun = 126,    // the command cannot be run

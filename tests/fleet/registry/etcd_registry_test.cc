@@ -14,6 +14,7 @@
 #include "fleet/registry/records.h"
 #include "fleet/registry/watching.h"
 #include "loop/run.h"
+#include "support/await.h"
 #include "support/failure.h"
 #include "support/soon.h"
 #include "support/temp_dir.h"
@@ -122,6 +123,10 @@ TEST_F(EtcdRegistryTest, AnyMemberOfAClusterMayDie) {
   EXPECT_EQ(watch.next(), "listed");
   for (std::size_t member = 0; member < 3; ++member) {
     cluster.member(member).kill();
+    // While the others elect a leader, they refuse requests.
+    fo::test::await([&] {
+      return status_of([&] { loop::run_to_end(registry->list("", soon())); }) == ExitStatus::kOk;
+    });
     const int number = static_cast<int>(member) + 2;
     auto another = loop::run_to_end(registry->keep(record_number(number), soon()));
     EXPECT_EQ(watch.next(), "put " + id_number(number));
