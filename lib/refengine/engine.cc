@@ -14,6 +14,7 @@
 #include "net/address.h"
 #include "os/log.h"
 #include "refengine/api.h"
+#include "refengine/completion_request.h"
 #include "refengine/events.h"
 #include "refengine/pipeline.h"
 
