@@ -338,7 +338,7 @@ $1 -" ]
   run -0 --separate-stderr reg ls weights/
   [ "$output" = "weights/good  {}" ]
   [ "$(sort <<<"$stderr")" = "fo-reg: warning: registry 'dir:$T/registry': record 'weights/bad' is ignored: not JSON
-fo-reg: warning: registry 'dir:$T/registry': record 'weights/long' is ignored: longer than 64 KiB" ]
+fo-reg: warning: registry 'dir:$T/registry': record 'weights/long' is ignored: too long" ]
 }
 
 @test "etcd: invalid records are ignored, with a warning, and servers that are not etcd are 76" {
