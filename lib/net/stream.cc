@@ -13,7 +13,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <chrono>
-#include <tuple>
 #include <utility>
 
 #include "net/tls.h"
@@ -115,12 +114,9 @@ awaitable<void> Stream::handshake(Side side, std::string host, Deadline deadline
   const asio::cancellation_slot slot = writing_->begin(deadline, state.slot());
   auto token = asio::bind_cancellation_slot(slot, asio::redirect_error(asio::use_awaitable, error));
   co_await tls_->async_handshake(role, token);
-  if (writing_->end(error) && socket_.is_open()) error = kDeadlinePassed;
-  if (error == kDeadlinePassed) close();
-  if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) {
-    close();
-    throw system_error(asio::error::operation_aborted);
-  }
+  if (writing_->end(error)) error = kDeadlinePassed;
+  if (error) close();
+  if (error == asio::error::operation_aborted) throw system_error(error);
 }
 
 awaitable<std::size_t> Stream::read_some(asio::mutable_buffer space, Deadline deadline,
@@ -171,11 +167,6 @@ awaitable<std::size_t> Stream::write(asio::const_buffer bytes, Deadline deadline
   co_return written;
 }
 
-void Stream::write_plain(std::string_view text) {
-  std::ignore =
-      ::send(socket_.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 void Stream::interrupt_read() { reading_->ring_now(); }
 
 awaitable<void> Stream::shut_down(Deadline deadline) {
@@ -218,10 +209,6 @@ bool Stream::is_quiet() {
   const ssize_t count =
       ::recv(socket_.native_handle(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
   return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-}
-
-std::optional<std::string> Stream::peer_name() {
-  return tls_ ? peer_common_name(tls_->native_handle()) : std::nullopt;
 }
 
 Error Stream::failure(const std::string& what, const error_code& error) {

@@ -13,7 +13,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "base/deadline.h"
 #include "base/error.h"
@@ -36,8 +35,7 @@ class Stream {
   // closed.
 
   /// Performs the TLS handshake, and sends `host` to the server unless it is empty. Does nothing
-  /// without TLS. After an error other than a passed deadline, shut_down() and drain() let the peer
-  /// read the alert.
+  /// without TLS.
   boost::asio::awaitable<void> handshake(Side side, std::string host, base::Deadline deadline,
                                          boost::system::error_code& error);
 
@@ -54,10 +52,6 @@ class Stream {
                                             base::Deadline deadline,
                                             boost::system::error_code& error);
 
-  /// Writes as much of `text` as the socket's buffer takes, without TLS: for a client that does not
-  /// use it, after handshake() has failed.
-  void write_plain(std::string_view text);
-
   /// Ends a pending read_some() as if its deadline had passed.
   void interrupt_read();
 
@@ -72,9 +66,6 @@ class Stream {
   [[nodiscard]] bool is_open() const { return socket_.is_open(); }
   /// True if the stream is open and nothing can be read, not even the end.
   [[nodiscard]] bool is_quiet();
-
-  /// The common name in the peer's certificate, if there is one, after handshake().
-  [[nodiscard]] std::optional<std::string> peer_name();
 
   /// The Error for such an `error`: "`what`: reason", kTryAgain for a deadline, otherwise the
   /// status of tls_error(), or kUnavailable.
