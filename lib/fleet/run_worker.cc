@@ -125,9 +125,8 @@ class WorkerRun {
     }
   }
 
-  void set(Life life, std::optional<std::uint64_t> generation = std::nullopt) {
+  void set(Life life) {
     life_ = life;
-    if (generation) generation_ = generation;
     published_.reset();
     changed_.notify();
   }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <memory>
@@ -17,7 +18,6 @@
 #include "fleet/registry/key.h"
 #include "fleet/registry/registry.h"
 #include "os/file.h"
-#include "os/input.h"
 #include "os/random.h"
 
 namespace fo::fleet {
@@ -36,6 +36,18 @@ struct CloseFolder {
   void operator()(DIR* folder) const { ::closedir(folder); }
 };
 using Entries = std::unique_ptr<DIR, CloseFolder>;
+
+UniqueFd open_folder(int root, const std::string& folder) {
+  return UniqueFd(::openat(root, folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+// The lock of a process on its record, for fcntl(2).
+struct flock whole_file() {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  return range;
+}
 
 std::string folder_of(const std::string& key) { return key.substr(0, key.rfind('/')); }
 std::string name_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }
@@ -101,9 +113,7 @@ std::optional<DirStore::Entry> DirStore::find(const std::string& key) const {
 bool DirStore::is_locked(const std::string& lock) const {
   const UniqueFd fd(::openat(root_.get(), lock.c_str(),
                              O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  struct flock range {};
-  range.l_type = F_WRLCK;
-  range.l_whence = SEEK_SET;
+  struct flock range = whole_file();
   return fd && ::fcntl(fd.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
@@ -134,8 +144,7 @@ std::optional<std::string> DirStore::read(const std::string& key) const {
 void DirStore::list(const std::string& folder,
                     const std::function<void(const std::string&)>& on_folder,
                     const std::function<void(const std::string&)>& on_file) const {
-  UniqueFd fd(::openat(root_.get(), folder.empty() ? "." : folder.c_str(),
-                       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  UniqueFd fd = open_folder(root_.get(), folder.empty() ? "." : folder);
   if (!fd) return;
   const Entries entries(::fdopendir(fd.get()));
   if (!entries) return;
@@ -170,8 +179,7 @@ void DirStore::make_folders(const std::string& key) const {
 UniqueFd DirStore::try_lock_folder(const std::string& key) const {
   make_folders(key);
   const std::string folder = folder_of(key);
-  UniqueFd fd(
-      ::openat(root_.get(), folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  UniqueFd fd = open_folder(root_.get(), folder);
   if (!fd) fail(errno, "open folder", folder);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
   if (errno != EWOULDBLOCK && errno != EINTR) fail(errno, "lock folder", folder);
@@ -206,9 +214,7 @@ UniqueFd DirStore::try_keep(const std::string& key) const {
   UniqueFd fd(::openat(root_.get(), lock.c_str(),
                        O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600));
   if (!fd) fail(errno, "create", lock);
-  struct flock range {};
-  range.l_type = F_WRLCK;
-  range.l_whence = SEEK_SET;
+  struct flock range = whole_file();
   if (::fcntl(fd.get(), F_OFD_SETLK, &range) == 0) return fd;
   if (errno != EAGAIN && errno != EACCES) fail(errno, "lock", lock);
   return UniqueFd();
@@ -217,8 +223,7 @@ UniqueFd DirStore::try_keep(const std::string& key) const {
 void DirStore::clean(const std::string& key) const {
   const std::string folder = folder_of(key);
   std::vector<std::string> files;
-  UniqueFd fd(
-      ::openat(root_.get(), folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  UniqueFd fd = open_folder(root_.get(), folder);
   const Entries entries(fd ? ::fdopendir(fd.get()) : nullptr);
   if (!entries) return;
   const int opened = fd.release();
