@@ -1,0 +1,32 @@
+// The errors that the router itself answers, in the format of OpenAI's API. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/units.h"
+#include "http/message.h"
+
+namespace fo::route {
+
+struct ApiError {
+  int status = 500;
+  std::string message;
+  /// Identifies the reason for programs; empty for none.
+  std::string code = {};
+  /// The field of the request that is wrong, or the tier that is refused; empty for none.
+  std::string param = {};
+  /// Sent as Retry-After, in whole seconds, rounded up.
+  std::optional<base::Duration> retry_after = {};
+  /// False adds "x-should-retry: false": OpenAI's SDKs would send the request again, in vain.
+  bool should_retry = true;
+};
+
+/// {"error": {"message", "type", "param", "code"}} with the headers above.
+http::Response to_response(const ApiError& error);
+
+/// The last event of a stream that cannot continue, after `delivered_tokens` of its answer.
+std::string to_event(const ApiError& error, std::uint64_t delivered_tokens);
+
+}  // namespace fo::route

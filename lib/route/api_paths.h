@@ -1,0 +1,31 @@
+// The paths that the router forwards, and those that it answers itself. All others are refused:
+// engines have paths that change their weights or put them to sleep. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fo::route {
+
+enum class Api {
+  kChat,         // POST /v1/chat/completions
+  kCompletions,  // POST /v1/completions
+  kResponses,    // POST /v1/responses
+  kResponse,     // /v1/responses/ID: only the worker that made the id knows it
+  kModels,       // GET /v1/models, answered by the router
+  kModel,        // GET /v1/models/NAME, answered by the router
+  kOther,        // forwarded: embeddings, messages, rerank, score, audio, tokenize, detokenize
+  kNotFound,     // refused with 404
+  kWrongMethod,  // refused with 405
+};
+
+/// The API of a request. `path` is percent-decoded; a path with an empty segment or one of dots is
+/// not found. `allowed` are further paths that are forwarded, with any method.
+Api find_api(std::string_view method, std::string_view path,
+             const std::vector<std::string>& allowed);
+
+/// The last segment of a path of kResponse or kModel: the id or the name, which may contain "/".
+std::string_view item_of(Api api, std::string_view path);
+
+}  // namespace fo::route

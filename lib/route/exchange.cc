@@ -1,0 +1,196 @@
+#include "route/exchange.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "route/stream_chunk.h"
+#include "text/ascii.h"
+
+namespace fo::route {
+namespace {
+
+constexpr std::string_view kDone = "[DONE]";
+constexpr std::string_view kEventStream = "text/event-stream";
+// An answer of an error that is longer is of no use to anybody.
+constexpr std::size_t kMaxErrorBytes = std::size_t{64} * 1024;
+// More choices than any engine serves; their ends are not tracked.
+constexpr std::uint64_t kMaxChoices = 4096;
+
+// Headers of a worker that belong to its connection, or name its insides.
+constexpr std::array<std::string_view, 12> kDroppedHeaders{"connection",
+                                                           "keep-alive",
+                                                           "transfer-encoding",
+                                                           "content-length",
+                                                           "trailer",
+                                                           "te",
+                                                           "upgrade",
+                                                           "server",
+                                                           "date",
+                                                           "proxy-connection",
+                                                           "proxy-authenticate",
+                                                           "x-request-id"};
+
+bool is_event_stream(const http::ResponseHead& head) {
+  const std::string type = text::lower(head.header("content-type").value_or(""));
+  return type.starts_with(kEventStream);
+}
+
+http::Fields forwarded_headers(const http::Fields& headers) {
+  http::Fields kept;
+  for (const auto& [name, value] : headers) {
+    if (!text::is_one_of(text::lower(name), kDroppedHeaders)) kept.emplace_back(name, value);
+  }
+  return kept;
+}
+
+}  // namespace
+
+Exchange::Exchange(const ClientRequest& request, const Limits& limits)
+    : choices_(std::min(request.choices, kMaxChoices)),
+      wanted_mode_(!request.is_streamed                                            ? Mode::kWhole
+                   : request.api == Api::kChat || request.api == Api::kCompletions ? Mode::kChunks
+                                                                                   : Mode::kOpaque),
+      limits_(limits) {}
+
+void Exchange::begin_attempt() {
+  state_ = State::kWaiting;
+  fault_.reset();
+  head_ = {};
+  events_ = http::SseReader(limits_.first_event);
+  is_delivering_ = false;
+  held_.clear();
+  held_tokens_ = attempt_tokens_ = 0;
+  finished_.clear();
+}
+
+void Exchange::fail(AnswerFault::Kind kind, std::string reason, int status) {
+  state_ = State::kFailed;
+  fault_ = AnswerFault{.kind = kind, .status = status, .reason = std::move(reason)};
+}
+
+void Exchange::complete() {
+  if (mode_ == Mode::kChunks) held_ += http::format_sse(kDone);
+  state_ = State::kDone;
+  is_delivering_ = true;
+}
+
+void Exchange::on_head(http::ResponseHead head) {
+  state_ = State::kReading;
+  head_.status = head.status;
+  head_.headers = forwarded_headers(head.headers);
+  mode_ = Mode::kWhole;
+  if (head.status < 400 && is_event_stream(head)) {
+    mode_ = wanted_mode_ == Mode::kWhole ? Mode::kOpaque : wanted_mode_;
+  }
+}
+
+void Exchange::on_body(std::string_view bytes) {
+  if (state_ != State::kReading) return;
+  if (mode_ == Mode::kChunks) {
+    read_events(bytes);
+    return;
+  }
+  held_ += bytes;
+  if (head_.status >= 400) {
+    held_.resize(std::min(held_.size(), kMaxErrorBytes));
+  } else if (mode_ == Mode::kOpaque || held_.size() > limits_.held) {
+    is_delivering_ = true;
+  }
+}
+
+void Exchange::read_events(std::string_view bytes) {
+  try {
+    while (state_ == State::kReading) {
+      const std::optional<http::SseEvent> event = events_.next(bytes);
+      if (!event) return;
+      on_event(*event);
+    }
+  } catch (const base::Error& error) {
+    fail(AnswerFault::Kind::kInvalid, error.what());
+  }
+}
+
+void Exchange::on_event(const http::SseEvent& event) {
+  if (event.data == kDone) {
+    on_end();
+    return;
+  }
+  StreamChunk chunk = read_stream_chunk(event.data);
+  if (chunk.is_error) {
+    // The event itself is kept for failed_answer().
+    held_ = is_delivered_ ? std::string() : event.data;
+    fail(AnswerFault::Kind::kErrorFrame, base::one_line(chunk.error_message, 200),
+         chunk.error_status.value_or(0));
+    return;
+  }
+  for (const StreamChunk::Finish& ending : chunk.finishes) {
+    if (ending.reason == "abort" || ending.reason == "error") {
+      fail(AnswerFault::Kind::kAborted,
+           "the engine ended the answer with " + base::quoted(ending.reason));
+      return;
+    }
+    finish(ending.choice);
+  }
+  held_ += http::format_sse(event);
+  held_tokens_ += chunk.tokens;
+  attempt_tokens_ += chunk.tokens;
+  if (chunk.has_content || !chunk.finishes.empty()) {
+    events_.set_limit(limits_.event);
+    is_delivering_ = true;
+  }
+}
+
+void Exchange::finish(std::uint64_t choice) {
+  if (std::find(finished_.begin(), finished_.end(), choice) != finished_.end()) return;
+  if (finished_.size() < choices_) finished_.push_back(choice);
+}
+
+void Exchange::on_end() {
+  if (state_ != State::kReading) return;
+  if (head_.status >= 400) {
+    fail(AnswerFault::Kind::kStatus, "status " + std::to_string(head_.status), head_.status);
+  } else if (mode_ == Mode::kChunks && !is_finished()) {
+    fail(AnswerFault::Kind::kTruncated, "the stream ended without a finish_reason");
+  } else {
+    complete();
+  }
+}
+
+void Exchange::on_broken(const std::string& reason) {
+  if (state_ == State::kDone || state_ == State::kFailed) return;
+  const bool is_error = state_ == State::kReading && head_.status >= 400;
+  // Once every choice has its finish_reason, the engine's death does not matter.
+  const bool is_whole = mode_ == Mode::kChunks && is_finished();
+  if (is_error || is_whole) {
+    on_end();
+  } else {
+    fail(AnswerFault::Kind::kTruncated, reason);
+  }
+}
+
+std::string Exchange::take_output() {
+  if (!is_delivering_) return {};
+  is_delivered_ = true;
+  delivered_tokens_ += std::exchange(held_tokens_, 0);
+  return std::exchange(held_, {});
+}
+
+http::Response Exchange::failed_answer(bool should_retry) const {
+  http::Response response;
+  response.status = fault_->status >= 400 ? fault_->status : 500;
+  response.body = held_;
+  for (const auto& [name, value] : head_.headers) {
+    if (base::equal_ignoring_case(name, "content-type")) {
+      if (fault_->kind == AnswerFault::Kind::kStatus) response.content_type = value;
+    } else {
+      response.headers.emplace_back(name, value);
+    }
+  }
+  if (!should_retry) response.headers.emplace_back("x-should-retry", "false");
+  return response;
+}
+
+}  // namespace fo::route
