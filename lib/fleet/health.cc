@@ -1,0 +1,187 @@
+#include "fleet/health.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace fo::fleet {
+namespace {
+
+using std::chrono::seconds;
+
+// Beyond this n, the longest cool-down is not longer.
+constexpr unsigned kMaxFailedProbations = 6;
+constexpr base::Duration kForgetAfter = std::chrono::minutes(10);
+// The weight with which a worker begins after a probation.
+constexpr double kFirstWeight = 0.1;
+constexpr double kPanicWeight = HealthRules{}.suspicious_weight;
+
+}  // namespace
+
+std::string_view to_string(HealthState state) {
+  switch (state) {
+    case HealthState::kHealthy:
+      return "healthy";
+    case HealthState::kSuspicious:
+      return "suspicious";
+    case HealthState::kUnhealthy:
+      return "unhealthy";
+    case HealthState::kProbation:
+      return "probation";
+    case HealthState::kConvicted:
+      return "convicted";
+  }
+  return "";
+}
+
+void Health::Window::add(base::Duration now, bool is_fault) {
+  const std::int64_t number = std::chrono::floor<seconds>(now).count();
+  const auto size = static_cast<std::int64_t>(seconds_.size());
+  Second& second = seconds_[static_cast<std::size_t>((number % size + size) % size)];
+  if (second.number != number) second = {.number = number};
+  ++second.outcomes;
+  if (is_fault) ++second.faults;
+}
+
+bool Health::Window::is_mostly_faults(base::Duration now, std::uint64_t outcomes) const {
+  const std::int64_t number = std::chrono::floor<seconds>(now).count();
+  std::uint64_t all = 0;
+  std::uint64_t faults = 0;
+  for (const Second& second : seconds_) {
+    if (second.number <= number - static_cast<std::int64_t>(seconds_.size())) continue;
+    all += second.outcomes;
+    faults += second.faults;
+  }
+  return all >= outcomes && 2 * faults > all;
+}
+
+void Health::apply(HealthEvent event, base::Duration now, double random) {
+  on_time(now, random);
+  switch (event) {
+    case HealthEvent::kSuccess:
+    case HealthEvent::kFault:
+      on_outcome(event == HealthEvent::kFault, now, random);
+      break;
+    case HealthEvent::kConviction:
+      enter(HealthState::kConvicted, now);
+      break;
+    case HealthEvent::kAcquittal:
+      if (state_ == HealthState::kConvicted) enter(HealthState::kProbation, now);
+      break;
+    case HealthEvent::kTime:
+      break;
+  }
+}
+
+void Health::on_time(base::Duration now, double random) {
+  if (state_ == HealthState::kHealthy) {
+    if (!healthy_since_) healthy_since_ = now;
+    while (now - *healthy_since_ >= kForgetAfter && failed_probations_ > 0) {
+      *healthy_since_ += kForgetAfter;
+      --failed_probations_;
+    }
+  } else if (state_ == HealthState::kUnhealthy && now >= cool_down_ends_) {
+    enter(HealthState::kProbation, now);
+  } else if (lease_ && now >= lease_->deadline) {
+    on_probation_outcome(true, now, random);
+  }
+}
+
+void Health::on_outcome(bool is_fault, base::Duration now, double random) {
+  if (state_ == HealthState::kProbation) return on_probation_outcome(is_fault, now, random);
+  if (state_ != HealthState::kHealthy && state_ != HealthState::kSuspicious) return;
+  window_.add(now, is_fault);
+  if (!is_fault) {
+    faults_in_row_ = 0;
+    if (state_ == HealthState::kSuspicious && ++successes_in_row_ >= rules_.suspicious_successes) {
+      enter(HealthState::kHealthy, now);
+    }
+    return;
+  }
+  if (state_ == HealthState::kHealthy) {
+    enter(HealthState::kSuspicious, now);
+    faults_in_row_ = 1;
+    return;
+  }
+  successes_in_row_ = 0;
+  const bool is_mostly_faults =
+      rules_.window_outcomes > 0 && window_.is_mostly_faults(now, rules_.window_outcomes);
+  if (++faults_in_row_ >= rules_.faults_in_row || is_mostly_faults) become_unhealthy(now, random);
+}
+
+void Health::on_probation_outcome(bool is_fault, base::Duration now, double random) {
+  if (is_fault) {
+    failed_probations_ = std::min(failed_probations_ + 1, kMaxFailedProbations);
+    become_unhealthy(now, random);
+  } else if (++successes_in_row_ >= rules_.probation_successes) {
+    window_ = {};
+    enter(HealthState::kHealthy, now);
+    rising_since_ = now;
+  }
+}
+
+void Health::enter(HealthState state, base::Duration now) {
+  state_ = state;
+  successes_in_row_ = faults_in_row_ = 0;
+  // A fault does not end the rise: the worker would get more requests than before it.
+  const bool is_in = state == HealthState::kHealthy || state == HealthState::kSuspicious;
+  if (!is_in) rising_since_.reset();
+  healthy_since_.reset();
+  if (state == HealthState::kHealthy) healthy_since_ = now;
+  lease_.reset();
+}
+
+void Health::become_unhealthy(base::Duration now, double random) {
+  enter(HealthState::kUnhealthy, now);
+  const double factor = (1U << failed_probations_) * (1 + rules_.jitter * (2 * random - 1));
+  const std::chrono::duration<double> cool_down = rules_.cool_down * factor;
+  cool_down_ends_ =
+      now + std::min(std::chrono::duration_cast<base::Duration>(cool_down), rules_.max_cool_down);
+}
+
+double Health::weight(base::Duration now) const {
+  double risen = 1;
+  if (rising_since_ && now - *rising_since_ < rules_.rise) {
+    const std::chrono::duration<double> time = now - *rising_since_;
+    risen = std::max(kFirstWeight, time / rules_.rise);
+  }
+  if (state_ == HealthState::kHealthy) return risen;
+  return state_ == HealthState::kSuspicious ? risen * rules_.suspicious_weight : 0;
+}
+
+std::optional<std::uint64_t> Health::take_lease(base::Duration deadline) {
+  if (state_ != HealthState::kProbation || lease_) return std::nullopt;
+  lease_ = Lease{.number = ++leases_, .deadline = deadline};
+  return lease_->number;
+}
+
+void Health::end_lease(std::uint64_t lease) {
+  if (lease_ && lease_->number == lease) lease_.reset();
+}
+
+SetWeights weights_of_set(std::span<const SetMember> members) {
+  SetWeights result;
+  std::size_t unconvicted = 0;
+  // The members that are out by suspicion.
+  std::vector<std::size_t> suspects;
+  for (const SetMember& member : members) {
+    if (member.state != HealthState::kConvicted) {
+      ++unconvicted;
+      if (member.weight <= 0) suspects.push_back(result.weights.size());
+    }
+    result.weights.push_back(member.state == HealthState::kConvicted ? 0 : member.weight);
+  }
+  const std::size_t max_out = unconvicted / 2;
+  if (suspects.size() <= max_out) return result;
+  // A worker in probation is less bad than one in its cool-down.
+  const auto badness = [&](std::size_t index) {
+    const SetMember& member = members[index];
+    return std::tuple(member.state != HealthState::kProbation, member.failed_probations, index);
+  };
+  std::sort(suspects.begin(), suspects.end(),
+            [&](std::size_t a, std::size_t b) { return badness(a) < badness(b); });
+  result.kept_in = suspects.size() - max_out;
+  for (std::size_t i = 0; i < result.kept_in; ++i) result.weights[suspects[i]] = kPanicWeight;
+  return result;
+}
+
+}  // namespace fo::fleet
