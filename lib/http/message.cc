@@ -1,5 +1,7 @@
 #include "http/message.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/beast/http/status.hpp>
 #include <nlohmann/json.hpp>
@@ -81,6 +83,16 @@ Response error_response(int status, std::string_view message) {
   response.status = status;
   response.body = json::dump(body);
   return response;
+}
+
+std::string encode_parameter(std::string_view text) {
+  std::string encoded;
+  for (const char c : text) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
+    encoded += is_plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return encoded;
 }
 
 bool split_target(std::string_view target, std::string& path, Fields& query) {

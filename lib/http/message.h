@@ -72,6 +72,10 @@ std::string_view reason_phrase(int status);
 /// "invalid_request_error" for 4xx and "server_error" for other statuses.
 Response error_response(int status, std::string_view message);
 
+/// `text` as the name or value of a query parameter: bytes other than letters, digits and "-._~"
+/// become %XX.
+std::string encode_parameter(std::string_view text);
+
 /// Splits a request target (origin or absolute form) into a decoded path and query. False if the
 /// percent-encoding is malformed or the path is missing.
 bool split_target(std::string_view target, std::string& path, Fields& query);

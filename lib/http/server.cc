@@ -184,6 +184,8 @@ class Session : public std::enable_shared_from_this<Session> {
     trailers_.emplace_back(std::move(name), std::move(value));
   }
 
+  void close_after() { keep_alive_ = false; }
+
   void watch_client() {
     wants_watch_ = true;
     if (std::exchange(is_watching_, true)) return;
@@ -446,6 +448,8 @@ awaitable<void> Reply::write(std::string_view piece) { co_await session_->write_
 void Reply::add_trailer(std::string name, std::string value) {
   session_->add_trailer(std::move(name), std::move(value));
 }
+
+void Reply::close_after() { session_->close_after(); }
 
 void Reply::cancel_when_client_goes() { session_->watch_client(); }
 

@@ -85,6 +85,9 @@ class Reply {
   /// it.
   void add_trailer(std::string name, std::string value);
 
+  /// The connection is closed after this answer. A head that is not sent yet announces it.
+  void close_after();
+
   /// From now on the handler is cancelled when its client disconnects: a pending await throws
   /// boost::system::system_error. A client that shuts down only its sending side looks the same. A
   /// client is no longer watched once it has sent over 64 KiB of further requests before its

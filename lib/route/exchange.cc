@@ -16,6 +16,7 @@ constexpr std::string_view kDone = "[DONE]";
 constexpr std::string_view kEventStream = "text/event-stream";
 // An answer of an error that is longer is of no use to anybody.
 constexpr std::size_t kMaxErrorBytes = std::size_t{64} * 1024;
+constexpr std::size_t kMaxReasonBytes = 200;
 // More choices than any engine serves; their ends are not tracked.
 constexpr std::uint64_t kMaxChoices = 4096;
 
@@ -36,6 +37,21 @@ constexpr std::array<std::string_view, 12> kDroppedHeaders{"connection",
 bool is_event_stream(const http::ResponseHead& head) {
   const std::string type = text::lower(head.header("content-type").value_or(""));
   return type.starts_with(kEventStream);
+}
+
+// The fault of an answer with the status of an error, and this body.
+AnswerFault fault_of_status(int status, const std::string& body) {
+  AnswerFault fault{.kind = AnswerFault::Kind::kStatus, .status = status};
+  fault.reason = "status " + std::to_string(status);
+  try {
+    const StreamChunk chunk = read_stream_chunk(body);
+    fault.error_code = chunk.error_status.value_or(0);
+    const std::string message = base::one_line(chunk.error_message, kMaxReasonBytes);
+    if (!message.empty()) fault.reason += ": " + message;
+  } catch (const base::Error&) {
+    // The body is not JSON, as that of a proxy.
+  }
+  return fault;
 }
 
 http::Fields forwarded_headers(const http::Fields& headers) {
@@ -66,9 +82,9 @@ void Exchange::begin_attempt() {
   finished_.clear();
 }
 
-void Exchange::fail(AnswerFault::Kind kind, std::string reason, int status) {
+void Exchange::fail(AnswerFault fault) {
   state_ = State::kFailed;
-  fault_ = AnswerFault{.kind = kind, .status = status, .reason = std::move(reason)};
+  fault_ = std::move(fault);
 }
 
 void Exchange::complete() {
@@ -109,7 +125,7 @@ void Exchange::read_events(std::string_view bytes) {
       on_event(*event);
     }
   } catch (const base::Error& error) {
-    fail(AnswerFault::Kind::kInvalid, error.what());
+    fail({.kind = AnswerFault::Kind::kInvalid, .reason = error.what()});
   }
 }
 
@@ -122,14 +138,15 @@ void Exchange::on_event(const http::SseEvent& event) {
   if (chunk.is_error) {
     // The event itself is kept for failed_answer().
     held_ = is_delivered_ ? std::string() : event.data;
-    fail(AnswerFault::Kind::kErrorFrame, base::one_line(chunk.error_message, 200),
-         chunk.error_status.value_or(0));
+    fail({.kind = AnswerFault::Kind::kErrorFrame,
+          .error_code = chunk.error_status.value_or(0),
+          .reason = base::one_line(chunk.error_message, kMaxReasonBytes)});
     return;
   }
   for (const StreamChunk::Finish& ending : chunk.finishes) {
     if (ending.reason == "abort" || ending.reason == "error") {
-      fail(AnswerFault::Kind::kAborted,
-           "the engine ended the answer with " + base::quoted(ending.reason));
+      fail({.kind = AnswerFault::Kind::kAborted,
+            .reason = "the engine ended the answer with " + base::quoted(ending.reason)});
       return;
     }
     finish(ending.choice);
@@ -151,9 +168,10 @@ void Exchange::finish(std::uint64_t choice) {
 void Exchange::on_end() {
   if (state_ != State::kReading) return;
   if (head_.status >= 400) {
-    fail(AnswerFault::Kind::kStatus, "status " + std::to_string(head_.status), head_.status);
+    fail(fault_of_status(head_.status, held_));
   } else if (mode_ == Mode::kChunks && !is_finished()) {
-    fail(AnswerFault::Kind::kTruncated, "the stream ended without a finish_reason");
+    fail({.kind = AnswerFault::Kind::kTruncated,
+          .reason = "the stream ended without a finish_reason"});
   } else {
     complete();
   }
@@ -167,7 +185,7 @@ void Exchange::on_broken(const std::string& reason) {
   if (is_error || is_whole) {
     on_end();
   } else {
-    fail(AnswerFault::Kind::kTruncated, reason);
+    fail({.kind = AnswerFault::Kind::kTruncated, .reason = reason});
   }
 }
 
@@ -180,7 +198,8 @@ std::string Exchange::take_output() {
 
 http::Response Exchange::failed_answer(bool should_retry) const {
   http::Response response;
-  response.status = fault_->status >= 400 ? fault_->status : 500;
+  const int status = fault_->status != 0 ? fault_->status : fault_->error_code;
+  response.status = status >= 400 ? status : 500;
   response.body = held_;
   for (const auto& [name, value] : head_.headers) {
     if (base::equal_ignoring_case(name, "content-type")) {

@@ -35,8 +35,10 @@ struct AnswerFault {
     kAborted,     // the engine ended the answer with "abort" or "error"
   };
   Kind kind = Kind::kStatus;
-  /// Of kStatus and kErrorFrame; 0 if an error frame names none.
+  /// The HTTP status of kStatus.
   int status = 0;
+  /// The status that the error itself names, of kStatus and kErrorFrame; 0 if it names none.
+  int error_code = 0;
   std::string reason = {};
 };
 
@@ -70,6 +72,8 @@ class Exchange {
   /// The connection ended early, or its bytes were not HTTP.
   void on_broken(const std::string& reason);
 
+  /// Whether the client expects server-sent events.
+  [[nodiscard]] bool is_stream() const { return wanted_mode_ != Mode::kWhole; }
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] const std::optional<AnswerFault>& fault() const { return fault_; }
 
@@ -106,7 +110,7 @@ class Exchange {
   void finish(std::uint64_t choice);
   [[nodiscard]] bool is_finished() const { return finished_.size() >= choices_; }
   void complete();
-  void fail(AnswerFault::Kind kind, std::string reason, int status = 0);
+  void fail(AnswerFault fault);
 
   const std::uint64_t choices_;
   const Mode wanted_mode_;

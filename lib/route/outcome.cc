@@ -1,7 +1,9 @@
 #include "route/outcome.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 
 namespace fo::route {
 namespace {
@@ -62,6 +64,12 @@ AttemptEnd end_of(AnswerFault::Kind kind) {
       break;
   }
   return AttemptEnd::kBroken;
+}
+
+std::string_view to_string(OutcomeClass kind) {
+  constexpr std::array<std::string_view, 7> kNames{
+      "success", "refused", "fault", "suspected", "backpressure", "misconfigured", "neutral"};
+  return kNames.at(static_cast<std::size_t>(kind));
 }
 
 Outcome classify(const Attempt& attempt) {

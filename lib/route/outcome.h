@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "base/units.h"
 #include "route/exchange.h"
@@ -63,6 +64,8 @@ enum class OutcomeClass {
   kMisconfigured,  // the worker does not serve this model to us
   kNeutral,        // says nothing of the worker
 };
+
+std::string_view to_string(OutcomeClass kind);
 
 struct Outcome {
   OutcomeClass kind = OutcomeClass::kNeutral;

@@ -1,0 +1,156 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "cli/options.h"
+#include "cli/variables.h"
+#include "os/file.h"
+
+namespace fo::fo_route {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+
+[[noreturn]] void refuse(const std::string& reason) { throw Error(ExitStatus::kUsage, reason); }
+
+void add_list(CLI::App& app, const char* name, std::vector<std::string>& values,
+              const char* description, const char* type) {
+  app.add_option(name, values, description)->expected(1)->take_all()->type_name(type);
+}
+
+void add_count(CLI::App& app, const char* name, std::uint64_t& value, const char* description) {
+  app.add_option_function<std::string>(
+         name,
+         [&value, name](const std::string& text) {
+           const std::optional<std::uint64_t> number = base::parse_uint(text);
+           if (!number || *number == 0) {
+             throw CLI::ValidationError(name, "'" + text + "' is not a number above 0");
+           }
+           value = *number;
+         },
+         description)
+      ->default_str(std::to_string(value))
+      ->type_name("N");
+}
+
+void declare_admin(CLI::App& app, Options& options) {
+  app.add_option("--admin", options.admin, "the admin socket")
+      ->envname("FO_ROUTE_ADMIN")
+      ->default_str("$XDG_RUNTIME_DIR/fo/route.sock, of root /run/fo/route.sock")
+      ->type_name("PATH");
+}
+
+void declare_serve(CLI::App& app, Options& options) {
+  route::ServeOptions& serve = options.serve;
+  add_list(app, "--listen", serve.listen, "serve clients here; repeatable", "HOST:PORT");
+  add_list(app, "--worker", options.workers, "an engine; repeatable", "[NAME=]URL");
+  app.add_option("--registry", serve.registry, "find engines here")->type_name("URI");
+  add_list(app, "--namespace", options.namespaces,
+           "only engines of this namespace, or of NAME-*; repeatable", "NAMESPACE");
+  app.add_option("--worker-key", options.worker_key_file, "the engines' API key")
+      ->type_name("FILE");
+  app.add_option("--worker-ca", options.worker_ca, "the authority of the engines' certificates")
+      ->type_name("FILE");
+  app.add_option("--allow-workers", options.allowed_workers,
+                 "networks of engines in the registry (default: loopback and private ones)")
+      ->type_name("NETWORK,...");
+  declare_admin(app, options);
+  cli::add_metrics(app, serve.metrics);
+  app.add_option("--tls-cert", serve.tls.certificate, "serve TLS with this certificate (PEM)")
+      ->type_name("FILE");
+  app.add_option("--tls-key", serve.tls.key, "the certificate's key")->type_name("FILE");
+  add_count(app, "--slots", serve.source.slots, "requests of an engine at a time, unless it says");
+  cli::add_duration(app, "--queue-timeout", serve.router.queue_timeout,
+                    "how long a request waits for an engine");
+  cli::add_duration(app, "--first-token-timeout", serve.router.times.first_token,
+                    "of a short prompt; 1 s more for each 1,000 tokens");
+  cli::add_duration(app, "--stream-timeout", serve.router.times.stream,
+                    "between two tokens of a stream, while others go on");
+  cli::add_duration(app, "--answer-timeout", serve.router.times.answer,
+                    "of an answer that is not streamed");
+  cli::add_duration(app, "--client-timeout", serve.limits.write_timeout,
+                    "for a client to read what was sent");
+  cli::add_size(app, "--max-body", serve.limits.body_bytes, "the longest body of a request");
+  add_list(app, "--allow-path", serve.router.allowed_paths, "forward this path, too; repeatable",
+           "PATH");
+  add_list(app, "--allow-field", serve.router.rules.allowed_fields,
+           "forward this field of a body, too; repeatable", "NAME");
+  app.add_flag("--pass-authorization", serve.router.rules.pass_authorization,
+               "forward the clients' Authorization");
+  app.add_option("--overload-status", serve.router.overload_status,
+                 "the status of a refusal for want of capacity")
+      ->check(CLI::IsMember({503, 529}))
+      ->capture_default_str()
+      ->type_name("STATUS");
+  cli::add_duration(app, "--lame-duck", serve.lame_duck,
+                    "after SIGTERM, before connections are refused");
+  cli::add_duration(app, "--drain", serve.drain, "then, for requests to end");
+  cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
+  cli::add_variables(app, {"NOTIFY_SOCKET", "WATCHDOG_*", "XDG_RUNTIME_DIR"});
+}
+
+void declare_ctl(CLI::App& app, Options& options) {
+  app.add_option("WORDS", options.words, "an action and its arguments")
+      ->required()
+      ->transform(cli::example_words(
+          {"state", "requests", "drain", "undrain", "weight", "level", "kill", "reload"}))
+      ->type_name("ACTION [ARGUMENT]...");
+  declare_admin(app, options);
+  cli::add_duration(app, "--timeout", options.timeout, "how long the router may take to answer");
+  cli::add_variables(app, {"XDG_RUNTIME_DIR"});
+}
+
+}  // namespace
+
+void declare(CLI::App& app, Options& options) {
+  app.require_subcommand(1);
+  CLI::App* const serve = app.add_subcommand("serve", "serve clients, and route their requests");
+  serve->callback([&options] { options.command = Options::Command::kServe; });
+  declare_serve(*serve, options);
+  CLI::App* const ctl = app.add_subcommand("ctl", "ask a router, or change what it does");
+  ctl->callback([&options] { options.command = Options::Command::kCtl; });
+  declare_ctl(*ctl, options);
+}
+
+void check(Options& options) {
+  if (options.command == Options::Command::kCtl) return;
+  route::ServeOptions& serve = options.serve;
+  for (const std::string& text : options.workers)
+    serve.workers.push_back(route::parse_worker(text));
+  if (serve.workers.empty() && serve.registry.empty()) {
+    refuse("expected --worker or --registry");
+  }
+  if (serve.tls.certificate.empty() != serve.tls.key.empty()) {
+    refuse("--tls-cert and --tls-key: one needs the other");
+  }
+  for (const std::string& path : serve.router.allowed_paths) {
+    if (!path.starts_with('/') || !base::is_graphic(path)) {
+      refuse("--allow-path: " + base::quoted(path) + " is not a path");
+    }
+  }
+  for (const std::string& text : options.namespaces) {
+    const auto pattern = fleet::NamespacePattern::parse(text);
+    if (!pattern) refuse("--namespace: " + base::quoted(text) + " is not a namespace");
+    serve.source.namespaces.push_back(*pattern);
+  }
+  if (serve.source.namespaces.empty()) {
+    serve.source.namespaces.push_back(
+        *fleet::NamespacePattern::parse(std::string(fleet::kGlobalNamespace)));
+  }
+  if (!options.allowed_workers.empty()) {
+    serve.source.allowed = fleet::AllowedWorkers(options.allowed_workers);
+  }
+  if (!options.worker_ca.empty()) serve.source.tls = net::TlsFiles{.ca = options.worker_ca};
+  if (!options.worker_key_file.empty()) {
+    const std::string key = base::one_line(os::read_file(options.worker_key_file, base::kMiB));
+    serve.router.worker_headers.emplace_back("authorization", "Bearer " + key);
+  }
+  serve.admin = options.admin.empty() ? route::default_admin_path() : options.admin;
+}
+
+}  // namespace fo::fo_route

@@ -1,0 +1,52 @@
+// A request in the router, from its body to the end of its answer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/deadline.h"
+#include "route/client_request.h"
+#include "route/exchange.h"
+#include "route/upstream_call.h"
+#include "route/workers.h"
+
+namespace fo::route {
+
+struct Job {
+  Job(std::string its_id, ClientRequest its_request, const Exchange::Limits& limits)
+      : id(std::move(its_id)), request(std::move(its_request)), exchange(request, limits) {}
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  const std::string id;
+  const ClientRequest request;
+  Exchange exchange;
+  std::size_t tier = 0;
+  /// Identifies the key without showing it; empty without one.
+  std::string key_id;
+  TimePoint received = base::Deadline::Clock::now();
+  /// Covers all attempts.
+  base::Deadline deadline = base::Deadline::never();
+
+  /// The model that is asked for, by any of its names.
+  std::string model;
+  SetKey set;
+  WorkerPtr worker;
+  /// Tokens of the worker's cache that are reserved for it.
+  std::uint64_t tokens = 0;
+  UpstreamCall* call = nullptr;
+  /// Attempts that were sent.
+  unsigned attempts = 0;
+  /// Workers that failed it, by id: it goes to another one if there is one.
+  std::set<std::string> failed_on;
+  /// The only worker that can answer it, by id; empty: any.
+  std::string pinned_to;
+  bool is_killed = false;
+  std::uint64_t bytes_sent = 0;
+};
+
+}  // namespace fo::route

@@ -1,0 +1,137 @@
+#include "route/listing.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "fleet/instance.h"
+#include "json/dump.h"
+#include "json/object.h"
+#include "route/metrics.h"
+#include "text/table.h"
+
+namespace fo::route {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kListingVersion = 1;
+constexpr base::ByteCount kMaxListingBytes = 64 * base::kMiB;
+
+// The members that a table shows; 'r' aligns a column right.
+struct Column {
+  const char* name;
+  char alignment;
+};
+constexpr std::array<Column, 9> kWorkerColumns{{{"name", 'l'},
+                                                {"model", 'l'},
+                                                {"life", 'l'},
+                                                {"reachable", 'l'},
+                                                {"health", 'l'},
+                                                {"requests", 'r'},
+                                                {"slots", 'r'},
+                                                {"tokens", 'r'},
+                                                {"url", 'l'}}};
+constexpr std::array<Column, 8> kRequestColumns{{{"id", 'l'},
+                                                 {"model", 'l'},
+                                                 {"tier", 'l'},
+                                                 {"worker", 'l'},
+                                                 {"age_s", 'r'},
+                                                 {"attempts", 'r'},
+                                                 {"prompt_tokens", 'r'},
+                                                 {"sent_bytes", 'r'}}};
+
+std::string cell(const json& object, const char* name) {
+  const json* const value = fo::json::find(object, name);
+  if (value == nullptr) return "-";
+  if (value->is_boolean()) return value->get<bool>() ? "yes" : "no";
+  const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
+  return text.empty() ? "-" : text::shown(text);
+}
+
+std::string table(const json& rows, std::span<const Column> columns) {
+  std::string alignment;
+  std::vector<std::string> header;
+  for (const Column& column : columns) {
+    alignment += column.alignment;
+    header.emplace_back(column.name);
+    std::transform(header.back().begin(), header.back().end(), header.back().begin(),
+                   [](char c) { return c == '_' ? ' ' : c; });
+  }
+  text::TextTable text(alignment);
+  text.add(std::move(header));
+  for (const json& row : rows) {
+    std::vector<std::string> cells;
+    for (const Column& column : columns) cells.push_back(cell(row, column.name));
+    text.add(std::move(cells));
+  }
+  return text.text();
+}
+
+bool is_healthy(const Worker& worker) {
+  return worker.is_in() && worker.health.state() == fleet::HealthState::kHealthy;
+}
+
+}  // namespace
+
+std::string state_json(const Workers& workers, std::size_t level) {
+  json list = json::array();
+  std::size_t healthy = 0;
+  for (const auto& [id, worker] : workers.all()) {
+    if (is_healthy(*worker)) ++healthy;
+    list.push_back({{"id", id},
+                    {"name", worker->name},
+                    {"url", worker->url},
+                    {"model", worker->model},
+                    {"card", worker->card},
+                    {"life", worker->is_drained ? "draining" : fleet::to_string(worker->life)},
+                    {"reachable", worker->is_reachable},
+                    {"stale", worker->is_stale},
+                    {"health", fleet::to_string(worker->health.state())},
+                    {"slots", worker->slots},
+                    {"requests", worker->requests},
+                    {"tokens", worker->tokens}});
+  }
+  const std::size_t total = list.size();
+  return fo::json::dump({{"version", kListingVersion},
+                         {"level", level},
+                         {"total", total},
+                         {"healthy", healthy},
+                         {"workers", std::move(list)}});
+}
+
+std::string requests_json(const std::map<std::string, Job*>& jobs, TimePoint now) {
+  std::vector<const Job*> order;
+  for (const auto& [id, job] : jobs) order.push_back(job);
+  std::sort(order.begin(), order.end(),
+            [](const Job* a, const Job* b) { return a->received < b->received; });
+  json list = json::array();
+  for (const Job* job : order) {
+    const std::chrono::duration<double> age = now - job->received;
+    list.push_back({{"id", job->id},
+                    {"model", job->model},
+                    {"tier", kTierNames.at(job->tier)},
+                    {"worker", job->worker ? json(job->worker->name) : json()},
+                    {"age_s", std::round(age.count() * 1000) / 1000},
+                    {"attempts", job->attempts},
+                    {"prompt_tokens", job->request.prompt_tokens},
+                    {"body_bytes", job->request.body.size()},
+                    {"sent_bytes", job->bytes_sent}});
+  }
+  return fo::json::dump({{"version", kListingVersion}, {"requests", std::move(list)}});
+}
+
+std::string to_table(std::string_view page, const std::string& answer) {
+  const auto what = [&] { return "the answer of the router"; };
+  return fo::json::read_object(answer, kMaxListingBytes, what, [&](const json& object) {
+    if (page == "state") return table(object.at("workers"), kWorkerColumns);
+    return table(object.at("requests"), kRequestColumns);
+  });
+}
+
+}  // namespace fo::route

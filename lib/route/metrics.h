@@ -1,0 +1,50 @@
+// What the router counts, and its /metrics. Every series that can be known before its first event
+// exists from the start with 0, so that a rate sees the first event.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "metrics/numbers.h"
+
+namespace fo::route {
+
+class Workers;
+
+inline constexpr std::array<base::Duration, 14> kLatencyBounds{
+    std::chrono::milliseconds(1),    std::chrono::milliseconds(2),   std::chrono::milliseconds(5),
+    std::chrono::milliseconds(10),   std::chrono::milliseconds(20),  std::chrono::milliseconds(50),
+    std::chrono::milliseconds(100),  std::chrono::milliseconds(200), std::chrono::milliseconds(500),
+    std::chrono::milliseconds(1000), std::chrono::seconds(2),        std::chrono::seconds(5),
+    std::chrono::seconds(20),        std::chrono::seconds(60)};
+
+inline constexpr std::array<const char*, 3> kTierNames{"premium", "standard", "best_effort"};
+
+/// Why a request was refused before a worker got it.
+enum class RefusedFor { kPath, kKey, kModel, kBody, kLimit, kCapacity, kLevel, kDeadline };
+inline constexpr std::array<const char*, 8> kRefusedNames{"path",  "key",      "model", "body",
+                                                          "limit", "capacity", "level", "deadline"};
+
+struct Metrics {
+  /// By model, HTTP status and tier. The status 499 means that the client went.
+  std::map<std::tuple<std::string, int, std::string>, std::uint64_t> requests;
+  metrics::Histogram<kLatencyBounds> first_token;
+  metrics::Histogram<kLatencyBounds> gap;
+  metrics::Histogram<kLatencyBounds> queue_time;
+  std::array<metrics::Counter, kRefusedNames.size()> refused;
+  /// Attempts beyond the first, by the end of the attempt before.
+  std::map<std::string, std::uint64_t> retries;
+  /// Streams of which a part was delivered, and that could not continue.
+  metrics::Counter lost;
+  metrics::Counter ejections;
+  metrics::Counter panics;
+  metrics::Counter tokens;
+
+  void refuse(RefusedFor reason) { refused[static_cast<std::size_t>(reason)].add(); }
+};
+
+}  // namespace fo::route

@@ -1,0 +1,66 @@
+// One OpenAI-compatible address for many engines: accepts requests, queues them by sets of equal
+// workers, sends each to a worker, and to another one if that fails before the client has received
+// anything. Coroutines of one loop.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "http/pages.h"
+#include "http/server.h"
+#include "route/client_request.h"
+#include "route/exchange.h"
+#include "route/metrics.h"
+#include "route/upstream_call.h"
+#include "route/workers.h"
+
+namespace fo::route {
+
+struct RouterOptions {
+  RequestRules rules;
+  Exchange::Limits exchange;
+  CallTimes times;
+  std::vector<std::string> allowed_paths;
+  /// Sent to the workers, such as their key.
+  http::Fields worker_headers;
+  /// The status of an answer that refuses for want of capacity.
+  int overload_status = 503;
+  base::Duration queue_timeout = std::chrono::seconds(30);
+  http::PoolLimits pool;
+  /// Called when a worker refuses a connection; then it is out until it accepts one.
+  std::function<void(const WorkerPtr&)> on_refused;
+};
+
+class Router {
+ public:
+  Router(boost::asio::any_io_executor executor, RouterOptions options);
+  ~Router();
+  Router(const Router&) = delete;
+  Router& operator=(const Router&) = delete;
+
+  /// A handler for http::Server.
+  boost::asio::awaitable<void> handle(const http::Request& from, http::Reply& reply);
+
+  Workers& workers();
+  Metrics& metrics();
+  /// For the admin socket: the requests in flight (requests_json), and the end of one of them;
+  /// false if it is unknown.
+  [[nodiscard]] std::string requests() const;
+  bool kill(const std::string& request_id);
+  /// Sets the weight of one set of a model, and leaves those of the others; false if there is no
+  /// such set.
+  bool set_weight(const std::string& model, const std::string& card, double weight);
+  /// After a change of workers: gives waiting requests to those that can take them now.
+  void on_change();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace fo::route
