@@ -1,0 +1,125 @@
+// The choice of a worker of a set for a request: which workers have room, which of them has a part
+// of the prompt in its cache, and which has the least to do. Pure: randomness comes from a seed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <random>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace fo::route {
+
+enum class Policy {
+  kRoundRobin,
+  kLeast,   // the least tokens in relation to the weight; of two at random among many workers
+  kPrefix,  // the worker that last had the longest known beginning of the prompt, else kLeast
+};
+
+/// The caller's number of a worker, which must not be used again for another worker.
+using WorkerNumber = std::uint64_t;
+
+struct Room {
+  /// Requests at a time.
+  std::uint64_t slots = 256;
+  /// Tokens that fit into the KV cache; nullopt if unknown.
+  std::optional<std::uint64_t> kv_tokens = {};
+  /// The worker's part of requests; with 0 it gets none.
+  double weight = 1;
+};
+
+/// Hashes of the first 256 B, 1, 4, 16 and 64 KiB of a prompt, as far as it is that long. They are
+/// those of one process.
+std::vector<std::uint64_t> prefix_hashes(std::string_view prompt);
+
+struct Candidate {
+  /// Of the prompt and the expected answer.
+  std::uint64_t tokens = 0;
+  std::span<const std::uint64_t> prefixes = {};
+  /// Workers that must not get the request.
+  std::span<const WorkerNumber> excluded = {};
+};
+
+class Choice {
+ public:
+  Choice(Policy policy, std::uint64_t seed);
+
+  /// Adds a worker, or changes its room. What runs on it stays counted.
+  void set_worker(WorkerNumber worker, const Room& room);
+  void remove_worker(WorkerNumber worker);
+
+  /// A worker with room for the request: a free slot, and as many free tokens as it needs. A
+  /// request that is larger than all the caches may have a worker that has nothing else to do.
+  /// nullopt if there is none.
+  std::optional<WorkerNumber> choose(const Candidate& request);
+
+  /// The request begins on the worker, and its beginning will be in the worker's cache.
+  void begin(WorkerNumber worker, const Candidate& request);
+  /// It has ended. `tokens` are those with which it began. A worker that was removed is ignored.
+  void end(WorkerNumber worker, std::uint64_t tokens);
+
+  [[nodiscard]] std::size_t workers() const { return workers_.size(); }
+  /// 0 for a worker that is not known.
+  [[nodiscard]] std::uint64_t requests_on(WorkerNumber worker) const;
+
+ private:
+  struct Worker {
+    WorkerNumber number;
+    Room room;
+    std::uint64_t requests = 0;
+    std::uint64_t tokens = 0;
+
+    [[nodiscard]] double load() const { return static_cast<double>(tokens) / room.weight; }
+  };
+
+  // The workers that last had a prompt with this beginning, for the 100,000 that were used last.
+  class Prefixes {
+   public:
+    [[nodiscard]] std::optional<WorkerNumber> find(std::uint64_t hash) const;
+    void set(std::uint64_t hash, WorkerNumber worker);
+
+   private:
+    using Uses = std::list<std::pair<std::uint64_t, WorkerNumber>>;
+    Uses uses_;
+    std::unordered_map<std::uint64_t, Uses::iterator> by_hash_;
+  };
+
+  [[nodiscard]] bool has_room(const Worker& worker, const Candidate& request) const;
+  [[nodiscard]] const Worker* find_cached(const Candidate& request) const;
+  [[nodiscard]] const Worker* find_least(const Candidate& request);
+  [[nodiscard]] const Worker* find_next(const Candidate& request);
+  void update_totals();
+
+  Policy policy_;
+  std::minstd_rand random_;
+  std::vector<Worker> workers_;
+  std::unordered_map<WorkerNumber, std::size_t> places_;
+  Prefixes prefixes_;
+  /// Of round robin: the place after that of the last choice.
+  std::size_t next_ = 0;
+  /// Of the workers with a weight: the sum of the weights and tokens, and the largest cache.
+  double weights_ = 0;
+  std::uint64_t tokens_ = 0;
+  std::optional<std::uint64_t> largest_cache_;
+};
+
+/// The 95th percentile of the answers' lengths in tokens, by a histogram whose classes are a fifth
+/// wider each; older answers count less.
+class AnswerLengths {
+ public:
+  void add(std::uint64_t tokens);
+  /// 1,024 until there have been enough answers.
+  [[nodiscard]] std::uint64_t p95() const;
+
+ private:
+  std::array<std::uint64_t, 96> counts_{};
+  std::uint64_t answers_ = 0;
+};
+
+}  // namespace fo::route

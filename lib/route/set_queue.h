@@ -1,0 +1,144 @@
+// The queue of a set of workers: requests that wait until a worker has room. Its tiers share what
+// the workers take, in tokens; within a tier the earliest deadline is first. Pure: time, which must
+// not go back, and randomness are arguments. Every call costs O(log n) in the requests, apart from
+// what it removes.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "plan/degradation.h"
+
+namespace fo::route {
+
+struct QueueLimits {
+  std::size_t requests = 10'000;
+  /// An empty queue accepts a request of any size.
+  std::uint64_t tokens = 50'000'000;
+  /// A request leaves the queue after this time, unless its own deadline is earlier.
+  base::Duration timeout = std::chrono::seconds(30);
+  /// A tier that does not use its share leaves it to the others.
+  std::array<double, plan::kTiers> shares{4, 2, 1};
+};
+
+struct QueuedRequest {
+  /// Chosen by the caller, and unique in the queue.
+  std::uint64_t id = 0;
+  std::size_t tier = plan::kPremium;
+  /// Of the prompt and the expected answer.
+  std::uint64_t tokens = 0;
+  /// That of the client.
+  base::Duration deadline = base::Duration::max();
+};
+
+class SetQueue {
+ public:
+  explicit SetQueue(const QueueLimits& limits = {});
+
+  /// For requests that arrive from now on: the share of each tier, 0 to refuse it, and the factor
+  /// of the timeout. Requests of a tier that is refused now keep its share until they are taken.
+  void set_level(const plan::DegradationSetting& setting) { level_ = setting; }
+
+  enum class Answer {
+    kQueued,
+    kTierRefused,
+    kTooLate,  // its predicted wait is longer than its deadline and the timeout allow
+    kFull,
+  };
+  struct Added {
+    Answer answer = Answer::kQueued;
+    /// In a full queue, the last requests of a tier that has more than its share are removed for a
+    /// tier that has less.
+    std::vector<std::uint64_t> removed = {};
+  };
+  Added add(const QueuedRequest& request, base::Duration now);
+
+  /// Puts a request that was taken back to the front of its tier, even if the queue is full. Only
+  /// its own deadline ends its wait.
+  void put_back(const QueuedRequest& request, base::Duration now);
+
+  /// The next request. nullopt if the queue is empty.
+  [[nodiscard]] std::optional<QueuedRequest> head() const;
+  /// Removes the head, which must exist: a worker gets it.
+  QueuedRequest take(base::Duration now);
+
+  /// False if the queue does not have the request.
+  bool cancel(std::uint64_t id, base::Duration now);
+  /// Removes the requests whose time is over, and returns their ids.
+  std::vector<std::uint64_t> expire(base::Duration now);
+  /// When expire() has to be called next.
+  [[nodiscard]] std::optional<base::Duration> next_expiry() const;
+
+  [[nodiscard]] std::size_t size() const { return entries_.size(); }
+  [[nodiscard]] std::uint64_t tokens(std::size_t tier) const { return tiers_[tier].tokens; }
+  /// Since when its oldest request has waited.
+  [[nodiscard]] std::optional<base::Duration> oldest_arrival() const;
+
+  /// The wait of a request that is the last of its tier, at the present pace; 0 while no request
+  /// has had to wait.
+  [[nodiscard]] base::Duration predicted_wait(std::size_t tier) const;
+  /// For a refusal: the predicted wait, a random part of 20 % more or less, 1 to 60 s. `random` is
+  /// uniform in [0, 1).
+  [[nodiscard]] base::Duration retry_after(std::size_t tier, double random) const;
+
+ private:
+  struct Place {
+    base::Duration order;
+    std::uint64_t number;
+    std::uint64_t id;
+    auto operator<=>(const Place&) const = default;
+  };
+  struct Entry {
+    QueuedRequest request;
+    Place place;
+    base::Duration arrived;
+    base::Duration expires;
+  };
+  struct Tier {
+    std::set<Place> places;
+    std::uint64_t tokens = 0;
+    /// Tokens by slices of the order, to add up those before a place.
+    std::map<std::int64_t, std::uint64_t> slices;
+    /// The tokens that the tier has been served, divided by its share: the least is served next
+    /// (start-time fair queueing; P. Goyal and others, SIGCOMM 1996).
+    double served = 0;
+  };
+
+  [[nodiscard]] double share(std::size_t tier) const;
+  [[nodiscard]] std::size_t next_tier() const;
+  [[nodiscard]] std::int64_t slice_of(base::Duration order) const;
+  [[nodiscard]] base::Duration wait_behind(std::uint64_t tokens, std::size_t tier) const;
+  [[nodiscard]] std::optional<std::vector<std::uint64_t>> removals_for(
+      const QueuedRequest& request) const;
+  void insert(QueuedRequest request, base::Duration order, base::Duration arrived,
+              base::Duration expires);
+  void erase(std::uint64_t id);
+  void measure(base::Duration now);
+
+  QueueLimits limits_;
+  plan::DegradationSetting level_ = plan::kDegradationLevels[0].setting;
+  std::array<Tier, plan::kTiers> tiers_;
+  std::unordered_map<std::uint64_t, Entry> entries_;
+  std::set<std::pair<base::Duration, std::uint64_t>> by_expiry_;
+  std::set<std::pair<base::Duration, std::uint64_t>> by_arrival_;
+  std::uint64_t all_tokens_ = 0;
+  std::uint64_t numbers_ = 0;
+  double served_ = 0;
+
+  // The pace: tokens of requests that waited, and the time in which there were any. Both fade.
+  double taken_tokens_ = 0;
+  double waited_seconds_ = 0;
+  std::optional<base::Duration> measured_at_;
+};
+
+}  // namespace fo::route
