@@ -55,9 +55,17 @@ AnswerFault fault_of_status(int status, const std::string& body) {
 }
 
 http::Fields forwarded_headers(const http::Fields& headers) {
+  // Connection names more headers that belong to the connection (RFC 9110, section 7.6.1).
+  std::string named = ",";
+  for (const auto& [name, value] : headers) {
+    if (base::equal_ignoring_case(name, "connection")) named += text::lower(value) + ",";
+  }
+  std::erase_if(named, [](char c) { return c == ' ' || c == '\t'; });
   http::Fields kept;
   for (const auto& [name, value] : headers) {
-    if (!text::is_one_of(text::lower(name), kDroppedHeaders)) kept.emplace_back(name, value);
+    const std::string lower = text::lower(name);
+    const bool is_named = named.find("," + lower + ",") != named.npos;
+    if (!is_named && !text::is_one_of(lower, kDroppedHeaders)) kept.emplace_back(name, value);
   }
   return kept;
 }
