@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "route/stream_chunk.h"
 #include "text/ascii.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 constexpr std::string_view kDone = "[DONE]";
 constexpr std::string_view kEventStream = "text/event-stream";
-// An answer of an error that is longer is of no use to anybody.
+// The body of an error is cut here.
 constexpr std::size_t kMaxErrorBytes = std::size_t{64} * 1024;
 constexpr std::size_t kMaxReasonBytes = 200;
 // More choices than any engine serves; their ends are not tracked.
@@ -73,7 +74,7 @@ http::Fields forwarded_headers(const http::Fields& headers) {
 }  // namespace
 
 Exchange::Exchange(const ClientRequest& request, const Limits& limits)
-    : choices_(std::min(request.choices, kMaxChoices)),
+    : choices_(std::clamp<std::uint64_t>(request.choices, 1, kMaxChoices)),
       wanted_mode_(!request.is_streamed                                            ? Mode::kWhole
                    : request.api == Api::kChat || request.api == Api::kCompletions ? Mode::kChunks
                                                                                    : Mode::kOpaque),
@@ -81,6 +82,7 @@ Exchange::Exchange(const ClientRequest& request, const Limits& limits)
 
 void Exchange::begin_attempt() {
   state_ = State::kWaiting;
+  mode_ = Mode::kWhole;
   fault_.reset();
   head_ = {};
   events_ = http::SseReader(limits_.first_event);
@@ -91,8 +93,12 @@ void Exchange::begin_attempt() {
 }
 
 void Exchange::fail(AnswerFault fault) {
+  // Once every choice has its finish_reason, what becomes of the engine does not matter.
+  if (is_finished()) return complete();
   state_ = State::kFailed;
   fault_ = std::move(fault);
+  // Another attempt may replace an answer of which nothing was delivered.
+  is_delivering_ = is_delivered_;
 }
 
 void Exchange::complete() {
@@ -138,33 +144,33 @@ void Exchange::read_events(std::string_view bytes) {
 }
 
 void Exchange::on_event(const http::SseEvent& event) {
-  if (event.data == kDone) {
-    on_end();
-    return;
-  }
-  StreamChunk chunk = read_stream_chunk(event.data);
+  if (event.data == kDone) return on_end();
+  const StreamChunk chunk = read_stream_chunk(event.data);
   if (chunk.is_error) {
-    // The event itself is kept for failed_answer().
-    held_ = is_delivered_ ? std::string() : event.data;
     fail({.kind = AnswerFault::Kind::kErrorFrame,
           .error_code = chunk.error_status.value_or(0),
           .reason = base::one_line(chunk.error_message, kMaxReasonBytes)});
+    // The event itself is kept for failed_answer().
+    if (state_ == State::kFailed && !is_delivered_) held_ = event.data;
     return;
   }
   for (const StreamChunk::Finish& ending : chunk.finishes) {
-    if (ending.reason == "abort" || ending.reason == "error") {
-      fail({.kind = AnswerFault::Kind::kAborted,
-            .reason = "the engine ended the answer with " + base::quoted(ending.reason)});
-      return;
-    }
-    finish(ending.choice);
+    if (ending.reason != "abort" && ending.reason != "error") continue;
+    return fail({.kind = AnswerFault::Kind::kAborted,
+                 .reason = "the engine ended the answer with " + base::quoted(ending.reason)});
   }
-  held_ += http::format_sse(event);
+  for (const StreamChunk::Finish& ending : chunk.finishes) finish(ending.choice);
+  // Without its id: a stream of several attempts has no place to return to, and an id, which stays
+  // in force for all later events, would be written with each of them.
+  held_ += http::format_sse(http::SseEvent{event.type, event.data, {}});
   held_tokens_ += chunk.tokens;
   attempt_tokens_ += chunk.tokens;
-  if (chunk.has_content || !chunk.finishes.empty()) {
+  if (chunk.has_content || is_finished()) {
     events_.set_limit(limits_.event);
     is_delivering_ = true;
+  } else if (!is_delivering_ && held_.size() > limits_.first_event + limits_.event) {
+    fail({.kind = AnswerFault::Kind::kInvalid,
+          .reason = "no content in " + base::format_size(held_.size()) + " of the stream"});
   }
 }
 
@@ -187,10 +193,7 @@ void Exchange::on_end() {
 
 void Exchange::on_broken(const std::string& reason) {
   if (state_ == State::kDone || state_ == State::kFailed) return;
-  const bool is_error = state_ == State::kReading && head_.status >= 400;
-  // Once every choice has its finish_reason, the engine's death does not matter.
-  const bool is_whole = mode_ == Mode::kChunks && is_finished();
-  if (is_error || is_whole) {
+  if (state_ == State::kReading && head_.status >= 400) {
     on_end();
   } else {
     fail({.kind = AnswerFault::Kind::kTruncated, .reason = reason});

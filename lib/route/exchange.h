@@ -9,7 +9,9 @@
 //
 // Until the first byte of an answer is delivered, another attempt replaces it as if it had never
 // been. An answer in one piece is held until it is complete. A stream of /v1/chat/completions or
-// /v1/completions is held until it brings content: the chunk with the role alone is not delivered.
+// /v1/completions is held until it brings content, or ends without any: the chunk with the role
+// alone is not delivered. Once each choice of it has a finish_reason, it is complete, whatever
+// follows: an error, an invalid event, or the end of the connection.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +50,8 @@ class Exchange {
   struct Limits {
     /// An answer in one piece that is longer is delivered as it arrives.
     base::ByteCount held = 4 * base::kMiB;
-    /// Of the first event with content, and of each later one.
+    /// Of an event up to the first with content, and of a later one. Events without content are
+    /// held up to the sum of both.
     base::ByteCount first_event = 16 * base::kMiB;
     base::ByteCount event = base::kMiB;
   };
@@ -78,7 +81,8 @@ class Exchange {
   [[nodiscard]] const std::optional<AnswerFault>& fault() const { return fault_; }
 
   /// The head of the client's answer, once it can be delivered; then that part of it. The caller
-  /// sends both, after which they are delivered.
+  /// sends both, after which they are delivered. After a fault, the part is what arrived before it,
+  /// and empty if nothing was delivered.
   [[nodiscard]] bool has_head() const { return is_delivering_; }
   [[nodiscard]] const http::ResponseHead& head() const { return head_; }
   std::string take_output();
