@@ -20,12 +20,13 @@ enum class Api {
   kWrongMethod,  // refused with 405
 };
 
-/// The API of a request. `path` is percent-decoded; a path with an empty segment or one of dots is
-/// not found. `allowed` are further paths that are forwarded, with any method.
+/// The API of a request. `path` is percent-decoded; a path with a segment "." or "..", or with an
+/// empty one before its end, is not found. `allowed` are further paths that are forwarded, with any
+/// method.
 Api find_api(std::string_view method, std::string_view path,
              const std::vector<std::string>& allowed);
 
-/// The last segment of a path of kResponse or kModel: the id or the name, which may contain "/".
+/// The id in a path of kResponse, or the name in one of kModel, which may contain "/".
 std::string_view item_of(Api api, std::string_view path);
 
 }  // namespace fo::route

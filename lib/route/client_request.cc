@@ -21,6 +21,7 @@ constexpr std::uint64_t kTokensPerPart = 1500;
 constexpr std::uint64_t kMaxTokens = 1'000'000'000;
 constexpr std::size_t kMaxClientId = 64;
 constexpr std::size_t kMaxModelBytes = 256;
+constexpr std::size_t kMaxParamBytes = 64;
 
 // Fields that address the insides of vLLM or SGLang: a client could read or change what belongs to
 // other clients.
@@ -93,7 +94,7 @@ class Prompt {
       add_object(value);
     } else if (value.is_number()) {
       ++request_.prompt_tokens;
-      add_prefix(value.dump() + " ");
+      if (request_.prefix.size() < kPrefixBytes) add_prefix(value.dump() + " ");
     }
   }
 
@@ -110,19 +111,22 @@ class Prompt {
 
   // A message, or a part of one.
   void add_object(const json& object) {
-    const json* type = fo::json::find(object, "type");
-    const bool is_part = type != nullptr && type->is_string();
-    const json* text = fo::json::find(object, "text");
-    const json* content = fo::json::find(object, "content");
+    bool is_text = false;
     if (const json* role = fo::json::find(object, "role")) add(*role);
-    if (text != nullptr) add(*text);
-    if (content != nullptr) add(*content);
-    if (is_part && text == nullptr && content == nullptr) request_.prompt_tokens += kTokensPerPart;
-    for (const char* name : {"tool_calls", "function", "arguments", "input", "output"}) {
-      if (const json* more = fo::json::find(object, name)) {
-        add_text(more->is_string() ? more->get<std::string>() : more->dump());
+    for (const char* name : {"text", "content"}) {
+      if (const json* value = fo::json::find(object, name)) {
+        add(*value);
+        is_text = true;
       }
     }
+    for (const char* name : {"tool_calls", "function", "arguments", "input", "output"}) {
+      if (const json* value = fo::json::find(object, name)) {
+        add_text(value->is_string() ? value->get<std::string>() : value->dump());
+        is_text = true;
+      }
+    }
+    const json* type = fo::json::find(object, "type");
+    if (!is_text && type != nullptr && type->is_string()) request_.prompt_tokens += kTokensPerPart;
   }
 
   ClientRequest& request_;
@@ -136,6 +140,20 @@ std::uint64_t count_prompts(const json& body) {
   return is_list && !prompt->front().is_number() ? prompt->size() : 1;
 }
 
+void check_model(const std::string& name) {
+  if (name.size() > kMaxModelBytes) refuse("model: the name is too long", "model");
+}
+
+void refuse_inner_fields(const json& object, const std::vector<std::string>& allowed) {
+  if (!object.is_object()) return;
+  for (const auto& [name, value] : object.items()) {
+    if (!is_inner_field(name)) continue;
+    if (std::find(allowed.begin(), allowed.end(), name) != allowed.end()) continue;
+    refuse("field " + base::quoted(name) + ": not allowed by this router",
+           name.substr(0, kMaxParamBytes), "field_refused");
+  }
+}
+
 void read_body(ClientRequest& request, const RequestRules& rules) {
   json body;
   try {
@@ -143,14 +161,13 @@ void read_body(ClientRequest& request, const RequestRules& rules) {
   } catch (const fo::json::Misfit& misfit) {
     refuse("the body: " + std::string(misfit.what()));
   }
-  for (const auto& [name, value] : body.items()) {
-    const std::vector<std::string>& allowed = rules.allowed_fields;
-    if (!is_inner_field(name)) continue;
-    if (std::find(allowed.begin(), allowed.end(), name) != allowed.end()) continue;
-    refuse("field " + base::quoted(name) + ": not allowed by this router", name, "field_refused");
+  refuse_inner_fields(body, rules.allowed_fields);
+  // vLLM adds kv_transfer_params to the members of this one, and hands them on together.
+  if (const json* more = fo::json::find(body, "vllm_xargs")) {
+    refuse_inner_fields(*more, rules.allowed_fields);
   }
   request.model = text_field(body, "model");
-  if (request.model.size() > kMaxModelBytes) refuse("model: the name is too long", "model");
+  check_model(request.model);
   request.is_streamed = flag_field(body, "stream");
   request.previous_response = text_field(body, "previous_response_id");
   Prompt prompt(request);
@@ -168,16 +185,39 @@ void read_body(ClientRequest& request, const RequestRules& rules) {
   }
 }
 
-// The "model" of a multipart form (RFC 7578); empty if it has none.
-std::string model_of_form(std::string_view body) {
-  constexpr std::string_view kName = "name=\"model\"";
+// Whether the head of a part of a multipart form names the field "model". Engines read the name
+// in any case, and with or without quotes.
+bool is_model_part(std::string_view head) {
+  std::string fields = text::lower(head) + "\r\n";
+  std::erase_if(fields, [](char c) { return c == ' ' || c == '\t' || c == '"'; });
+  // An encoded name (RFC 2231) could be that of any field.
+  if (fields.find(";name*") != fields.npos) refuse("the form: expected plain names of fields");
+  return fields.find(";name=model;") != fields.npos || fields.find(";name=model\r") != fields.npos;
+}
+
+// The field "model" of a multipart form (RFC 7578); empty if it has none. `type` is the form's
+// Content-Type.
+std::string model_of_form(std::string_view type, std::string_view body) {
+  constexpr std::string_view kBoundary = "boundary=";
   constexpr std::string_view kHeadEnd = "\r\n\r\n";
-  const std::size_t name = body.find(kName);
-  if (name == body.npos) return {};
-  const std::size_t head_end = body.find(kHeadEnd, name);
-  if (head_end == body.npos) return {};
-  body.remove_prefix(head_end + kHeadEnd.size());
-  return std::string(body.substr(0, std::min(body.find("\r\n"), kMaxModelBytes)));
+  const std::size_t at = text::lower(type).find(kBoundary);
+  if (at == type.npos) refuse("content-type: expected a boundary");
+  std::string boundary(type.substr(at + kBoundary.size()));
+  boundary.erase(std::min(boundary.find(';'), boundary.size()));
+  std::erase(boundary, '"');
+  const std::string delimiter = "\r\n--" + boundary;
+
+  std::optional<std::string> model;
+  while (!body.empty()) {
+    const std::string_view part = body.substr(0, body.find(delimiter));
+    body.remove_prefix(std::min(part.size() + delimiter.size(), body.size()));
+    const std::size_t head_end = part.find(kHeadEnd);
+    if (head_end == part.npos || !is_model_part(part.substr(0, head_end))) continue;
+    if (model) refuse("model: appears twice", "model");
+    model = part.substr(head_end + kHeadEnd.size());
+    check_model(*model);
+  }
+  return model.value_or("");
 }
 
 void copy_headers(const http::Request& from, const RequestRules& rules, ClientRequest& request) {
@@ -231,8 +271,8 @@ ReadRequest read_request(const http::Request& from, Api api, const RequestRules&
   const std::string_view type = from.header("content-type").value_or("");
   try {
     if (const auto value = from.header("x-request-timeout")) request.timeout = read_timeout(*value);
-    if (text::lower(type).starts_with("multipart/")) {
-      request.model = model_of_form(request.body);
+    if (api == Api::kOther && text::lower(type).starts_with("multipart/")) {
+      request.model = model_of_form(type, request.body);
       request.prompt_tokens = kTokensPerPart;
     } else if (from.method == "POST" && api != Api::kResponse) {
       read_body(request, rules);

@@ -58,16 +58,19 @@ struct ClientRequest {
 
 inline constexpr std::size_t kPrefixBytes = 64 * 1024;
 
-/// The key in "Authorization: Bearer KEY" or x-api-key; nullopt if there is none.
+/// The key in "Authorization: Bearer KEY" or x-api-key; nullopt if there is neither, and empty for
+/// another scheme.
 std::optional<std::string> find_key(const http::Request& request);
 
-/// `api` is that of find_api, not one that is answered by the router. Returns an ApiError of 400
-/// for a body that is not a JSON object (multipart forms of audio are not read, apart from their
-/// model), a field of a wrong type, and a field that addresses an engine's insides.
 struct ReadRequest {
+  /// nullopt if the request is refused.
   std::optional<ClientRequest> request;
   ApiError refusal = {};
 };
+
+/// `api` is that of find_api, not one that is answered by the router. A POST needs a JSON object as
+/// its body; of a multipart form of kOther, such as audio, only the model is read. Refuses with 400
+/// another body, a field of a wrong type, and a field that addresses an engine's insides.
 ReadRequest read_request(const http::Request& request, Api api, const RequestRules& rules);
 
 }  // namespace fo::route

@@ -13,6 +13,26 @@ namespace {
 constexpr std::array<std::string_view, 5> kContents{"content", "reasoning_content", "reasoning",
                                                     "refusal", "text"};
 
+// The text with U+FFFD in place of each lone surrogate, which the JSON library refuses. An engine
+// that escapes characters beyond U+FFFF may send the halves of a pair in two events.
+std::string without_lone_surrogates(std::string_view data) {
+  std::string text(data);
+  const auto is_escape_between = [&](std::size_t at, unsigned first, unsigned last) {
+    if (text.size() < at + 6 || text[at] != '\\' || text[at + 1] != 'u') return false;
+    unsigned unit = 0;
+    const char* const end = text.data() + at + 6;
+    const auto result = std::from_chars(text.data() + at + 2, end, unit, 16);
+    return result.ptr == end && unit >= first && unit <= last;
+  };
+  for (std::size_t at = text.find('\\'); at < text.size(); at = text.find('\\', at)) {
+    const bool is_pair =
+        is_escape_between(at, 0xd800, 0xdbff) && is_escape_between(at + 6, 0xdc00, 0xdfff);
+    if (!is_pair && is_escape_between(at, 0xd800, 0xdfff)) text.replace(at + 2, 4, "fffd");
+    at += is_pair ? 12 : 2;
+  }
+  return text;
+}
+
 class ChunkReader final : public fo::json::JsonReader {
  public:
   explicit ChunkReader(const std::string& source) : JsonReader(source, "an event is ") {}
@@ -124,7 +144,8 @@ class ChunkReader final : public fo::json::JsonReader {
 StreamChunk read_stream_chunk(std::string_view data) {
   static const std::string source = "a stream";
   ChunkReader reader(source);
-  reader.read(data);
+  const bool has_surrogates = data.find("\\ud") != data.npos || data.find("\\uD") != data.npos;
+  reader.read(has_surrogates ? without_lone_surrogates(data) : data);
   return reader.take();
 }
 
