@@ -378,8 +378,9 @@ awaitable<void> Router::State::give_up(Job& job, Reply& reply, const ApiError& e
                       "request " + base::quoted(job.id) + ": " + error.message);
   }
   reply.close_after();
-  const std::string event = to_event(error, exchange.delivered_tokens());
-  co_await reply.write(event);
+  std::string bytes = exchange.take_output();
+  bytes += to_event(error, exchange.delivered_tokens());
+  co_await reply.write(bytes);
 }
 
 awaitable<void> Router::State::serve(Job& job, Reply& reply, Counted& counted) {
