@@ -65,7 +65,7 @@ void declare_serve(CLI::App& app, Options& options) {
       ->type_name("FILE");
   app.add_option("--tls-key", serve.tls.key, "the certificate's key")->type_name("FILE");
   add_count(app, "--slots", serve.source.slots, "requests of an engine at a time, unless it says");
-  cli::add_duration(app, "--queue-timeout", serve.router.queue_timeout,
+  cli::add_duration(app, "--queue-timeout", serve.router.dispatch.queue.timeout,
                     "how long a request waits for an engine");
   cli::add_duration(app, "--first-token-timeout", serve.router.times.first_token,
                     "of a short prompt; 1 s more for each 1,000 tokens");
@@ -82,7 +82,7 @@ void declare_serve(CLI::App& app, Options& options) {
            "forward this field of a body, too; repeatable", "NAME");
   app.add_flag("--pass-authorization", serve.router.rules.pass_authorization,
                "forward the clients' Authorization");
-  app.add_option("--overload-status", serve.router.overload_status,
+  app.add_option("--overload-status", serve.router.dispatch.overload_status,
                  "the status of a refusal for want of capacity")
       ->check(CLI::IsMember({503, 529}))
       ->capture_default_str()

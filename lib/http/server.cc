@@ -196,6 +196,10 @@ class Session : public std::enable_shared_from_this<Session> {
     is_closed_ = true;
     stream_.close();
   }
+  void reset() {
+    is_closed_ = true;
+    stream_.reset();
+  }
   /// Removes the session from the count.
   void leave() {
     if (std::exchange(has_left_, true)) return;
@@ -450,6 +454,14 @@ void Reply::add_trailer(std::string name, std::string value) {
 }
 
 void Reply::close_after() { session_->close_after(); }
+
+void Reply::cut(Cut how) {
+  if (how == Cut::kReset) {
+    session_->reset();
+  } else {
+    session_->close();
+  }
+}
 
 void Reply::cancel_when_client_goes() { session_->watch_client(); }
 

@@ -88,6 +88,11 @@ class Reply {
   /// The connection is closed after this answer. A head that is not sent yet announces it.
   void close_after();
 
+  /// Ends the connection at once: the client sees an incomplete answer, of which a reset may destroy
+  /// what it has not read yet. Later writes throw.
+  enum class Cut { kClose, kReset };
+  void cut(Cut how);
+
   /// From now on the handler is cancelled when its client disconnects: a pending await throws
   /// boost::system::system_error. A client that shuts down only its sending side looks the same. A
   /// client is no longer watched once it has sent over 64 KiB of further requests before its

@@ -203,6 +203,14 @@ void Stream::close() {
   socket_.close(ignored);
 }
 
+void Stream::reset() {
+  const linger discard{.l_onoff = 1, .l_linger = 0};
+  if (socket_.is_open()) {
+    ::setsockopt(socket_.native_handle(), SOL_SOCKET, SO_LINGER, &discard, sizeof discard);
+  }
+  close();
+}
+
 bool Stream::is_quiet() {
   if (!socket_.is_open()) return false;
   char byte = 0;

@@ -63,6 +63,9 @@ class Stream {
   boost::asio::awaitable<void> drain(base::Deadline deadline);
 
   void close();
+  /// Closes the socket so that the peer of a TCP connection sees a reset. Bytes that have not been
+  /// sent are discarded.
+  void reset();
   [[nodiscard]] bool is_open() const { return socket_.is_open(); }
   /// True if the stream is open and nothing can be read, not even the end.
   [[nodiscard]] bool is_quiet();

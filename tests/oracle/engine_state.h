@@ -1,0 +1,79 @@
+// What the requests of one oracle share.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "oracle/knobs.h"
+#include "oracle/request.h"
+#include "oracle/slots.h"
+#include "refengine/splitmix.h"
+
+namespace fo::oracle {
+
+/// What clients did and what became of them, since the start.
+struct Counts {
+  /// At present.
+  std::uint64_t running = 0;
+  std::uint64_t waiting = 0;
+  /// Of the requests that run: their prompts and answers so far.
+  std::uint64_t kv_tokens = 0;
+
+  /// Completions and chats.
+  std::uint64_t requests = 0;
+  std::uint64_t refused = 0;
+  /// Requests that failed as the knob "fail" has it.
+  std::uint64_t faults = 0;
+  std::uint64_t stopped = 0;
+  std::uint64_t length = 0;
+  /// Requests whose client has disconnected.
+  std::uint64_t aborted = 0;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t generation_tokens = 0;
+};
+
+struct EngineOptions {
+  ModelInfo model = {};
+  /// For GET /version.
+  std::string version = "0";
+  /// The capacity that the usage of the KV cache is a share of.
+  std::uint64_t kv_tokens = 1 << 20;
+  /// Of jitter, random chunks and the places of faults.
+  std::uint64_t chance = 0;
+  Knobs knobs = {};
+  /// Ends the process, for the faults "exit" and "kill". Without it the engine closes its listener
+  /// and all connections, as if its process had ended.
+  std::function<void(Fault::Kind)> end_process = {};
+};
+
+struct EngineState {
+  EngineState(boost::asio::any_io_executor on, EngineOptions with)
+      : executor(std::move(on)),
+        options(std::move(with)),
+        knobs(options.knobs),
+        slots(std::make_shared<Slots>(executor)) {}
+
+  boost::asio::any_io_executor executor;
+  EngineOptions options;
+  Knobs knobs;
+  Counts counts;
+  std::shared_ptr<Slots> slots;
+  bool is_asleep = false;
+  std::time_t created = 0;
+  std::uint64_t draws = 0;
+
+  /// A number that looks random, and is the same in each run with the same requests.
+  std::uint64_t draw() {
+    return refengine::splitmix(options.chance + ++draws * refengine::kSplitmixStep);
+  }
+  /// Counts a request. Returns its knobs: "refuse_next" is not 0 if it is refused, and "fail" is
+  /// kNone unless it is its turn to fail.
+  Knobs admit();
+};
+
+}  // namespace fo::oracle

@@ -1,0 +1,73 @@
+#include "oracle/generation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "refengine/splitmix.h"
+
+namespace fo::oracle {
+namespace {
+
+using refengine::splitmix;
+
+constexpr std::uint64_t kWrong = 0x77726f6e67;
+
+}  // namespace
+
+Generation::Generation(const Weights& weights, const std::vector<TokenId>& prompt,
+                       GenerationOptions options)
+    : options_(std::move(options)),
+      banned_early_(options_.banned),
+      state_(weights),
+      text_({options_.stops, options_.include_stop, options_.min_tokens, options_.special}) {
+  banned_early_.insert(banned_early_.end(), options_.stop_tokens.begin(),
+                       options_.stop_tokens.end());
+  if (!options_.ignore_end) banned_early_.push_back(kEnd);
+  state_.add(prompt);
+}
+
+Selection Generation::selection(const std::vector<TokenId>& banned) const {
+  Selection wanted{options_.sampling, banned, options_.allowed};
+  if (options_.counts_generated) wanted.sampling = splitmix(wanted.sampling + tokens_);
+  if (tokens_ >= options_.wrong_from) wanted.sampling ^= kWrong;
+  return wanted;
+}
+
+AnswerToken Generation::next() {
+  const Selection wanted =
+      selection(tokens_ < options_.min_tokens ? banned_early_ : options_.banned);
+  AnswerToken answer;
+  answer.is_thinking = state_.is_thinking();
+  answer.token = state_.next(wanted);
+  if (options_.logprobs >= 0) {
+    answer.logprob = state_.logprob(answer.token, wanted);
+    answer.best = state_.best(static_cast<std::size_t>(options_.logprobs), wanted);
+  }
+  state_.add(answer.token);
+  ++tokens_;
+  if (check_end(answer.token)) {
+    text_.add_hidden();
+  } else {
+    text_.add(answer.token);
+  }
+  if (text_.stop()) {
+    finish_ = "stop";
+    stop_reason_ = *text_.stop();
+  }
+  answer.text = text_.take(finished());
+  return answer;
+}
+
+bool Generation::check_end(TokenId token) {
+  const bool is_end = token == kEnd && !options_.ignore_end;
+  const bool is_stop = std::ranges::find(options_.stop_tokens, token) != options_.stop_tokens.end();
+  if (tokens_ >= options_.min_tokens && (is_end || is_stop)) {
+    finish_ = "stop";
+    if (!is_end) stop_reason_ = token;
+    return !options_.include_stop;
+  }
+  if (tokens_ >= options_.max_tokens) finish_ = "length";
+  return false;
+}
+
+}  // namespace fo::oracle
