@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/deadline.h"
 #include "route/client_request.h"
@@ -36,8 +37,16 @@ struct Job {
   std::string model;
   SetKey set;
   WorkerPtr worker;
-  /// Tokens of the worker's cache that are reserved for it.
+  /// Of its prompt and its expected answer: what it needs in the worker's cache.
   std::uint64_t tokens = 0;
+  /// prefix_hashes() of its prompt.
+  std::vector<std::uint64_t> prefixes;
+  /// Its number in the dispatcher; 0 before it was placed.
+  std::uint64_t number = 0;
+  /// It has had a worker before.
+  bool has_waited = false;
+  /// Of the worker's health, for a worker in probation.
+  std::optional<std::uint64_t> lease;
   UpstreamCall* call = nullptr;
   /// Attempts that were sent.
   unsigned attempts = 0;

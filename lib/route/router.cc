@@ -85,13 +85,15 @@ class Called {
 class Placed {
  public:
   Placed(Dispatcher& dispatcher, Job& job) : dispatcher_(dispatcher), job_(job) {}
-  ~Placed() { dispatcher_.release(job_); }
+  ~Placed() { dispatcher_.release(job_, answer_tokens_); }
+  void set_answer_tokens(std::uint64_t tokens) { answer_tokens_ = tokens; }
   Placed(const Placed&) = delete;
   Placed& operator=(const Placed&) = delete;
 
  private:
   Dispatcher& dispatcher_;
   Job& job_;
+  std::uint64_t answer_tokens_ = 0;
 };
 
 // A job in the list of those that are in the router.
@@ -182,7 +184,9 @@ json model_object(const std::string& name) {
 
 struct Router::State {
   State(boost::asio::any_io_executor on, RouterOptions with)
-      : options(std::move(with)), pool(on, options.pool), dispatcher(on, workers, metrics) {}
+      : options(std::move(with)),
+        pool(on, options.pool),
+        dispatcher(on, options.dispatch, workers, metrics) {}
 
   // Counts a request at its end, whatever ends it.
   class Counted {
@@ -395,14 +399,15 @@ awaitable<void> Router::State::serve(Job& job, Reply& reply, Counted& counted) {
     const std::optional<ApiError> refusal = co_await dispatcher.place(job);
     if (refusal) {
       // No other worker can be asked, so the first one's answer is as good as any.
-      Response response = suspect ? std::move(suspect->answer) : to_response(*refusal);
-      if (!suspect) metrics.refuse(RefusedFor::kCapacity);
+      const ApiError error = job.is_killed ? error_of(job, {}, {}) : *refusal;
+      Response response = suspect ? std::move(suspect->answer) : to_response(error);
+      if (!suspect && !job.is_killed) metrics.refuse(RefusedFor::kCapacity);
       counted.set_status(response.status);
       add_ids(job, response.headers);
       reply.answer(std::move(response));
       co_return;
     }
-    const Placed placed(dispatcher, job);
+    Placed placed(dispatcher, job);
     const WorkerPtr worker = job.worker;
     std::string reason;
     const Attempt attempt = co_await run_call(job, reply, reason);
@@ -412,6 +417,7 @@ awaitable<void> Router::State::serve(Job& job, Reply& reply, Counted& counted) {
     if (outcome.kind == OutcomeClass::kSuccess) {
       if (suspect) add_health(suspect->worker, fleet::HealthEvent::kFault, "status 500");
       counted.set_status(exchange.head().status);
+      placed.set_answer_tokens(exchange.delivered_tokens());
       co_return;
     }
     const bool has_answer =
@@ -466,6 +472,7 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
     refuse(reply, RefusedFor::kModel, *error);
     co_return;
   }
+  job.prefixes = prefix_hashes(job.request.prefix);
   Counted counted(*this, job);
   const Listed listed(jobs, job);
   reply.cancel_when_client_goes();
@@ -506,6 +513,8 @@ bool Router::set_weight(const std::string& model, const std::string& card, doubl
   state_->dispatcher.on_change();
   return true;
 }
+
+awaitable<void> Router::keep_time() { return state_->dispatcher.keep_time(); }
 
 void Router::on_change() { state_->dispatcher.on_change(); }
 

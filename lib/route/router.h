@@ -14,6 +14,7 @@
 #include "http/pages.h"
 #include "http/server.h"
 #include "route/client_request.h"
+#include "route/dispatcher.h"
 #include "route/exchange.h"
 #include "route/metrics.h"
 #include "route/upstream_call.h"
@@ -28,9 +29,7 @@ struct RouterOptions {
   std::vector<std::string> allowed_paths;
   /// Sent to the workers, such as their key.
   http::Fields worker_headers;
-  /// The status of an answer that refuses for want of capacity.
-  int overload_status = 503;
-  base::Duration queue_timeout = std::chrono::seconds(30);
+  DispatchOptions dispatch;
   http::PoolLimits pool;
   /// Called when a worker refuses a connection; then it is out until it accepts one.
   std::function<void(const WorkerPtr&)> on_refused;
@@ -55,6 +54,8 @@ class Router {
   /// Sets the weight of one set of a model, and leaves those of the others; false if there is no
   /// such set.
   bool set_weight(const std::string& model, const std::string& card, double weight);
+  /// Applies the time to the workers' health until it is cancelled.
+  boost::asio::awaitable<void> keep_time();
   /// After a change of workers: gives waiting requests to those that can take them now.
   void on_change();
 

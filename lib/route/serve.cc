@@ -177,6 +177,7 @@ int Server::run() {
     asio::co_spawn(io_, end(), asio::detached);
   };
   asio::co_spawn(io_, daemon_.run(stop), asio::detached);
+  asio::co_spawn(io_, router_.keep_time(), asio::detached);
   add_named_workers();
   if (!options_.registry.empty()) {
     registry_ = fleet::make_registry(options_.registry);

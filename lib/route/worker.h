@@ -55,6 +55,8 @@ struct Worker {
       : id(std::move(its_id)), health(its_health) {}
 
   std::string id;
+  /// Never that of another worker; Workers::add sets it.
+  std::uint64_t number = 0;
   /// For people: NAME of --worker NAME=URL, else the id.
   std::string name;
   std::string url;
@@ -88,6 +90,8 @@ struct Worker {
   bool is_known = false;
   std::optional<TimePoint> unreachable_since;
   fleet::Health health;
+  /// Its part of the requests of its set, from its health and that of the others; 0: none.
+  double weight = 0;
   Share share;
   Pace pace;
   /// The models for which it answers 401, 403 or 404: its configuration differs from its record.

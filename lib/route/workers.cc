@@ -6,6 +6,7 @@
 namespace fo::route {
 
 void Workers::add(const WorkerPtr& worker) {
+  worker->number = ++numbers_;
   by_id_[worker->id] = worker;
   regroup(worker);
 }

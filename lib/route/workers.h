@@ -2,6 +2,7 @@
 // card, so that each of them gives the same answer. No I/O; time is an argument.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -55,6 +56,7 @@ class Workers {
   std::map<SetKey, Set> sets_;
   std::map<std::string, SetKey> set_of_worker_;
   std::map<std::string, CardWeights> weights_;
+  std::uint64_t numbers_ = 0;
 };
 
 /// The set for a request: drawn by weight among those for which `is_usable`; `draw` is uniform in
