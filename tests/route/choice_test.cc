@@ -28,7 +28,7 @@ Choice choice_of(Policy policy, WorkerNumber workers, const Room& room = {}) {
 }
 
 // Chooses and begins.
-std::optional<WorkerNumber> place(Choice& choice, const Candidate& request) {
+std::optional<WorkerNumber> place_on(Choice& choice, const Candidate& request) {
   const auto worker = choice.choose(request);
   if (worker) choice.begin(*worker, request);
   return worker;
@@ -63,8 +63,8 @@ TEST(Choice, TheLeastLoadedByTokensAndWeight) {
 TEST(Choice, AWorkerWithoutAFreeSlotHasNoRoom) {
   for (const Policy policy : {Policy::kRoundRobin, Policy::kLeast, Policy::kPrefix}) {
     Choice choice = choice_of(policy, 2, {.slots = 1});
-    EXPECT_TRUE(place(choice, {.tokens = 1}));
-    const auto second = place(choice, {.tokens = 1});
+    EXPECT_TRUE(place_on(choice, {.tokens = 1}));
+    const auto second = place_on(choice, {.tokens = 1});
     ASSERT_TRUE(second);
     EXPECT_EQ(choice.choose({.tokens = 1}), std::nullopt);
     choice.end(*second, 1);
@@ -97,7 +97,7 @@ TEST(Choice, ARequestLargerThanAllCachesGetsAnIdleWorker) {
 TEST(Choice, AWorkerWithoutWeightGetsNothing) {
   Choice choice = choice_of(Policy::kPrefix, 2);
   choice.set_worker(0, {.weight = 0});
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(place(choice, {.tokens = 1}), 1U);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(place_on(choice, {.tokens = 1}), 1U);
   choice.remove_worker(1);
   EXPECT_EQ(choice.choose({.tokens = 1}), std::nullopt);
 }
@@ -115,7 +115,7 @@ TEST(Choice, ExcludedWorkersGetNothing) {
 TEST(Choice, RoundRobinTakesTurns) {
   Choice choice = choice_of(Policy::kRoundRobin, 3);
   std::vector<WorkerNumber> chosen;
-  for (int i = 0; i < 6; ++i) chosen.push_back(*place(choice, {.tokens = 1000}));
+  for (int i = 0; i < 6; ++i) chosen.push_back(*place_on(choice, {.tokens = 1000}));
   EXPECT_THAT(chosen, ElementsAre(0, 1, 2, 0, 1, 2));
 }
 
@@ -143,7 +143,7 @@ TEST(Choice, ABeginningDoesNotOverloadItsWorker) {
   const std::vector<std::uint64_t> prefix = prefix_hashes(std::string(300, 'a'));
   const Candidate request{.tokens = 100, .prefixes = prefix};
   std::map<WorkerNumber, int> counts;
-  for (int i = 0; i < 400; ++i) ++counts[*place(choice, request)];
+  for (int i = 0; i < 400; ++i) ++counts[*place_on(choice, request)];
   for (const auto& [worker, count] : counts) EXPECT_LE(count, 127) << worker;
   // Only a worker without room is left out at once.
   Choice full = choice_of(Policy::kPrefix, 2, {.slots = 1});
@@ -175,7 +175,7 @@ TEST(Choice, TheLeastRecentlyUsedBeginningsAreForgotten) {
 
 TEST(Choice, TwoDrawsOfManyWorkersBalanceTheLoad) {
   Choice choice = choice_of(Policy::kLeast, 200);
-  for (int i = 0; i < 20'000; ++i) ASSERT_TRUE(place(choice, {.tokens = 100}));
+  for (int i = 0; i < 20'000; ++i) ASSERT_TRUE(place_on(choice, {.tokens = 100}));
   for (WorkerNumber worker = 0; worker < 200; ++worker) {
     // One draw would leave some of 100 ± 30.
     EXPECT_NEAR(static_cast<double>(choice.requests_on(worker)), 100, 5) << worker;
@@ -186,7 +186,7 @@ TEST(Choice, TheLastFreeWorkerOfManyIsFound) {
   Choice choice = choice_of(Policy::kLeast, 1000, {.slots = 1});
   std::map<WorkerNumber, int> counts;
   for (int i = 0; i < 1000; ++i) {
-    const auto worker = place(choice, {.tokens = 100});
+    const auto worker = place_on(choice, {.tokens = 100});
     ASSERT_TRUE(worker);
     ++counts[*worker];
   }

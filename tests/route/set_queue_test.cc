@@ -23,11 +23,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Answer = SetQueue::Answer;
+using QueueAnswer = SetQueue::Answer;
 
-constexpr base::Duration kStart = seconds(1000);
+constexpr base::Duration kQueueStart = seconds(1000);
 
-QueuedRequest request(std::uint64_t id, std::size_t tier = kPremium, std::uint64_t tokens = 100,
+QueuedRequest waiting(std::uint64_t id, std::size_t tier = kPremium, std::uint64_t tokens = 100,
                       base::Duration deadline = base::Duration::max()) {
   return {.id = id, .tier = tier, .tokens = tokens, .deadline = deadline};
 }
@@ -40,33 +40,33 @@ std::vector<std::uint64_t> take_all(SetQueue& queue, base::Duration now) {
 
 TEST(SetQueue, TheEarliestDeadlineIsFirst) {
   SetQueue queue;
-  queue.add(request(1), kStart);
-  queue.add(request(2, kPremium, 100, kStart + seconds(20)), kStart);
-  queue.add(request(3, kPremium, 100, kStart + seconds(10)), kStart);
-  queue.add(request(4, kPremium, 100, kStart + seconds(20)), kStart);
+  queue.add(waiting(1), kQueueStart);
+  queue.add(waiting(2, kPremium, 100, kQueueStart + seconds(20)), kQueueStart);
+  queue.add(waiting(3, kPremium, 100, kQueueStart + seconds(10)), kQueueStart);
+  queue.add(waiting(4, kPremium, 100, kQueueStart + seconds(20)), kQueueStart);
   EXPECT_EQ(queue.head()->id, 3U);
-  EXPECT_THAT(take_all(queue, kStart), ElementsAre(3, 2, 4, 1));
+  EXPECT_THAT(take_all(queue, kQueueStart), ElementsAre(3, 2, 4, 1));
   EXPECT_FALSE(queue.head());
 }
 
 TEST(SetQueue, AShortDeadlineCountsAsAQuarterOfTheTimeout) {
   SetQueue queue;
-  queue.add(request(1, kPremium, 100, kStart + seconds(8)), kStart);
-  queue.add(request(2, kPremium, 100, kStart + seconds(2)), kStart + seconds(1));
-  EXPECT_THAT(take_all(queue, kStart + seconds(1)), ElementsAre(1, 2));
+  queue.add(waiting(1, kPremium, 100, kQueueStart + seconds(8)), kQueueStart);
+  queue.add(waiting(2, kPremium, 100, kQueueStart + seconds(2)), kQueueStart + seconds(1));
+  EXPECT_THAT(take_all(queue, kQueueStart + seconds(1)), ElementsAre(1, 2));
 }
 
 TEST(SetQueue, TiersShareTheTokens) {
   SetQueue queue;
   std::uint64_t id = 0;
   for (int i = 0; i < 700; ++i) {
-    queue.add(request(++id, kBestEffort, 10), kStart);
-    queue.add(request(++id, kPremium, 40), kStart);
-    queue.add(request(++id, kStandard, 20), kStart);
+    queue.add(waiting(++id, kBestEffort, 10), kQueueStart);
+    queue.add(waiting(++id, kPremium, 40), kQueueStart);
+    queue.add(waiting(++id, kStandard, 20), kQueueStart);
   }
   std::array<std::uint64_t, plan::kTiers> tokens{};
   for (int i = 0; i < 600; ++i) {
-    const QueuedRequest taken = queue.take(kStart);
+    const QueuedRequest taken = queue.take(kQueueStart);
     tokens[taken.tier] += taken.tokens;
   }
   EXPECT_NEAR(static_cast<double>(tokens[kPremium]) / static_cast<double>(tokens[kBestEffort]), 4,
@@ -77,91 +77,91 @@ TEST(SetQueue, TiersShareTheTokens) {
 
 TEST(SetQueue, AnUnusedShareIsForTheOthersAndIsNotSaved) {
   SetQueue queue;
-  for (std::uint64_t id = 0; id < 100; ++id) queue.add(request(id, kBestEffort), kStart);
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(queue.take(kStart).tier, kBestEffort);
-  for (std::uint64_t id = 100; id < 200; ++id) queue.add(request(id, kPremium), kStart);
+  for (std::uint64_t id = 0; id < 100; ++id) queue.add(waiting(id, kBestEffort), kQueueStart);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(queue.take(kQueueStart).tier, kBestEffort);
+  for (std::uint64_t id = 100; id < 200; ++id) queue.add(waiting(id, kPremium), kQueueStart);
   int premium = 0;
-  for (int i = 0; i < 50; ++i) premium += queue.take(kStart).tier == kPremium ? 1 : 0;
+  for (int i = 0; i < 50; ++i) premium += queue.take(kQueueStart).tier == kPremium ? 1 : 0;
   EXPECT_NEAR(premium, 40, 1);
 }
 
 TEST(SetQueue, ItIsBounded) {
   SetQueue queue({.requests = 3, .tokens = 1000});
-  EXPECT_EQ(queue.add(request(1, kPremium, 5000), kStart).answer, Answer::kQueued);
-  EXPECT_EQ(queue.add(request(2, kPremium, 1), kStart).answer, Answer::kFull);
-  EXPECT_TRUE(queue.cancel(1, kStart));
+  EXPECT_EQ(queue.add(waiting(1, kPremium, 5000), kQueueStart).answer, QueueAnswer::kQueued);
+  EXPECT_EQ(queue.add(waiting(2, kPremium, 1), kQueueStart).answer, QueueAnswer::kFull);
+  EXPECT_TRUE(queue.cancel(1, kQueueStart));
   for (std::uint64_t id = 3; id < 6; ++id) {
-    EXPECT_EQ(queue.add(request(id), kStart).answer, Answer::kQueued);
+    EXPECT_EQ(queue.add(waiting(id), kQueueStart).answer, QueueAnswer::kQueued);
   }
-  EXPECT_EQ(queue.add(request(6), kStart).answer, Answer::kFull);
+  EXPECT_EQ(queue.add(waiting(6), kQueueStart).answer, QueueAnswer::kFull);
   EXPECT_EQ(queue.size(), 3U);
   EXPECT_EQ(queue.tokens(kPremium), 300U);
 }
 
 TEST(SetQueue, ATierBelowItsShareTakesThePlaceOfOneAboveIt) {
   SetQueue queue({.requests = 1000, .tokens = 1000});
-  for (std::uint64_t id = 1; id <= 10; ++id) queue.add(request(id, kBestEffort), kStart);
-  const SetQueue::Added added = queue.add(request(11, kPremium, 150), kStart);
-  EXPECT_EQ(added.answer, Answer::kQueued);
+  for (std::uint64_t id = 1; id <= 10; ++id) queue.add(waiting(id, kBestEffort), kQueueStart);
+  const SetQueue::Added added = queue.add(waiting(11, kPremium, 150), kQueueStart);
+  EXPECT_EQ(added.answer, QueueAnswer::kQueued);
   EXPECT_THAT(added.removed, ElementsAre(10, 9));
   EXPECT_EQ(queue.tokens(kBestEffort), 800U);
   // The share of the premium tier is four times as large, and not more.
   std::uint64_t id = 11;
-  while (queue.add(request(++id), kStart).answer == Answer::kQueued) {
+  while (queue.add(waiting(++id), kQueueStart).answer == QueueAnswer::kQueued) {
   }
   EXPECT_NEAR(static_cast<double>(queue.tokens(kPremium)), 800, 100);
-  EXPECT_EQ(queue.add(request(++id, kBestEffort, 1000), kStart).answer, Answer::kFull);
+  EXPECT_EQ(queue.add(waiting(++id, kBestEffort, 1000), kQueueStart).answer, QueueAnswer::kFull);
 }
 
 TEST(SetQueue, AFullQueueIsLeftAsItIsByARequestThatItRefuses) {
   SetQueue queue({.requests = 1000, .tokens = 1000});
-  for (std::uint64_t id = 1; id <= 4; ++id) queue.add(request(id, kBestEffort), kStart);
-  for (std::uint64_t id = 5; id <= 10; ++id) queue.add(request(id, kStandard), kStart);
-  const SetQueue::Added added = queue.add(request(11, kPremium, 1800), kStart);
-  EXPECT_EQ(added.answer, Answer::kFull);
+  for (std::uint64_t id = 1; id <= 4; ++id) queue.add(waiting(id, kBestEffort), kQueueStart);
+  for (std::uint64_t id = 5; id <= 10; ++id) queue.add(waiting(id, kStandard), kQueueStart);
+  const SetQueue::Added added = queue.add(waiting(11, kPremium, 1800), kQueueStart);
+  EXPECT_EQ(added.answer, QueueAnswer::kFull);
   EXPECT_THAT(added.removed, IsEmpty());
   EXPECT_EQ(queue.size(), 10U);
 }
 
 TEST(SetQueue, WhatWasTakenGoesBackToTheFront) {
   SetQueue queue({.requests = 2});
-  queue.add(request(1), kStart);
-  queue.add(request(2, kPremium, 100, kStart + seconds(9)), kStart);
-  const QueuedRequest taken = queue.take(kStart);
-  queue.add(request(3, kPremium, 100, kStart + seconds(8)), kStart);
-  queue.put_back(taken, kStart);
+  queue.add(waiting(1), kQueueStart);
+  queue.add(waiting(2, kPremium, 100, kQueueStart + seconds(9)), kQueueStart);
+  const QueuedRequest taken = queue.take(kQueueStart);
+  queue.add(waiting(3, kPremium, 100, kQueueStart + seconds(8)), kQueueStart);
+  queue.put_back(taken, kQueueStart);
   EXPECT_EQ(queue.size(), 3U);
   EXPECT_EQ(queue.head()->id, 2U);
   // A premium request would take the place of this one, were it not there for the second time.
   SetQueue other({.requests = 1});
-  other.put_back(request(4, kBestEffort, 1000), kStart);
-  EXPECT_EQ(other.add(request(5), kStart).answer, Answer::kFull);
+  other.put_back(waiting(4, kBestEffort, 1000), kQueueStart);
+  EXPECT_EQ(other.add(waiting(5), kQueueStart).answer, QueueAnswer::kFull);
   // Only its own deadline ends its wait.
-  EXPECT_THAT(other.expire(kStart + seconds(3600)), IsEmpty());
+  EXPECT_THAT(other.expire(kQueueStart + seconds(3600)), IsEmpty());
   EXPECT_EQ(other.next_expiry(), std::nullopt);
 }
 
 TEST(SetQueue, RequestsExpire) {
   SetQueue queue;
-  queue.add(request(1), kStart);
-  queue.add(request(2, kStandard, 100, kStart + seconds(2)), kStart + seconds(1));
-  EXPECT_EQ(queue.oldest_arrival(), kStart);
-  EXPECT_EQ(queue.next_expiry(), kStart + seconds(2));
-  EXPECT_THAT(queue.expire(kStart + milliseconds(1999)), IsEmpty());
-  EXPECT_THAT(queue.expire(kStart + seconds(2)), ElementsAre(2));
-  EXPECT_THAT(queue.expire(kStart + seconds(30)), ElementsAre(1));
+  queue.add(waiting(1), kQueueStart);
+  queue.add(waiting(2, kStandard, 100, kQueueStart + seconds(2)), kQueueStart + seconds(1));
+  EXPECT_EQ(queue.oldest_arrival(), kQueueStart);
+  EXPECT_EQ(queue.next_expiry(), kQueueStart + seconds(2));
+  EXPECT_THAT(queue.expire(kQueueStart + milliseconds(1999)), IsEmpty());
+  EXPECT_THAT(queue.expire(kQueueStart + seconds(2)), ElementsAre(2));
+  EXPECT_THAT(queue.expire(kQueueStart + seconds(30)), ElementsAre(1));
   EXPECT_EQ(queue.next_expiry(), std::nullopt);
   EXPECT_EQ(queue.oldest_arrival(), std::nullopt);
-  EXPECT_EQ(queue.add(request(3, kPremium, 100, kStart), kStart + seconds(40)).answer,
-            Answer::kTooLate);
+  EXPECT_EQ(queue.add(waiting(3, kPremium, 100, kQueueStart), kQueueStart + seconds(40)).answer,
+            QueueAnswer::kTooLate);
 }
 
 TEST(SetQueue, CancelIsById) {
   SetQueue queue;
-  for (std::uint64_t id = 1; id <= 3; ++id) queue.add(request(id), kStart);
-  EXPECT_TRUE(queue.cancel(2, kStart));
-  EXPECT_FALSE(queue.cancel(2, kStart));
-  EXPECT_THAT(take_all(queue, kStart), ElementsAre(1, 3));
+  for (std::uint64_t id = 1; id <= 3; ++id) queue.add(waiting(id), kQueueStart);
+  EXPECT_TRUE(queue.cancel(2, kQueueStart));
+  EXPECT_FALSE(queue.cancel(2, kQueueStart));
+  EXPECT_THAT(take_all(queue, kQueueStart), ElementsAre(1, 3));
 }
 
 // 100 tokens leave each second while there are more in the queue; `queue` then has a backlog of
@@ -169,11 +169,11 @@ TEST(SetQueue, CancelIsById) {
 void run_at_steady_pace(SetQueue& queue, std::uint64_t backlog) {
   std::uint64_t id = 1'000'000;
   for (std::uint64_t i = 0; i < backlog; ++i) {
-    queue.add(request(++id), kStart - seconds(100));
+    queue.add(waiting(++id), kQueueStart - seconds(100));
   }
   for (int second = 99; second >= 0; --second) {
-    queue.take(kStart - seconds(second));
-    ASSERT_EQ(queue.add(request(++id), kStart - seconds(second)).answer, Answer::kQueued);
+    queue.take(kQueueStart - seconds(second));
+    ASSERT_EQ(queue.add(waiting(++id), kQueueStart - seconds(second)).answer, QueueAnswer::kQueued);
   }
 }
 
@@ -184,25 +184,27 @@ TEST(SetQueue, PredictsTheWait) {
   // Nothing waits in the other tiers.
   EXPECT_EQ(queue.predicted_wait(kStandard), base::Duration(0));
   // A third of the pace is that of this tier, as long as there is another one.
-  queue.add(request(1, kStandard, 100), kStart);
+  queue.add(waiting(1, kStandard, 100), kQueueStart);
   EXPECT_NEAR(std::chrono::duration<double>(queue.predicted_wait(kStandard)).count(), 3, 0.2);
 }
 
 TEST(SetQueue, RefusesWhatCannotMakeItsDeadline) {
   SetQueue queue;
   run_at_steady_pace(queue, 10);
-  EXPECT_EQ(queue.add(request(1, kPremium, 100, kStart + seconds(12)), kStart).answer,
-            Answer::kQueued);
+  EXPECT_EQ(queue.add(waiting(1, kPremium, 100, kQueueStart + seconds(12)), kQueueStart).answer,
+            QueueAnswer::kQueued);
   // For the order, its deadline is in 7.5 s, which is before those of all others.
-  EXPECT_EQ(queue.add(request(2, kPremium, 100, kStart + milliseconds(100)), kStart).answer,
-            Answer::kQueued);
-  EXPECT_EQ(queue.add(request(3, kPremium, 100, kStart + milliseconds(500)), kStart).answer,
-            Answer::kTooLate);
+  EXPECT_EQ(
+      queue.add(waiting(2, kPremium, 100, kQueueStart + milliseconds(100)), kQueueStart).answer,
+      QueueAnswer::kQueued);
+  EXPECT_EQ(
+      queue.add(waiting(3, kPremium, 100, kQueueStart + milliseconds(500)), kQueueStart).answer,
+      QueueAnswer::kTooLate);
   // Nor does it accept what would expire.
   SetQueue slow;
   run_at_steady_pace(slow, 28);
-  EXPECT_EQ(slow.add(request(1, kPremium, 1000), kStart).answer, Answer::kQueued);
-  EXPECT_EQ(slow.add(request(2), kStart).answer, Answer::kTooLate);
+  EXPECT_EQ(slow.add(waiting(1, kPremium, 1000), kQueueStart).answer, QueueAnswer::kQueued);
+  EXPECT_EQ(slow.add(waiting(2), kQueueStart).answer, QueueAnswer::kTooLate);
 }
 
 TEST(SetQueue, RetryAfterIsThePredictedWaitAFifthMoreOrLess) {
@@ -211,32 +213,33 @@ TEST(SetQueue, RetryAfterIsThePredictedWaitAFifthMoreOrLess) {
   run_at_steady_pace(queue, 20);
   EXPECT_NEAR(std::chrono::duration<double>(queue.retry_after(kPremium, 0)).count(), 16, 1);
   EXPECT_NEAR(std::chrono::duration<double>(queue.retry_after(kPremium, 1)).count(), 24, 1.5);
-  queue.add(request(1, kPremium, 1'000'000), kStart);
+  queue.add(waiting(1, kPremium, 1'000'000), kQueueStart);
   EXPECT_EQ(queue.retry_after(kPremium, 0), seconds(60));
 }
 
 TEST(SetQueue, ALevelIsForRequestsThatArriveFromNowOn) {
   SetQueue queue;
-  queue.add(request(1, kBestEffort), kStart);
+  queue.add(waiting(1, kBestEffort), kQueueStart);
   queue.set_level(plan::setting_of(3, 0.4));
-  EXPECT_EQ(queue.add(request(2, kBestEffort), kStart).answer, Answer::kTierRefused);
-  EXPECT_EQ(queue.add(request(3, kStandard), kStart).answer, Answer::kQueued);
-  EXPECT_THAT(queue.expire(kStart + seconds(30)), ElementsAre(1));
-  EXPECT_THAT(queue.expire(kStart + seconds(60)), ElementsAre(3));
+  EXPECT_EQ(queue.add(waiting(2, kBestEffort), kQueueStart).answer, QueueAnswer::kTierRefused);
+  EXPECT_EQ(queue.add(waiting(3, kStandard), kQueueStart).answer, QueueAnswer::kQueued);
+  EXPECT_THAT(queue.expire(kQueueStart + seconds(30)), ElementsAre(1));
+  EXPECT_THAT(queue.expire(kQueueStart + seconds(60)), ElementsAre(3));
   queue.set_level(plan::setting_of(0, 1));
-  EXPECT_EQ(queue.add(request(4, kBestEffort), kStart + seconds(60)).answer, Answer::kQueued);
-  EXPECT_EQ(queue.next_expiry(), kStart + seconds(90));
+  EXPECT_EQ(queue.add(waiting(4, kBestEffort), kQueueStart + seconds(60)).answer,
+            QueueAnswer::kQueued);
+  EXPECT_EQ(queue.next_expiry(), kQueueStart + seconds(90));
 }
 
 TEST(SetQueue, HalfAShareIsServedHalfAsOften) {
   SetQueue queue;
   queue.set_level(plan::setting_of(3, 0.4));
   for (std::uint64_t id = 0; id < 1000; ++id) {
-    queue.add(request(2 * id, kPremium), kStart);
-    queue.add(request(2 * id + 1, kStandard), kStart);
+    queue.add(waiting(2 * id, kPremium), kQueueStart);
+    queue.add(waiting(2 * id + 1, kStandard), kQueueStart);
   }
   int premium = 0;
-  for (int i = 0; i < 500; ++i) premium += queue.take(kStart).tier == kPremium ? 1 : 0;
+  for (int i = 0; i < 500; ++i) premium += queue.take(kQueueStart).tier == kPremium ? 1 : 0;
   EXPECT_NEAR(premium, 400, 2);
 }
 
@@ -246,14 +249,14 @@ TEST(SetQueue, LosesAndDuplicatesNothing) {
   SetQueue queue({.requests = 50, .tokens = 5000, .timeout = seconds(5)});
   std::set<std::uint64_t> expected;
   std::vector<QueuedRequest> taken;
-  base::Duration now = kStart;
+  base::Duration now = kQueueStart;
   for (std::uint64_t id = 1; id < 20'000; ++id) {
     now += milliseconds(random() % 50);
     const QueuedRequest one =
-        request(id, random() % plan::kTiers, random() % 200, now + milliseconds(random() % 10'000));
+        waiting(id, random() % plan::kTiers, random() % 200, now + milliseconds(random() % 10'000));
     const SetQueue::Added added = queue.add(one, now);
     for (const std::uint64_t removed : added.removed) ASSERT_EQ(expected.erase(removed), 1U);
-    if (added.answer == Answer::kQueued) expected.insert(id);
+    if (added.answer == QueueAnswer::kQueued) expected.insert(id);
     if (random() % 4 == 0 && queue.head()) {
       const std::uint64_t head = queue.head()->id;
       taken.push_back(queue.take(now));
