@@ -1,0 +1,98 @@
+// What the clients of a set demand, what its workers carry, and the level of degradation that the
+// ratio of the two requires. Pure: time, which must not go back, is an argument.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_set>
+
+#include "base/units.h"
+#include "plan/degradation.h"
+#include "plan/times.h"
+
+namespace fo::route {
+
+/// The requests of the last ten minutes: those that were admitted, and the first refusal of each
+/// client in ten seconds, since clients that are refused send their requests again. Refusals at
+/// most double the demand, so that nobody can degrade the service by being refused.
+class Demand {
+ public:
+  explicit Demand(base::Duration now) : started_(now) {}
+
+  void on_admitted(base::Duration now);
+  /// `client` is the client's key, or its address if there are no keys. Of more than 10,000 clients
+  /// in ten seconds, the rest is not counted.
+  void on_refused(const std::string& client, base::Duration now);
+
+  /// Requests per second in the last ten minutes, or since the start, but at least ten seconds.
+  [[nodiscard]] double rate(base::Duration now) const;
+
+ private:
+  static constexpr base::Duration kSlice = std::chrono::seconds(10);
+  struct Slice {
+    std::int64_t number = -1;
+    std::uint64_t admitted = 0;
+    std::uint64_t refused = 0;
+  };
+  /// The number of the slice since the start.
+  [[nodiscard]] std::int64_t number_at(base::Duration now) const;
+  Slice& slice_at(base::Duration now);
+
+  base::Duration started_;
+  std::array<Slice, 60> slices_;
+  /// The clients that were refused in the present slice.
+  std::unordered_set<std::string> refused_;
+};
+
+/// The part of a worker that this router uses.
+struct UsedWorker {
+  /// 0 to 1.
+  double weight = 1;
+  /// At a time, at level 0.
+  std::uint64_t slots = 0;
+  /// nullopt if unknown: only the slots bound its requests.
+  std::optional<std::uint64_t> kv_tokens = {};
+};
+
+/// The mean of the requests that were served.
+struct MeanRequest {
+  plan::Seconds ttft{0};
+  plan::Seconds tpot{0};
+  double prompt_tokens = 0;
+  double answer_tokens = 0;
+};
+
+/// The requests per second that the workers carry together. A worker without slots carries nothing;
+/// errors are those of plan::residence_time and plan::concurrency_of.
+double carried_rate(std::span<const UsedWorker> workers, const MeanRequest& mean);
+
+/// carried / demanded; infinity without a demand.
+double capacity_ratio(double carried, double demanded);
+
+/// The level of degradation in force: that of the ratio, or one that an operator has pinned.
+class Level {
+ public:
+  /// To be called regularly, because levels are left after a time.
+  void update(double ratio, base::Duration now);
+  /// nullopt: automatic again, from the level that the ratio has meanwhile required. Throws
+  /// Error(kUsage) for a level that does not exist.
+  void pin(std::optional<std::size_t> level);
+
+  [[nodiscard]] std::size_t level() const { return pinned_.value_or(automatic_.level); }
+  [[nodiscard]] bool is_pinned() const { return pinned_.has_value(); }
+  [[nodiscard]] plan::DegradationSetting setting() const {
+    return plan::setting_of(level(), ratio_);
+  }
+
+ private:
+  plan::DegradationState automatic_;
+  std::optional<std::size_t> pinned_;
+  double ratio_ = 1;
+};
+
+}  // namespace fo::route
