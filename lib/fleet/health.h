@@ -34,7 +34,6 @@
 namespace fo::fleet {
 
 enum class HealthState { kHealthy, kSuspicious, kUnhealthy, kProbation, kConvicted };
-inline constexpr std::size_t kHealthStates = 5;
 std::string_view to_string(HealthState state);
 
 enum class HealthEvent {
