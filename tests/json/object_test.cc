@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "support/failure.h"
 
@@ -37,6 +38,27 @@ TEST(JsonObject, MayBeLookedFor) {
     EXPECT_FALSE(find_object(text, 7)) << text;
   EXPECT_EQ(parse("[1]", 3), json::array({1}));
   EXPECT_THROW(parse("[1", 3), Misfit);
+}
+
+TEST(JsonObject, NestingHasALimitOutsideOfTexts) {
+  const auto nested = [](int depth) {
+    return std::string(static_cast<std::size_t>(depth), '[') +
+           std::string(static_cast<std::size_t>(depth), ']');
+  };
+  EXPECT_NO_THROW(parse(nested(kMaxDepth), 1000));
+  EXPECT_THROW(parse(nested(kMaxDepth + 1), 1000), TooDeep);
+  EXPECT_THROW(parse("[{}," + nested(kMaxDepth) + "]", 1000), TooDeep);
+  EXPECT_EQ(parse("[{\"a\":[]}," + nested(kMaxDepth - 1) + "]", 1000).size(), 2U);
+  const std::string brackets = std::string(100, '[') + "\\\"" + std::string(100, '{') + "\\\\";
+  EXPECT_EQ(parse("[\"" + brackets + "\",[]]", 1000).size(), 2U);
+}
+
+TEST(JsonObject, AListOfManyObjectsIsReadOnce) {
+  // If the end of each object meant a look at those before it, this would take minutes.
+  constexpr std::size_t kObjects = 500'000;
+  std::string text = "[{}";
+  for (std::size_t i = 1; i < kObjects; ++i) text += ",{}";
+  EXPECT_EQ(parse(text + "]", 16 * base::kMiB).size(), kObjects);
 }
 
 TEST(JsonObject, NullIsAMissingMember) {
