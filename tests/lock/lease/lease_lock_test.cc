@@ -9,8 +9,11 @@
 
 #include <atomic>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "base/error.h"
@@ -48,6 +51,7 @@ struct Keeper {
   /// How long before its grant the last request was sent.
   std::atomic<milliseconds> delay = milliseconds(0);
   std::atomic<milliseconds> ttl = milliseconds(300);
+  std::atomic<bool> has_timed_out = false;
 };
 
 class FakeClient final : public LeaseClient {
@@ -57,6 +61,11 @@ class FakeClient final : public LeaseClient {
   awaitable<Step> advance() override {
     ++keeper_.acquired;
     if (keeper_.is_forbidden) throw Error(ExitStatus::kNotPermitted, "ask the keeper: forbidden");
+    // A connection may set a timer that outlasts its operation.
+    timer_.emplace(co_await asio::this_coro::executor, test::kLong);
+    timer_->async_wait([&keeper = keeper_](const boost::system::error_code& ec) {
+      keeper.has_timed_out = keeper.has_timed_out || !ec;
+    });
     while (!keeper_.grants) co_await loop::pause_for(milliseconds(1));
     while (!keeper_.busy_until.expired()) std::this_thread::yield();
     co_await asio::post(asio::use_awaitable);
@@ -81,6 +90,7 @@ class FakeClient final : public LeaseClient {
 
   awaitable<bool> give_up(Deadline) override {
     ++keeper_.released;
+    timer_.reset();
     if (!keeper_.takes_release) throw Error(ExitStatus::kUnavailable, "tell the keeper: refused");
     co_return true;
   }
@@ -89,6 +99,7 @@ class FakeClient final : public LeaseClient {
 
  private:
   Keeper& keeper_;
+  std::optional<asio::steady_timer> timer_;
   std::uint64_t generation_ = 0;
 };
 
@@ -263,6 +274,12 @@ TEST_F(LeaseLockTest, ReleaseTellsTheKeeperAndEndsTheRenewals) {
   EXPECT_EQ(keeper_.renewed, renewed);
   ASSERT_EQ(acquire(), LockWait::kLocked);
   EXPECT_FALSE(lock_.check());
+}
+
+TEST_F(LeaseLockTest, ReleaseDoesNotWaitForATimerOfTheConnection) {
+  ASSERT_EQ(acquire(), LockWait::kLocked);
+  lock_.release();
+  EXPECT_FALSE(keeper_.has_timed_out);
 }
 
 TEST_F(LeaseLockTest, AReleaseThatTheKeeperWasNotToldOfIsOneAllTheSame) {
