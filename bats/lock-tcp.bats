@@ -308,7 +308,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   local silent=$BG_PID
   run -0 timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- true 3>&-
   wait_exit "$silent"
-  grep -q "gms-lockd: warning: TLS with 127.0.0.1:[0-9]*: no answer in time" "$T/lockd.err"
+  grep -q "gms-lockd: warning: TLS with 127.0.0.1:[0-9]*: timed out" "$T/lockd.err"
 }
 
 @test "a client without TLS at a port with TLS gets the reason, 78" {

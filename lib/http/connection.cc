@@ -76,6 +76,12 @@ struct Connection::State {
     return stream.is_open() && !is_closing && is_sent && !write_failed && reader.keeps_alive();
   }
 
+  // Throws what the contract says for an error of the stream.
+  [[noreturn]] void fail(const error_code& error) {
+    if (error == asio::error::operation_aborted) throw boost::system::system_error(error);
+    throw stream.failure(what, error);
+  }
+
   void begin(const RequestHead& head);
   awaitable<bool> write(std::string_view bytes, Deadline deadline);
   awaitable<void> fill(Deadline deadline);
@@ -145,9 +151,10 @@ awaitable<bool> Connection::State::write(std::string_view bytes, Deadline deadli
   is_begun |= count > 0;
   if (!error) co_return true;
   write_failed = true;
-  if (error == net::Stream::kDeadlinePassed) throw stream.failure(what, error);
+  // The deadline has passed, or the coroutine was cancelled.
+  if (!stream.is_open()) fail(error);
   is_lost = true;
-  if (!is_begun) throw stream.failure(what, error);
+  if (!is_begun) fail(error);
   co_return false;
 }
 
@@ -167,7 +174,7 @@ awaitable<void> Connection::State::fill(Deadline deadline) {
     is_lost = true;
     stream.close();
   }
-  throw stream.failure(what, error);
+  fail(error);
 }
 
 template <typename Read>
@@ -210,7 +217,7 @@ awaitable<std::unique_ptr<Connection>> Connection::open(Origin origin, Deadline 
   error_code error;
   co_await state->stream.handshake(net::Stream::Side::kClient, origin.address.host, deadline,
                                    error);
-  if (error) throw state->stream.failure(state->what, error);
+  if (error) state->fail(error);
   co_return std::unique_ptr<Connection>(new Connection(std::move(state)));
 }
 

@@ -11,7 +11,6 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/system/system_error.hpp>
 #include <cerrno>
 #include <exception>
 #include <functional>
@@ -192,14 +191,8 @@ class Session : public std::enable_shared_from_this<Session> {
     asio::co_spawn(state_->executor, watch(shared_from_this()), asio::detached);
   }
 
-  void close() {
-    is_closed_ = true;
-    stream_.close();
-  }
-  void reset() {
-    is_closed_ = true;
-    stream_.reset();
-  }
+  void close() { stream_.close(); }
+  void reset() { stream_.reset(); }
   /// Removes the session from the count.
   void leave() {
     if (std::exchange(has_left_, true)) return;
@@ -223,16 +216,13 @@ class Session : public std::enable_shared_from_this<Session> {
   // While the handler runs: reads from the client until the connection ends or the handler returns.
   static awaitable<void> watch(std::shared_ptr<Session> self) {
     error_code error;
-    try {
-      while (!error && self->wants_watch_ && self->reader_.unread() < kMaxPipelinedBytes) {
-        error = co_await self->fill(base::Deadline::never());
-      }
-    } catch (const boost::system::system_error&) {
-      // The session closed the connection.
+    while (!error && self->wants_watch_ && self->reader_.unread() < kMaxPipelinedBytes) {
+      error = co_await self->fill(base::Deadline::never());
     }
     self->is_watching_ = false;
     self->watch_ended_.notify();
-    if (!error || error == net::Stream::kDeadlinePassed) co_return;
+    const bool is_closed = error == asio::error::operation_aborted;
+    if (!error || error == net::Stream::kDeadlinePassed || is_closed) co_return;
     self->has_gone_ = true;
     self->cancel_.emit(asio::cancellation_type::terminal);
   }
@@ -270,12 +260,7 @@ class Session : public std::enable_shared_from_this<Session> {
     const base::Deadline deadline = base::Deadline::after(state_->limits.write_timeout);
     const asio::const_buffer buffer(bytes.data(), bytes.size());
     error_code error;
-    try {
-      co_await stream_.write(buffer, deadline, error);
-    } catch (const boost::system::system_error& failure) {
-      if (!is_closed_) throw;
-      error = failure.code();
-    }
+    co_await stream_.write(buffer, deadline, error);
     if (!error) co_return;
     write_failed_ = true;
     const base::Error failure = stream_.failure("write to a client", error);
@@ -417,7 +402,6 @@ class Session : public std::enable_shared_from_this<Session> {
   Stage stage_ = Stage::kIdle;
   std::list<Session*>::iterator place_;
   bool has_left_ = false;
-  bool is_closed_ = false;
   bool write_failed_ = false;
   // State of the current request:
   bool is_http11_ = true;

@@ -6,23 +6,23 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
-#include <boost/asio/ssl/stream.hpp>
+#include <boost/system/error_code.hpp>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "base/deadline.h"
 #include "net/line_buffer.h"
+#include "net/stream.h"
 #include "net/tls_files.h"
 
 namespace fo::net {
 
 class LineStream {
  public:
-  enum class Side { kClient, kServer };
-
-  /// With a context, TLS is used and handshake() must be called first. `max_bytes` limits a
-  /// received line, including its newline.
+  /// Of a server. With a context, TLS is used and handshake() must be called first. `max_bytes`
+  /// limits a received line, including its newline.
   LineStream(boost::asio::ip::tcp::socket connected, std::optional<boost::asio::ssl::context> tls,
              std::size_t max_bytes);
 
@@ -34,11 +34,10 @@ class LineStream {
                                                                      std::size_t max_bytes,
                                                                      base::Deadline deadline);
 
-  /// Does nothing without TLS. A client that does not use TLS is sent `to_plain`, without TLS.
-  /// Throws what net::tls_error() returns: kConfig if either end does not accept the other's
-  /// certificate, kProtocol, kUnavailable; and kTryAgain at the deadline.
-  boost::asio::awaitable<void> handshake(Side side, base::Deadline deadline,
-                                         std::string to_plain = {});
+  /// The server's side; does nothing without TLS. A client that does not use TLS is sent
+  /// `to_plain`, without TLS. Throws what net::tls_error() returns: kConfig if either end does not
+  /// accept the other's certificate, kProtocol, kUnavailable; and kTryAgain at the deadline.
+  boost::asio::awaitable<void> handshake(base::Deadline deadline, std::string to_plain);
 
   struct Input {
     enum class Kind { kLine, kNothingYet, kEnd };
@@ -60,19 +59,19 @@ class LineStream {
 
   /// Closes at once; a pending read_line() returns the end.
   void close();
-  [[nodiscard]] bool is_open() const { return socket_.is_open(); }
+  [[nodiscard]] bool is_open() const { return stream_.is_open(); }
 
   /// The peer's address, with the name in its certificate: "10.0.0.7:4711 'engine-0'".
   [[nodiscard]] const std::string& peer() const { return peer_; }
 
  private:
+  boost::asio::awaitable<boost::system::error_code> begin_tls(Stream::Side side, std::string host,
+                                                              base::Deadline deadline);
   // Stops sending, and discards received bytes until the peer stops sending, too.
   boost::asio::awaitable<void> drain(base::Deadline deadline);
 
-  boost::asio::ip::tcp::socket socket_;
-  std::optional<boost::asio::ssl::context> context_;
-  std::optional<boost::asio::ssl::stream<boost::asio::ip::tcp::socket&>> tls_;
   std::string peer_;
+  Stream stream_;
   LineBuffer lines_;
 };
 

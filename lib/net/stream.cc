@@ -13,6 +13,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <chrono>
+#include <tuple>
 #include <utility>
 
 #include "net/tls.h"
@@ -25,7 +26,6 @@ using base::Deadline;
 using base::Error;
 using base::ExitStatus;
 using boost::system::error_code;
-using boost::system::system_error;
 
 // Ends one operation at a time when its deadline passes. The timer is set again only for a deadline
 // earlier than the one it is set for, because nearly all are later: then it checks again when it
@@ -114,9 +114,7 @@ awaitable<void> Stream::handshake(Side side, std::string host, Deadline deadline
   const asio::cancellation_slot slot = writing_->begin(deadline, state.slot());
   auto token = asio::bind_cancellation_slot(slot, asio::redirect_error(asio::use_awaitable, error));
   co_await tls_->async_handshake(role, token);
-  if (writing_->end(error)) error = kDeadlinePassed;
-  if (error) close();
-  if (error == asio::error::operation_aborted) throw system_error(error);
+  end(*writing_, error);
 }
 
 awaitable<std::size_t> Stream::read_some(asio::mutable_buffer space, Deadline deadline,
@@ -130,11 +128,7 @@ awaitable<std::size_t> Stream::read_some(asio::mutable_buffer space, Deadline de
   } else {
     count = co_await socket_.async_read_some(space, token);
   }
-  if (reading_->end(error) && socket_.is_open()) error = kDeadlinePassed;
-  if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) {
-    close();
-    throw system_error(asio::error::operation_aborted);
-  }
+  end(*reading_, error);
   co_return count;
 }
 
@@ -155,16 +149,15 @@ awaitable<std::size_t> Stream::write(asio::const_buffer bytes, Deadline deadline
       count = co_await socket_.async_write_some(rest, token);
     }
     written += count;
-    if (writing_->end(error) && socket_.is_open()) {
-      error = kDeadlinePassed;
-      close();
-    }
+    end(*writing_, error);
   }
-  if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) {
-    close();
-    throw system_error(asio::error::operation_aborted);
-  }
+  if (error == kDeadlinePassed || error == asio::error::operation_aborted) close();
   co_return written;
+}
+
+void Stream::write_plain(std::string_view text) {
+  std::ignore =
+      ::send(socket_.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void Stream::interrupt_read() { reading_->ring_now(); }
@@ -198,6 +191,13 @@ awaitable<void> Stream::drain(Deadline deadline) {
   }
 }
 
+void Stream::end(Limit& limit, error_code& error) const {
+  const bool is_late = limit.end(error);
+  if (is_late && is_open()) error = kDeadlinePassed;
+  // Of an operation that began after close().
+  if (error == asio::error::bad_descriptor) error = asio::error::operation_aborted;
+}
+
 void Stream::close() {
   error_code ignored;
   socket_.close(ignored);
@@ -217,6 +217,10 @@ bool Stream::is_quiet() {
   const ssize_t count =
       ::recv(socket_.native_handle(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
   return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+std::optional<std::string> Stream::peer_name() {
+  return tls_ ? peer_common_name(tls_->native_handle()) : std::nullopt;
 }
 
 Error Stream::failure(const std::string& what, const error_code& error) {

@@ -1,6 +1,7 @@
 // A connected stream socket on a loop, TCP or Unix, with or without TLS; each wait has a deadline.
 // One reader and one writer at a time, which may be two coroutines; both must have ended before the
-// stream is destroyed, unless the loop is destroyed with them.
+// stream is destroyed, unless the loop is destroyed with them. A timer may outlast its operation, so
+// the loop may have work for as long as the stream exists.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -13,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/deadline.h"
 #include "base/error.h"
@@ -30,27 +32,30 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // In the functions below, `error` is kDeadlinePassed if the deadline has passed. If the coroutine
-  // is cancelled, or close() was called, boost::system::system_error is thrown and the socket is
-  // closed.
+  // In the functions below, `error` is kDeadlinePassed if the deadline has passed, and
+  // asio::error::operation_aborted if the coroutine is cancelled or close() was called.
 
   /// Performs the TLS handshake, and sends `host` to the server unless it is empty. Does nothing
-  /// without TLS.
+  /// without TLS. After an error, shut_down() and drain() let the peer read the alert.
   boost::asio::awaitable<void> handshake(Side side, std::string host, base::Deadline deadline,
                                          boost::system::error_code& error);
 
   /// Reads at least one byte, or sets an error: asio::error::eof if the peer has ended the stream.
-  /// Bytes that have arrived are read even after the deadline. A passed deadline loses no bytes:
-  /// the next call continues.
+  /// Bytes that have arrived are read even after the deadline. A passed deadline and a cancellation
+  /// lose no bytes: the next call continues.
   boost::asio::awaitable<std::size_t> read_some(boost::asio::mutable_buffer space,
                                                 base::Deadline deadline,
                                                 boost::system::error_code& error);
 
   /// Writes all of `bytes` unless there is an error; returns how many bytes the kernel, or TLS, has
-  /// accepted. If the deadline passes, the socket is closed.
+  /// accepted. If the deadline passes, or the coroutine is cancelled, the socket is closed.
   boost::asio::awaitable<std::size_t> write(boost::asio::const_buffer bytes,
                                             base::Deadline deadline,
                                             boost::system::error_code& error);
+
+  /// Writes as much of `text` as the socket's buffer takes, without TLS: for a client that does not
+  /// use it, after handshake() has failed.
+  void write_plain(std::string_view text);
 
   /// Ends a pending read_some() as if its deadline had passed.
   void interrupt_read();
@@ -70,6 +75,9 @@ class Stream {
   /// True if the stream is open and nothing can be read, not even the end.
   [[nodiscard]] bool is_quiet();
 
+  /// The common name in the peer's certificate, if there is one, after handshake().
+  [[nodiscard]] std::optional<std::string> peer_name();
+
   /// The Error for such an `error`: "`what`: reason", kTryAgain for a deadline, otherwise the
   /// status of tls_error(), or kUnavailable.
   [[nodiscard]] base::Error failure(const std::string& what,
@@ -80,6 +88,9 @@ class Stream {
 
  private:
   class Limit;
+
+  // Ends the operation of `limit`: `error` becomes what the caller gets.
+  void end(Limit& limit, boost::system::error_code& error) const;
 
   Socket socket_;
   std::optional<boost::asio::ssl::context> context_;

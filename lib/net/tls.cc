@@ -3,9 +3,11 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <boost/asio/error.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <memory>
@@ -260,6 +262,23 @@ void name_server(SSL* ssl, const std::string& host) {
     throw Error(ExitStatus::kOsError,
                 "name " + base::quoted(host) + " in the handshake: " + take_reason());
   }
+}
+
+std::optional<std::string> peer_common_name(SSL* ssl) {
+  const std::unique_ptr<X509, decltype(&::X509_free)> certificate(::SSL_get1_peer_certificate(ssl),
+                                                                  &::X509_free);
+  if (!certificate) return std::nullopt;
+  std::array<char, 256> name{};
+  const int size = ::X509_NAME_get_text_by_NID(::X509_get_subject_name(certificate.get()),
+                                               NID_commonName, name.data(), name.size());
+  if (size < 0) return std::nullopt;
+  return std::string(name.data());
+}
+
+bool is_plain_text(const boost::system::error_code& error) {
+  const int reason = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
+  return error.category() == boost::asio::error::get_ssl_category() &&
+         (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST);
 }
 
 Error tls_error(const std::string& what, const boost::system::error_code& error, SSL* ssl) {

@@ -50,6 +50,12 @@ class ServerTls {
 /// certificates; does nothing for a numeric address. Throws kOsError.
 void name_server(SSL* ssl, const std::string& host);
 
+/// The common name in the peer's certificate; nullopt if the peer sent none.
+std::optional<std::string> peer_common_name(SSL* ssl);
+
+/// True if a handshake failed because the peer does not use TLS at all.
+bool is_plain_text(const boost::system::error_code& error);
+
 /// The Error for a failed operation on a TLS stream: kConfig for permanent failures (the peer's
 /// certificate is untrusted, missing or for another host, or the peer refuses ours), kUnavailable
 /// for transient ones (a certificate that is expired or not valid yet, an early end), kProtocol if

@@ -87,8 +87,7 @@ awaitable<void> LockdSession::handshake() {
   if (!stream_) co_return;
   std::string to_plain = encode_answer(
       RefusedAnswer{ExitStatus::kConfig, "this port needs TLS: set ca, cert and key"});
-  co_await stream_->handshake(net::LineStream::Side::kServer, Deadline::after(kHandshakeLimit),
-                              std::move(to_plain));
+  co_await stream_->handshake(Deadline::after(kHandshakeLimit), std::move(to_plain));
   name = stream_->peer();
 }
 
