@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fleet/card/digest.h"
 #include "fleet/registry/key.h"
 #include "json/dump.h"
 #include "json/object.h"
@@ -87,6 +88,10 @@ std::optional<Life> parse_life(std::string_view text) {
 }
 
 std::string make_instance_id() { return os::random_hex(kIdBytes); }
+
+std::string derived_instance_id(std::string_view name) {
+  return sha256_hex(name).substr(0, 2 * kIdBytes);
+}
 
 bool is_instance_id(std::string_view text) {
   return text.size() == 2 * kIdBytes && std::all_of(text.begin(), text.end(), [](char c) {

@@ -16,6 +16,9 @@ namespace fo::fleet {
 inline constexpr char kDefaultWorkers[] =
     "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,::1/128,fc00::/7";
 
+/// All addresses but link-local ones.
+inline constexpr char kAnyNetwork[] = "0.0.0.0/0,::/0";
+
 class AllowedWorkers {
  public:
   /// Networks separated by commas: "10.0.0.0/8,fd00::/8". Throws kUsage: "'text': reason".

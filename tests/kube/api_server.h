@@ -34,25 +34,36 @@ class KubeApi {
     return api;
   }
   /// Starts the server with these options; returns when it listens.
-  explicit KubeApi(const std::vector<std::string>& options = {}) {
+  explicit KubeApi(std::vector<std::string> options = {}) : options_(std::move(options)) {
+    start();
+  }
+  KubeApi(KubeApi&&) = default;
+  KubeApi& operator=(KubeApi&&) = delete;
+  ~KubeApi() {
+    if (child_) kill();
+  }
+
+  /// Its objects are lost.
+  void kill() {
+    child_->signal(SIGKILL);
+    static_cast<void>(child_->wait(base::Deadline::after(kLong)));
+    child_.reset();
+  }
+  /// Starts it again on the same port, after kill().
+  void start() {
     os::Pipe pipe;
     std::vector<std::string> command{FO_SOURCE_DIR "/bats/kube-api"};
-    command.insert(command.end(), options.begin(), options.end());
+    command.insert(command.end(), options_.begin(), options_.end());
+    if (!port_.empty()) command.insert(command.end(), {"--port", port_});
     os::SpawnOptions spawn;
     spawn.parent_death_signal = SIGKILL;
     spawn.stdout_fd = pipe.writer.get();
     child_ = std::make_unique<os::Child>(os::spawn(command, spawn));
     pipe.writer.reset();
+    port_.clear();
     char digit = 0;
     while (::read(pipe.reader.get(), &digit, 1) == 1 && digit != '\n') port_ += digit;
     if (port_.empty()) throw std::runtime_error("bats/kube-api did not start");
-  }
-  KubeApi(KubeApi&&) = default;
-  KubeApi& operator=(KubeApi&&) = delete;
-  ~KubeApi() {
-    if (!child_) return;
-    child_->signal(SIGKILL);
-    static_cast<void>(child_->wait(base::Deadline::after(kLong)));
   }
 
   [[nodiscard]] const std::string& port() const { return port_; }
@@ -86,6 +97,24 @@ class KubeApi {
     ASSERT_EQ(ask("DELETE", lease_path(name), "").status, 200);
   }
 
+  /// Creates the EndpointSlice or ConfigMap in the namespace "ns", or replaces the present one.
+  void put(nlohmann::json object) const {
+    const std::string all = path_of(object["kind"]);
+    const std::string name = object["metadata"]["name"];
+    const http::Response present = ask("GET", all + "/" + name, "");
+    const bool is_new = present.status == 404;
+    if (!is_new) {
+      object["metadata"]["resourceVersion"] =
+          nlohmann::json::parse(present.body)["metadata"]["resourceVersion"];
+    }
+    const http::Response answer =
+        ask(is_new ? "POST" : "PUT", is_new ? all : all + "/" + name, object.dump());
+    ASSERT_EQ(answer.status, is_new ? 201 : 200) << answer.body;
+  }
+  void remove(const std::string& kind, const std::string& name) const {
+    ASSERT_EQ(ask("DELETE", path_of(kind) + "/" + name, "").status, 200);
+  }
+
   /// Injects a fault; bats/kube-api documents them.
   void fault(const nlohmann::json& what) const {
     ASSERT_EQ(ask("POST", "/faults", what.dump()).status, 200);
@@ -102,6 +131,10 @@ class KubeApi {
   static std::string lease_path(const std::string& name) {
     return std::string(kLeases) + "/" + name;
   }
+  static std::string path_of(const std::string& kind) {
+    return kind == "ConfigMap" ? "/api/v1/namespaces/ns/configmaps"
+                               : "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices";
+  }
 
   [[nodiscard]] http::Response ask(const std::string& method, const std::string& path,
                                    const std::string& body) const {
@@ -112,6 +145,7 @@ class KubeApi {
     return http::fetch(method, url() + path, base::Deadline::after(kLong), options);
   }
 
+  std::vector<std::string> options_;
   std::unique_ptr<os::Child> child_;
   std::string port_;
   std::string authority_;

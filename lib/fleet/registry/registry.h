@@ -50,7 +50,7 @@ std::optional<std::string> fault_in(std::string_view key, const nlohmann::json& 
 struct RegistryChange {
   enum class Kind {
     kPut,     // the record is new, or has changed
-    kStale,   // it has vanished, but its process may live
+    kStale,   // it has vanished, or is out of reach, but its process may live
     kGone,    // it was removed, or its process has ended or deregistered
     kListed,  // every record that was present at the beginning was reported; no record
   };
@@ -81,13 +81,26 @@ class KeptRecord {
   virtual boost::asio::awaitable<void> tend() = 0;
 };
 
-class Registry {
+/// A registry as its readers see it; some are written by others only.
+class RecordReader {
  public:
-  Registry() = default;
-  Registry(const Registry&) = delete;
-  Registry& operator=(const Registry&) = delete;
-  virtual ~Registry() = default;
+  RecordReader() = default;
+  RecordReader(const RecordReader&) = delete;
+  RecordReader& operator=(const RecordReader&) = delete;
+  virtual ~RecordReader() = default;
 
+  /// The records whose keys begin with `prefix`, sorted by key. Invalid ones are left out, with a
+  /// warning in the log, and so are those whose process has ended.
+  virtual boost::asio::awaitable<std::vector<Record>> list(std::string prefix,
+                                                           base::Deadline deadline) = 0;
+  /// Calls `on_change`, which must not throw, for the present records, for kListed, and then for
+  /// each change, until it is cancelled. Throws only before kListed.
+  virtual boost::asio::awaitable<void> watch(
+      std::string prefix, std::function<void(const RegistryChange&)> on_change) = 0;
+};
+
+class Registry : public RecordReader {
+ public:
   /// Writes a record of a kept kind. Throws KeyIsKept, and kBadData for what fault_of() finds.
   virtual boost::asio::awaitable<std::unique_ptr<KeptRecord>> keep(Record record,
                                                                    base::Deadline deadline) = 0;
@@ -98,14 +111,6 @@ class Registry {
                                             base::Deadline deadline) = 0;
   /// Removes a record of a kind that is not kept; false if there is none.
   virtual boost::asio::awaitable<bool> remove(std::string key, base::Deadline deadline) = 0;
-  /// The records whose keys begin with `prefix`, sorted by key. Invalid ones are left out, with a
-  /// warning in the log, and so are those whose process has ended.
-  virtual boost::asio::awaitable<std::vector<Record>> list(std::string prefix,
-                                                           base::Deadline deadline) = 0;
-  /// Calls `on_change`, which must not throw, for the present records, for kListed, and then for
-  /// each change, until it is cancelled. Throws only before kListed.
-  virtual boost::asio::awaitable<void> watch(
-      std::string prefix, std::function<void(const RegistryChange&)> on_change) = 0;
 };
 
 }  // namespace fo::fleet

@@ -10,8 +10,15 @@ namespace fo::fleet {
 
 inline constexpr char kDefaultRegistry[] = "dir:/run/fo/registry";
 
-/// "dir:PATH", or "etcd:http[s]://HOST:PORT,.../PREFIX" with the parameters of an etcd lock. Throws
-/// kUsage for another URI: "registry 'text': reason".
-std::unique_ptr<Registry> make_registry(const std::string& uri);
+/// One of
+///   dir:PATH
+///   etcd:http[s]://HOST:PORT,.../PREFIX, with the parameters of an etcd lock
+///   k8s:NAMESPACE/SELECTOR, with the parameters of a lock in Kubernetes except its duration
+///   static:URL,...
+/// The last two have workers, which are only read; their other records are in the registry `state`,
+/// one of the first two. Throws kUsage for another URI: "registry 'text': reason", and kConfig if
+/// there is no Kubernetes.
+std::unique_ptr<Registry> make_registry(const std::string& uri,
+                                        const std::string& state = kDefaultRegistry);
 
 }  // namespace fo::fleet

@@ -3,8 +3,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,9 +17,12 @@
 #include "fleet/instance.h"
 #include "fleet/registry/dir_registry.h"
 #include "fleet/registry/etcd_registry.h"
+#include "fleet/registry/kube/kube_objects.h"
 #include "fleet/registry/records.h"
 #include "fleet/registry/registry.h"
+#include "fleet/registry/uri.h"
 #include "fleet/registry/watching.h"
+#include "kube/api_server.h"
 #include "loop/run.h"
 #include "support/failure.h"
 #include "support/forked.h"
@@ -262,6 +268,119 @@ TEST_P(RegistryContract, ALostRegistryEndsNothing) {
   EXPECT_EQ(watch.next(), "stale " + id_number(1));
   EXPECT_EQ(watch.next(), "put " + id_number(1));
 }
+
+// A registry with one worker, which is only read. Its parameter is the kind of registry.
+class ReadOnlyContract : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == "k8s") {
+      api_ = std::make_unique<fo::test::KubeApi>();
+      api_->put(fo::test::slice_object("slice", {fo::test::pod_endpoint(1)}));
+      uri_ = "k8s:ns/kubernetes.io/service-name=llama?api=" + api_->url();
+    }
+    registry_ = open();
+    key_ = list("instances/").at(0).key;
+  }
+  [[nodiscard]] std::unique_ptr<Registry> open() const {
+    return make_registry(uri_, "dir:" + folder_.path("state"));
+  }
+  std::vector<Record> list(const std::string& prefix = "") {
+    return loop::run_to_end(registry_->list(prefix, soon()));
+  }
+  void put(const Record& record) { loop::run_to_end(registry_->put(record, soon())); }
+  [[nodiscard]] std::string id() const { return key_.substr(key_.rfind('/') + 1); }
+
+  std::string uri_ = "static:http://127.0.0.1:8001";
+  fo::test::TempDir folder_;
+  std::unique_ptr<fo::test::KubeApi> api_;
+  std::unique_ptr<Registry> registry_;
+  std::string key_;
+};
+
+TEST_P(ReadOnlyContract, ItsWorkersAreNotChanged) {
+  const auto refused = [&](const std::function<void()>& change) {
+    const auto failure = fo::test::failure_of(change);
+    EXPECT_EQ(failure.status, ExitStatus::kNotPermitted);
+    EXPECT_EQ(failure.message,
+              "registry '" + uri_.substr(0, uri_.find('?')) + "': its workers are only read");
+  };
+  refused([&] { loop::run_to_end(registry_->keep(record_number(2), soon())); });
+  refused([&] { loop::run_to_end(registry_->edit(key_, drained, soon())); });
+  refused([&] { loop::run_to_end(registry_->remove(key_, soon())); });
+  const std::vector<Record> records = list("instances/");
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(decode_instance(records[0]).life, Life::kReady);
+  EXPECT_TRUE(list(key_.substr(0, key_.size() - 1) + "x").empty());
+}
+
+TEST_P(ReadOnlyContract, OtherRecordsAreInTheStateRegistry) {
+  const Record weights{"weights/llama", R"({"a":1})"};
+  put(weights);
+  EXPECT_EQ(list("weights/"), std::vector<Record>{weights});
+  const Record router{"routers/r", R"({"id":"r"})"};
+  const auto kept = loop::run_to_end(registry_->keep(router, soon()));
+  EXPECT_EQ(list("routers/"), std::vector<Record>{router});
+  EXPECT_EQ(list().size(), 3U);
+  EXPECT_TRUE(loop::run_to_end(registry_->edit(
+      weights.key, [](const std::string&) { return R"({"a":2})"; }, soon())));
+  EXPECT_TRUE(loop::run_to_end(registry_->remove(weights.key, soon())));
+  // A worker there is not one of this registry.
+  const auto state = make_registry("dir:" + folder_.path("state"));
+  const auto worker = loop::run_to_end(state->keep(record_number(2), soon()));
+  EXPECT_EQ(list().size(), 2U);
+}
+
+TEST_P(ReadOnlyContract, AMissingStateRegistryHidesNoWorker) {
+  EXPECT_EQ(list().size(), 1U);
+  EXPECT_EQ(status_of([&] { list("weights/"); }), ExitStatus::kUnavailable);
+}
+
+TEST_P(ReadOnlyContract, AWatchReportsBothRegistries) {
+  put({"cards/x", "{}"});
+  Watching all(open(), "");
+  std::vector<std::string> present{all.next(), all.next()};
+  std::sort(present.begin(), present.end());
+  std::vector<std::string> expected{"put " + id(), "put x"};
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(present, expected);
+  EXPECT_EQ(all.next(), "listed");
+  put({"weights/llama", "{}"});
+  EXPECT_EQ(all.next(), "put llama");
+  Watching workers(open(), "instances/");
+  EXPECT_EQ(workers.next(), "put " + id());
+  EXPECT_EQ(workers.next(), "listed");
+  Watching weights(open(), "weights/");
+  EXPECT_EQ(weights.next(), "put llama");
+  EXPECT_EQ(weights.next(), "listed");
+}
+
+TEST(ReadOnlyRegistry, ACardIsGoneWhenBothRegistriesHaveLostIt) {
+  const fo::test::TempDir folder;
+  const fo::test::KubeApi api;
+  const auto map = fo::test::card_object("card", R"({"version":1,"name":"llama"})");
+  const auto open = [&] {
+    return make_registry("k8s:ns/kubernetes.io/service-name=llama?api=" + api.url(),
+                         "dir:" + folder.path("state"));
+  };
+  api.put(map);
+  Watching watch(open(), "cards/");
+  const std::string card = watch.next();
+  EXPECT_EQ(watch.next(), "listed");
+  const auto registry = open();
+  const std::vector<Record> cards = loop::run_to_end(registry->list("cards/", soon()));
+  ASSERT_EQ(cards.size(), 1U);
+  loop::run_to_end(registry->put(cards[0], soon()));
+  EXPECT_EQ(watch.next(), card);
+  EXPECT_EQ(loop::run_to_end(registry->list("cards/", soon())), cards);
+  api.remove("ConfigMap", "card");
+  api.put(fo::test::card_object("other", R"({"version":1,"name":"llama","dtype":"float16"})"));
+  EXPECT_NE(watch.next(), card);
+  EXPECT_TRUE(loop::run_to_end(registry->remove(cards[0].key, soon())));
+  EXPECT_EQ(watch.next(), "gone" + card.substr(3));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ReadOnlyContract, testing::Values("k8s", "static"),
+                         [](const auto& kind) { return kind.param; });
 
 INSTANTIATE_TEST_SUITE_P(Kinds, RegistryContract, testing::Values("dir", "etcd"),
                          [](const auto& kind) { return kind.param; });

@@ -42,7 +42,7 @@ class Tending {
 /// A watch whose changes are read one after the other; it runs while they are.
 class Watching {
  public:
-  Watching(std::unique_ptr<fleet::Registry> registry, const std::string& prefix)
+  Watching(std::unique_ptr<fleet::RecordReader> registry, const std::string& prefix)
       : registry_(std::move(registry)) {
     boost::asio::co_spawn(
         loop_,
@@ -84,7 +84,7 @@ class Watching {
  private:
   boost::asio::io_context loop_{1};
   boost::asio::cancellation_signal stop_;
-  std::unique_ptr<fleet::Registry> registry_;
+  std::unique_ptr<fleet::RecordReader> registry_;
   std::vector<fleet::RegistryChange> changes_;
   std::size_t read_ = 0;
   std::string last_text_;
