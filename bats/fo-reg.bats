@@ -7,7 +7,7 @@ load etcd
 
 setup() {
   fo_setup
-  unset FO_REGISTRY
+  unset FO_REGISTRY FO_STATE_REGISTRY
   export XDG_CACHE_HOME=$T/cache
   cat >"$T/dgd.yaml" <<'END'
 apiVersion: nvidia.com/v1alpha1
@@ -373,6 +373,104 @@ fo-reg: warning: registry 'dir:$T/registry': record 'weights/long' is ignored: t
   reg put weights/a <<<'{}'
   [ "$(reg get weights/a)" = '{}' ]
   run -0 reg run "${WORKER[@]}" -- fo-reg ls
+}
+
+# start_api: starts a stand-in for Kubernetes' API server. Sets API.
+start_api() {
+  start_bg api "$FO_ROOT/bats/kube-api"
+  wait_for "[ -s $T/api.out ]"
+  API=http://127.0.0.1:$(cat "$T/api.out")
+}
+# create PLURAL NAME [MEMBER...]: creates an object of Service llama with these members of JSON.
+create() {
+  local kind=EndpointSlice version=discovery.k8s.io/v1 path=/apis/discovery.k8s.io/v1 member
+  if [ "$1" = configmaps ]; then kind=ConfigMap version=v1 path=/api/v1; fi
+  member=$(printf ', %s' "${@:3}")
+  curl -sSf -o "$T/created" "$API$path/namespaces/default/$1" -d "{\"apiVersion\": \"$version\",
+    \"kind\": \"$kind\", \"metadata\": {\"name\": \"$2\",
+    \"labels\": {\"kubernetes.io/service-name\": \"llama\"}}$member}"
+}
+# endpoint N ADDRESS: prints an endpoint, of a pod whose uid is id N.
+endpoint() {
+  printf '{"addresses": ["%s"], "conditions": {"ready": true}, "nodeName": "node-%d",' "$2" "$1"
+  printf ' "targetRef": {"kind": "Pod", "name": "pod-%d", "uid": "00000000-0000-0000-0000-%012d"}}' "$1" "$1"
+}
+HTTP='"ports": [{"name": "http", "port": 8000}]'
+
+# the_read_only ID: what each subcommand does with a registry that has worker ID, which is only read.
+the_read_only() {
+  local args registry=${FO_REGISTRY%%\?*}
+  export FO_STATE_REGISTRY=dir:$T/state
+  for args in "drain $1" "undrain $1" "set $1 a=b" "rm $1" \
+    "put --endpoint $ENDPOINT --url http://127.0.0.1:1" \
+    "run --endpoint $ENDPOINT --url http://127.0.0.1:1 -- touch $T/ran"; do
+    # shellcheck disable=SC2086
+    fails 77 "registry '$registry': its workers are only read" reg $args
+  done
+  [ ! -e "$T/ran" ]
+  [ ! -e "$T/state" ]
+  run -1 reg drain "$(id 9)"
+  reg put weights/llama <<<'{"a": 1}'
+  [ "$(FO_REGISTRY=dir:$T/state reg get weights/llama)" = '{"a": 1}' ]
+  [ "$(reg get weights/llama)" = '{"a": 1}' ]
+  [ "$(reg check --json | jq .records)" -eq 3 ]
+  reg rm weights/llama
+  run -1 reg rm weights/llama
+  fails 64 "registry 'k8s:x': expected dir:PATH or etcd:*" reg ls --state-registry k8s:x
+  export FO_STATE_REGISTRY=dir:$T/absent
+  run -0 --separate-stderr reg check
+  [[ $stderr == "fo-reg: warning: registry 'dir:$T/absent': "*": its records are left out" ]]
+  run -69 reg ls weights/
+}
+
+@test "k8s: workers are those of EndpointSlices, with the card in a ConfigMap" {
+  a_model "$T/model"
+  start_api
+  create endpointslices llama-1 "$HTTP" "\"endpoints\": [$(endpoint 1 10.0.0.1), $(endpoint 2 169.254.169.254)]"
+  create configmaps llama "\"data\": {\"card.json\": $(reg card "$T/model" --name llama | jq -Rs .)}"
+  export FO_REGISTRY="k8s:default/kubernetes.io/service-name=llama?api=$API"
+  run -0 --separate-stderr reg ls
+  [ "$(tr -s ' ' <<<"$output")" = "ID ENDPOINT LIFE URL MODEL HOST
+$ID llama/worker/generate ready http://10.0.0.1:8000 llama node-1" ]
+  [ "$stderr" = "fo-reg: warning: registry 'k8s:default/kubernetes.io/service-name=llama': an endpoint of EndpointSlice 'llama-1' is ignored: URL 'http://169.254.169.254:8000': not an address of the allowed networks" ]
+  jq -e --arg card "$(reg card "$T/model" --name llama | jq -r .checksum)" \
+    '.card == $card and .labels.pod == "pod-1"' <(reg get "$ID" 2>"$T/warning")
+  start_bg watch fo-reg watch
+  wait_for "grep -q listed $T/watch.out"
+  create endpointslices llama-2 "$HTTP" "\"endpoints\": [$(endpoint 3 10.0.0.3)]"
+  wait_for "grep -q $(id 3) $T/watch.out"
+  curl -sSf -o "$T/fault" "$API/faults" -d '{"verb": "*", "status": 503}'
+  curl -sSf -o "$T/fault" "$API/faults" -d '{"do": "hang-up"}'
+  wait_for "[ \$(grep -c '\"stale\"' $T/watch.out) -eq 2 ]"
+  fails 69 "list configmaps in 'default': the API server answers 503: *" reg ls
+  curl -sSf -o "$T/fault" -X DELETE "$API/faults"
+  wait_for "[ \$(tail -n 2 $T/watch.out | grep -c '\"put\"') -eq 2 ]"
+  curl -sSf -o "$T/fault" -X DELETE "$API/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/llama-1"
+  wait_for "grep -q gone $T/watch.out"
+  the_read_only "$(id 3)"
+  curl -sSf -o "$T/fault" "$API/faults" -d '{"verb": "list", "status": 403}'
+  fails 77 "list configmaps in 'default': the API server answers 403: *" reg ls
+}
+
+@test "k8s: outside of a pod, the API server must be named" {
+  fails 78 "registry 'k8s:default/app=llama': no API server: its URI has no api=URL, and *" \
+    reg ls --registry k8s:default/app=llama
+}
+
+@test "static: workers are URLs that never change" {
+  export FO_REGISTRY=static:http://127.0.0.1:8000,http://10.0.0.2:8000
+  run -0 reg ls
+  [ "$(tail -n +2 <<<"$output" | tr -s ' ' | cut -d ' ' -f 2-4 | sort)" = "static/worker/generate ready http://10.0.0.2:8000
+static/worker/generate ready http://127.0.0.1:8000" ]
+  start_bg watch fo-reg watch
+  wait_for "grep -q listed $T/watch.out"
+  [ "$(grep -c put "$T/watch.out")" -eq 2 ]
+  the_read_only "$(reg ls --json | jq -r '[.records[].id][0]')"
+  kill -TERM "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+  [ "$(wc -l <"$T/watch.out")" -eq 3 ]
+  fails 64 "URL 'x': expected *" reg ls --registry static:x
 }
 
 @test "a card is in the registry, and its values in the worker's record" {

@@ -60,6 +60,11 @@ void declare_registry(CLI::App& app, RecordOptions& options) {
       ->envname("FO_REGISTRY")
       ->capture_default_str()
       ->type_name("URI");
+  app.add_option("--state-registry", options.state_registry,
+                 "for records other than workers, where those are only read")
+      ->envname("FO_STATE_REGISTRY")
+      ->capture_default_str()
+      ->type_name("URI");
   cli::add_duration(app, "--timeout", options.timeout,
                     "how long a request to the registry may take");
 }

@@ -21,6 +21,8 @@ namespace fo::fo_reg {
 
 struct RecordOptions {
   std::string registry = fleet::kDefaultRegistry;
+  /// For what cannot be written to `registry`.
+  std::string state_registry = fleet::kDefaultRegistry;
   base::Duration timeout = std::chrono::seconds(5);
 
   // --- run
