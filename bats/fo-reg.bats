@@ -375,9 +375,10 @@ fo-reg: warning: registry 'dir:$T/registry': record 'weights/long' is ignored: t
   run -0 reg run "${WORKER[@]}" -- fo-reg ls
 }
 
-# start_api: starts a stand-in for Kubernetes' API server. Sets API.
+# start_api [OPTION]...: starts a stand-in for Kubernetes' API server. Sets API.
 start_api() {
-  start_bg api "$FO_ROOT/bats/kube-api"
+  rm -f "$T/api.out"
+  start_bg api "$FO_ROOT/bats/kube-api" "$@"
   wait_for "[ -s $T/api.out ]"
   API=http://127.0.0.1:$(cat "$T/api.out")
 }
@@ -386,7 +387,7 @@ create() {
   local kind=EndpointSlice version=discovery.k8s.io/v1 path=/apis/discovery.k8s.io/v1 member
   if [ "$1" = configmaps ]; then kind=ConfigMap version=v1 path=/api/v1; fi
   member=$(printf ', %s' "${@:3}")
-  curl -sSf -o "$T/created" "$API$path/namespaces/default/$1" -d "{\"apiVersion\": \"$version\",
+  curl -sSf -o "$T/created" -H 'X-Test: 1' "$API$path/namespaces/default/$1" -d "{\"apiVersion\": \"$version\",
     \"kind\": \"$kind\", \"metadata\": {\"name\": \"$2\",
     \"labels\": {\"kubernetes.io/service-name\": \"llama\"}}$member}"
 }
@@ -450,6 +451,33 @@ $ID llama/worker/generate ready http://10.0.0.1:8000 llama node-1" ]
   the_read_only "$(id 3)"
   curl -sSf -o "$T/fault" "$API/faults" -d '{"verb": "list", "status": 403}'
   fails 77 "list configmaps in 'default': the API server answers 403: *" reg ls
+}
+
+@test "k8s: the example Role has exactly the permissions that are needed" {
+  local resource registry
+  fo-podgen -q -f "$FO_ROOT/packaging/k8s/fleet/rbac.yaml" -o json |
+    jq '.items[] | select(.kind == "Role")' >"$T/role.json"
+  start_api --role "$T/role.json"
+  create endpointslices llama-1 "$HTTP" "\"endpoints\": [$(endpoint 1 10.0.0.1)]"
+  registry="k8s:default/kubernetes.io/service-name=llama?api=$API"
+  start_bg watch fo-reg watch --registry "$registry"
+  wait_for "grep -q listed $T/watch.out"
+  wait_for "[ \$(curl -sS $API/requests | jq .watch) -eq 2 ]"
+  [ ! -s "$T/watch.err" ]
+  for resource in endpointslices configmaps; do
+    jq --arg of "$resource" '(.rules[] | select(.resources == [$of]) | .verbs) -= ["list"]' \
+      "$T/role.json" >"$T/less.json"
+    start_api --role "$T/less.json"
+    fails 77 "list $resource in 'default': the API server answers 403: *" \
+      reg ls --registry "k8s:default/app=llama?api=$API"
+  done
+  # Without "watch", they are listed repeatedly.
+  jq '.rules[].verbs -= ["watch"]' "$T/role.json" >"$T/less.json"
+  start_api --role "$T/less.json"
+  start_bg polling fo-reg watch --registry "${registry/api=*/api=$API}"
+  wait_for "grep -q listed $T/polling.out"
+  create endpointslices llama-1 "$HTTP" "\"endpoints\": [$(endpoint 1 10.0.0.1)]"
+  wait_for "grep -q put $T/polling.out"
 }
 
 @test "k8s: outside of a pod, the API server must be named" {

@@ -766,6 +766,33 @@ use_folder() {
   "$FO_ROOT/tests/k8s/check" --kube 1.34 "${manifests[@]}"
 }
 
+@test "the manifests of a fleet have Kubernetes' types, and find the pods of the rehearsal" {
+  local fleet=$APPLIED/fleet
+  use_folder rehearsal
+  as_json "$fleet/service.yaml" | jq '.[0]' >"$T/service.json"
+  as_json "$fleet/kustomization.yaml" | jq '.[0]' >"$T/kustomization.json"
+  jq -e --slurpfile pod "$T/pod.json" '.spec.ports[].targetPort |
+    IN($pod[0].spec.containers[].ports[]?.name)' "$T/service.json"
+  jq -s -e '.[0].spec.selector == .[1].spec.template.metadata.labels' "$T/service.json" \
+    <(as_json "$APPLIED/rehearsal/deployment.yaml" | jq '.[0]')
+  jq -s -e '.[1].configMapGenerator[0] |
+    .options.labels["kubernetes.io/service-name"] == $service and .files == ["card.json"]' \
+    --arg service "$(jq -r .metadata.name "$T/service.json")" "$T/service.json" "$T/kustomization.json"
+  diff <(jq -r '.resources[]' "$T/kustomization.json" | sort) <(cd "$fleet" && printf '%s\n' [!k]*.yaml)
+  # The card is that of the model that the pod makes.
+  local -a make
+  mapfile -t make < <(jq -r '.spec.initContainers[] | select(.name == "model") | .command[]' "$T/pod.json")
+  make[-1]=$T${make[-1]}
+  mkdir "$T/models"
+  "${make[@]}" >"$T/made"
+  fo-reg card "${make[-1]}" | diff "$fleet/card.json" -
+  need_types
+  local kube
+  for kube in 1.32 1.36; do
+    "$FO_ROOT/tests/k8s/check" --kube "$kube" "$fleet/service.yaml" "$fleet/rbac.yaml"
+  done
+}
+
 @test "the rehearsal without a GPU serves, and each engine takes over from the other" {
   use_folder rehearsal
   start_pair
