@@ -813,11 +813,45 @@ $last_line" run_example
   wait_for '[ "$(lives)" = "" ]'
 }
 
+# a_cluster: starts a stand-in for Kubernetes' API server, and makes the machine one of its pods.
+a_cluster() {
+  local pod=$ROOM/var/run/secrets/kubernetes.io/serviceaccount
+  mkdir -p "$pod"
+  echo secret >"$pod/token"
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+    -subj /CN=kubernetes -addext subjectAltName=IP:127.0.0.1 \
+    -keyout "$T/key" -out "$pod/ca.crt" 2>"$T/openssl"
+  start_bg api "${INSIDE[@]}" "$FO_ROOT/bats/kube-api" --token-file "$pod/token" --cert "$pod/ca.crt" --key "$T/key"
+  wait_for "[ -s $T/api.out ]"
+  export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT
+  KUBERNETES_SERVICE_PORT=$(cat "$T/api.out")
+}
+
 @test "fleet(7): a registry in etcd" {
   an_etcd
   example man/fleet.7 'FO_REGISTRY=etcd:'
   run_example
   [ "$output" = "etcd:http://etcd:2379/fleet: 0 records" ]
+}
+
+@test "fleet(7): applies the workers of a fleet" {
+  example man/fleet.7 'kubectl apply -k packaging/k8s/fleet'
+  applies packaging/k8s/fleet
+}
+
+@test "fleet(7): a registry in Kubernetes" {
+  a_cluster
+  local api=https://127.0.0.1:$KUBERNETES_SERVICE_PORT metadata
+  metadata='"metadata": {"name": "a", "labels": {"kubernetes.io/service-name": "rehearsal-workers"}}'
+  inside curl -sSfk -H 'X-Test: 1' "$api/apis/discovery.k8s.io/v1/namespaces/default/endpointslices" \
+    -d '{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", '"$metadata"',
+      "ports": [{"name": "http", "port": 8000}], "endpoints": [{"addresses": ["10.0.0.1"]}]}' >"$T/created"
+  inside curl -sSfk -H 'X-Test: 1' "$api/api/v1/namespaces/default/configmaps" \
+    -d '{"apiVersion": "v1", "kind": "ConfigMap", '"$metadata"',
+      "data": {"card.json": '"$(jq -Rs . "$FO_ROOT/packaging/k8s/fleet/card.json")"'}}' >"$T/created"
+  example man/fleet.7 'service-name=rehearsal-workers'
+  run_example
+  [[ $output == *"rehearsal-workers/worker/generate  ready  http://10.0.0.1:8000  demo"* ]]
 }
 
 @test "fleet(7): a worker, and a registry that is removed" {
@@ -890,16 +924,7 @@ $last_line" run_example
 }
 
 @test "README: a lock in Kubernetes" {
-  local pod=$ROOM/var/run/secrets/kubernetes.io/serviceaccount
-  mkdir -p "$pod"
-  echo secret >"$pod/token"
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
-    -subj /CN=kubernetes -addext subjectAltName=IP:127.0.0.1 \
-    -keyout "$T/key" -out "$pod/ca.crt" 2>"$T/openssl"
-  start_bg api "${INSIDE[@]}" "$FO_ROOT/bats/kube-api" --token-file "$pod/token" --cert "$pod/ca.crt" --key "$T/key"
-  wait_for "[ -s $T/api.out ]"
-  export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT
-  KUBERNETES_SERVICE_PORT=$(cat "$T/api.out")
+  a_cluster
   example README.md 'k8s:NAMESPACE/LEASE'
   start_example engine
   engine_runs

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/options.h"
+#include "cli/variables.h"
 
 namespace fo::fo_reg {
 namespace {
@@ -61,12 +62,12 @@ void declare_registry(CLI::App& app, RecordOptions& options) {
       ->capture_default_str()
       ->type_name("URI");
   app.add_option("--state-registry", options.state_registry,
-                 "for records other than workers, where those are only read")
+                 "for other records, where workers are only read")
       ->envname("FO_STATE_REGISTRY")
-      ->capture_default_str()
       ->type_name("URI");
   cli::add_duration(app, "--timeout", options.timeout,
                     "how long a request to the registry may take");
+  cli::add_variables(app, {"KUBERNETES_SERVICE_*"});
 }
 
 void declare_run(CLI::App& app, RecordOptions& options) {
