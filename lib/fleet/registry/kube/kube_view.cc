@@ -49,12 +49,8 @@ void KubeView::set_card(const std::string& name, std::optional<ServiceCard> card
   std::vector<Offer> offers;
   std::set<std::string> services;
   if (card) {
-    Record record{"cards/" + checksum(card->card), to_json(card->card).dump()};
-    if (const auto fault = fault_of(record)) {
-      throw base::Error(base::ExitStatus::kBadData,
-                        "record " + base::quoted(record.key) + ": " + *fault);
-    }
-    offers.push_back({std::move(record.key), {false, false, owner}, std::move(record.text)});
+    offers.push_back(
+        {"cards/" + checksum(card->card), {false, false, owner}, to_json(card->card).dump()});
     services.insert(card->service);
   }
   if (const auto before = cards_.find(name); before != cards_.end()) {
@@ -103,6 +99,10 @@ void KubeView::offer(const std::string& owner, std::vector<Offer> offers) {
   }
   for (Offer& one : offers) {
     if (!one.key.starts_with(prefix_)) continue;
+    if (one.text.size() > kMaxRecordBytes) {
+      warn("record " + base::quoted(one.key) + " is ignored: too long");
+      continue;
+    }
     offers_[one.key].insert_or_assign(std::move(one.rank), std::move(one.text));
     keys_[owner].insert(one.key);
     changed.insert(std::move(one.key));

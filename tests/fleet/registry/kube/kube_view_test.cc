@@ -183,6 +183,11 @@ TEST_F(KubeViewTest, InvalidObjectsChangeNothingAndAreOneWarning) {
          "an endpoint of EndpointSlice 'a' is ignored: URL 'http://169.254.169.254:8000': not an "
          "address of the allowed networks\n");
   EXPECT_THAT(changes(), IsEmpty());
+  json large = pod_endpoint(3);
+  large["nodeName"] = std::string(kMaxRecordBytes, 'x');
+  warned(slice_object("b", {large}),
+         "record 'instances/llama/worker/generate/" + id_number(3) + "' is ignored: too long\n");
+  EXPECT_THAT(changes(), IsEmpty());
 }
 
 TEST(KubeViewPrefix, SelectsRecords) {
