@@ -121,10 +121,10 @@ const Choice::Worker* Choice::find_cached(const Candidate& request) const {
     const std::optional<WorkerNumber> number = prefixes_.find(*hash);
     if (!number) continue;
     const auto place = places_.find(*number);
-    // The worker is gone, and its cache with it; another one may have a shorter beginning.
+    // Of a worker that is gone, the cache is, too; another one may have a shorter beginning.
     if (place == places_.end()) continue;
     const Worker& worker = workers_[place->second];
-    if (!has_room(worker, request)) return nullptr;
+    if (!has_room(worker, request)) continue;
     const double mean = static_cast<double>(tokens_ + request.tokens) / weights_;
     return worker.load() <= kMaxLoad * mean ? &worker : nullptr;
   }
@@ -132,14 +132,18 @@ const Choice::Worker* Choice::find_cached(const Candidate& request) const {
 }
 
 const Choice::Worker* Choice::find_least(const Candidate& request) {
+  if (workers_.empty()) return nullptr;
   const Worker* least = nullptr;
+  // With the request, because all idle workers have the same load without it, whatever their
+  // weights.
+  const auto load = [&](const Worker& worker) { return worker.load(request.tokens); };
   const auto consider = [&](const Worker& worker) {
     if (!has_room(worker, request)) return false;
-    if (least == nullptr || worker.load() < least->load()) least = &worker;
+    if (least == nullptr || load(worker) < load(*least)) least = &worker;
     return true;
   };
+  std::uniform_int_distribution<std::size_t> place(0, workers_.size() - 1);
   if (workers_.size() > kFewWorkers) {
-    std::uniform_int_distribution<std::size_t> place(0, workers_.size() - 1);
     int found = 0;
     for (int draw = 0; draw < kMaxDraws && found < 2; ++draw) {
       const Worker& drawn = workers_[place(random_)];
@@ -148,14 +152,25 @@ const Choice::Worker* Choice::find_least(const Candidate& request) {
     }
     if (found == 2) return least;
   }
-  for (const Worker& worker : workers_) consider(worker);
+  // A random beginning spreads requests over workers with the same load.
+  const std::size_t first = place(random_);
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    consider(workers_[(first + i) % workers_.size()]);
+  }
   return least;
 }
 
 const Choice::Worker* Choice::find_next(const Candidate& request) {
+  double max_weight = 0;
+  for (const Worker& worker : workers_) {
+    if (has_room(worker, request)) max_weight = std::max(max_weight, worker.room.weight);
+  }
+  // A worker of the largest weight is never passed over.
+  std::uniform_real_distribution<double> draw(0, max_weight);
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     const std::size_t place = (next_ + i) % workers_.size();
     if (!has_room(workers_[place], request)) continue;
+    if (draw(random_) > workers_[place].room.weight) continue;
     next_ = place + 1;
     return &workers_[place];
   }

@@ -17,9 +17,9 @@
 namespace fo::route {
 
 enum class Policy {
-  kRoundRobin,
-  kLeast,   // the least tokens in relation to the weight; of two at random among many workers
-  kPrefix,  // the worker that last had the longest known beginning of the prompt, else kLeast
+  kRoundRobin,  // one after the other; a lower weight is passed over now and then
+  kLeast,       // the least tokens in relation to the weight; of two at random among many workers
+  kPrefix,      // the worker that last had the longest known beginning of the prompt, else kLeast
 };
 
 /// The caller's number of a worker, which must not be used again for another worker.
@@ -75,7 +75,10 @@ class Choice {
     std::uint64_t requests = 0;
     std::uint64_t tokens = 0;
 
-    [[nodiscard]] double load() const { return static_cast<double>(tokens) / room.weight; }
+    /// With `more` tokens than are in flight.
+    [[nodiscard]] double load(std::uint64_t more = 0) const {
+      return static_cast<double>(tokens + more) / room.weight;
+    }
   };
 
   // The workers that last had a prompt with this beginning, for the 100,000 that were used last.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ using route::prefix_hashes;
 using route::Room;
 using route::WorkerNumber;
 using testing::ElementsAre;
+using testing::Gt;
+using testing::Pair;
 
 Choice choice_of(Policy policy, WorkerNumber workers, const Room& room = {}) {
   Choice choice(policy, 1);
@@ -58,6 +61,36 @@ TEST(Choice, TheLeastLoadedByTokensAndWeight) {
   EXPECT_EQ(choice.choose({.tokens = 1}), 1U);
   choice.end(0, 300);
   EXPECT_EQ(choice.choose({.tokens = 1}), 0U);
+}
+
+// How often each worker gets one of 3,000 requests that do not overlap.
+std::map<WorkerNumber, int> counts_of_sequence(Choice& choice) {
+  std::map<WorkerNumber, int> counts;
+  for (int i = 0; i < 3000; ++i) {
+    const WorkerNumber worker = *place(choice, {.tokens = 100});
+    ++counts[worker];
+    choice.end(worker, 100);
+  }
+  return counts;
+}
+
+TEST(Choice, IdleWorkersAreChosenByTheirWeight) {
+  Choice choice = choice_of(Policy::kLeast, 3);
+  choice.set_worker(0, {.weight = 0.5});
+  EXPECT_THAT(counts_of_sequence(choice), ElementsAre(Pair(1, Gt(900)), Pair(2, Gt(900))));
+  // It gets its part of what is in flight at the same time.
+  std::map<WorkerNumber, int> at_once;
+  for (int i = 0; i < 500; ++i) ++at_once[*place(choice, {.tokens = 100})];
+  EXPECT_THAT(at_once, ElementsAre(Pair(0, 100), Pair(1, 200), Pair(2, 200)));
+}
+
+TEST(Choice, RequestsAreSpreadOverIdleWorkers) {
+  for (const WorkerNumber workers : {3U, 16U, 17U}) {
+    Choice choice = choice_of(Policy::kLeast, workers);
+    for (const auto& [worker, count] : counts_of_sequence(choice)) {
+      EXPECT_NEAR(count, 3000 / static_cast<double>(workers), 100) << worker;
+    }
+  }
 }
 
 TEST(Choice, AWorkerWithoutAFreeSlotHasNoRoom) {
@@ -119,6 +152,15 @@ TEST(Choice, RoundRobinTakesTurns) {
   EXPECT_THAT(chosen, ElementsAre(0, 1, 2, 0, 1, 2));
 }
 
+TEST(Choice, RoundRobinPassesOverALowWeight) {
+  Choice choice = choice_of(Policy::kRoundRobin, 3);
+  choice.set_worker(1, {.weight = 0.5});
+  const std::map<WorkerNumber, int> counts = counts_of_sequence(choice);
+  EXPECT_NEAR(counts.at(0), 1200, 100);
+  EXPECT_NEAR(counts.at(1), 600, 100);
+  EXPECT_NEAR(counts.at(2), 1200, 100);
+}
+
 TEST(Choice, APromptGoesToTheWorkerThatHasItsBeginning) {
   Choice choice = choice_of(Policy::kPrefix, 3);
   const std::vector<std::uint64_t> first = prefix_hashes(std::string(2000, 'a'));
@@ -145,10 +187,16 @@ TEST(Choice, ABeginningDoesNotOverloadItsWorker) {
   std::map<WorkerNumber, int> counts;
   for (int i = 0; i < 400; ++i) ++counts[*place_on(choice, request)];
   for (const auto& [worker, count] : counts) EXPECT_LE(count, 127) << worker;
-  // Only a worker without room is left out at once.
+  // Only a worker without room is left out at once; then the next longest beginning counts.
   Choice full = choice_of(Policy::kPrefix, 2, {.slots = 1});
   full.begin(1, request);
   EXPECT_EQ(full.choose(request), 0U);
+  Choice three = choice_of(Policy::kPrefix, 3, {.slots = 1});
+  const std::vector<std::uint64_t> longer = prefix_hashes(std::string(2000, 'a'));
+  three.begin(1, {.tokens = 0, .prefixes = prefix});
+  three.end(1, 0);
+  three.begin(2, {.tokens = 0, .prefixes = std::span(longer).subspan(1)});
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(three.choose({.tokens = 1, .prefixes = longer}), 1U);
 }
 
 TEST(Choice, TheLeastRecentlyUsedBeginningsAreForgotten) {
