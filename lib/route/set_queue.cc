@@ -185,14 +185,19 @@ std::optional<base::Duration> SetQueue::oldest_arrival() const {
   return by_arrival_.begin()->first;
 }
 
+void SetQueue::forget_pace() {
+  taken_tokens_ = 0;
+  waited_seconds_ = 0;
+}
+
 // Adds the time until now to the pace, if the queue had requests in it.
 void SetQueue::measure(base::Duration now) {
   const Seconds time = now - measured_at_.value_or(now);
   measured_at_ = now;
-  if (entries_.empty()) return;
   const double kept = std::exp(-time / kPaceTime);
   taken_tokens_ *= kept;
-  waited_seconds_ = waited_seconds_ * kept + time.count();
+  waited_seconds_ *= kept;
+  if (!entries_.empty()) waited_seconds_ += time.count();
 }
 
 base::Duration SetQueue::wait_behind(std::uint64_t tokens, std::size_t tier) const {

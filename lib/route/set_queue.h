@@ -84,12 +84,15 @@ class SetQueue {
   /// Since when its oldest request has waited.
   [[nodiscard]] std::optional<base::Duration> oldest_arrival() const;
 
-  /// The wait of a request that is the last of its tier, at the present pace; 0 while no request
-  /// has had to wait.
+  /// The wait of a request that is the last of its tier, at the present pace; 0 while the pace is
+  /// unknown, because no request has had to wait lately.
   [[nodiscard]] base::Duration predicted_wait(std::size_t tier) const;
   /// For a refusal: the predicted wait, a random part of 20 % more or less, 1 to 60 s. `random` is
   /// uniform in [0, 1).
   [[nodiscard]] base::Duration retry_after(std::size_t tier, double random) const;
+  /// The pace is unknown until it is measured again: a worker has joined, or accepts requests
+  /// again, and what was measured without it would refuse requests that it can serve in time.
+  void forget_pace();
 
  private:
   struct Place {
@@ -135,7 +138,8 @@ class SetQueue {
   std::uint64_t numbers_ = 0;
   double served_ = 0;
 
-  // The pace: tokens of requests that waited, and the time in which there were any. Both fade.
+  // The pace: tokens of requests that waited, and the time in which there were any. Both fade, also
+  // while the queue is empty.
   double taken_tokens_ = 0;
   double waited_seconds_ = 0;
   std::optional<base::Duration> measured_at_;

@@ -21,6 +21,7 @@ using route::QueueLimits;
 using route::SetQueue;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::Each;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using QueueAnswer = SetQueue::Answer;
@@ -205,6 +206,34 @@ TEST(SetQueue, RefusesWhatCannotMakeItsDeadline) {
   run_at_steady_pace(slow, 28);
   EXPECT_EQ(slow.add(waiting(1, kPremium, 1000), kQueueStart).answer, QueueAnswer::kQueued);
   EXPECT_EQ(slow.add(waiting(2), kQueueStart).answer, QueueAnswer::kTooLate);
+}
+
+TEST(SetQueue, AnOldPaceRefusesNothing) {
+  SetQueue queue;
+  run_at_steady_pace(queue, 20);
+  // For a minute nothing is served, so that all requests expire.
+  const base::Duration later = kStart + seconds(60);
+  EXPECT_EQ(queue.expire(later).size(), 20U);
+  const auto answers_of_two = [&](std::uint64_t id, base::Duration now) {
+    const std::vector<SetQueue::Answer> answers{queue.add(request(id), now).answer,
+                                                queue.add(request(id + 1), now).answer};
+    take_all(queue, now);
+    return answers;
+  };
+  EXPECT_THAT(answers_of_two(1, later),
+              ElementsAre(SetQueue::Answer::kQueued, SetQueue::Answer::kTooLate));
+  // The pace of that minute says nothing of the next one, in which no request has to wait.
+  EXPECT_THAT(answers_of_two(3, later + seconds(60)), Each(SetQueue::Answer::kQueued));
+}
+
+TEST(SetQueue, ANewWorkerMakesThePaceUnknown) {
+  SetQueue queue;
+  run_at_steady_pace(queue, 28);
+  EXPECT_EQ(queue.add(request(1, kPremium, 1000), kStart).answer, SetQueue::Answer::kQueued);
+  EXPECT_EQ(queue.add(request(2), kStart).answer, SetQueue::Answer::kTooLate);
+  queue.forget_pace();
+  EXPECT_EQ(queue.predicted_wait(kPremium), base::Duration(0));
+  EXPECT_EQ(queue.add(request(2), kStart).answer, SetQueue::Answer::kQueued);
 }
 
 TEST(SetQueue, RetryAfterIsThePredictedWaitAFifthMoreOrLess) {
