@@ -202,12 +202,14 @@ void SetQueue::measure(base::Duration now) {
 
 base::Duration SetQueue::wait_behind(std::uint64_t tokens, std::size_t tier) const {
   if (taken_tokens_ <= 0 || waited_seconds_ < kMinPaceTime.count()) return base::Duration(0);
-  double shares = 0;
+  const auto own = static_cast<double>(tokens);
+  double before = own;
   for (std::size_t other = 0; other < plan::kTiers; ++other) {
-    if (other == tier || !tiers_[other].places.empty()) shares += share(other);
+    if (other == tier) continue;
+    // Another tier is served beside this one by their shares, until it is empty.
+    before += std::min(static_cast<double>(tiers_[other].tokens), own * share(other) / share(tier));
   }
-  const double pace = taken_tokens_ / waited_seconds_ * share(tier) / shares;
-  const Seconds wait{static_cast<double>(tokens) / pace};
+  const Seconds wait{before * waited_seconds_ / taken_tokens_};
   return std::chrono::duration_cast<base::Duration>(std::min(wait, kLongestWait));
 }
 

@@ -24,7 +24,6 @@ using std::chrono::seconds;
 using testing::Each;
 using testing::ElementsAre;
 using testing::IsEmpty;
-using QueueAnswer = SetQueue::Answer;
 
 constexpr base::Duration kQueueStart = seconds(1000);
 
@@ -88,13 +87,13 @@ TEST(SetQueue, AnUnusedShareIsForTheOthersAndIsNotSaved) {
 
 TEST(SetQueue, ItIsBounded) {
   SetQueue queue({.requests = 3, .tokens = 1000});
-  EXPECT_EQ(queue.add(waiting(1, kPremium, 5000), kQueueStart).answer, QueueAnswer::kQueued);
-  EXPECT_EQ(queue.add(waiting(2, kPremium, 1), kQueueStart).answer, QueueAnswer::kFull);
+  EXPECT_EQ(queue.add(waiting(1, kPremium, 5000), kQueueStart).answer, SetQueue::Answer::kQueued);
+  EXPECT_EQ(queue.add(waiting(2, kPremium, 1), kQueueStart).answer, SetQueue::Answer::kFull);
   EXPECT_TRUE(queue.cancel(1, kQueueStart));
   for (std::uint64_t id = 3; id < 6; ++id) {
-    EXPECT_EQ(queue.add(waiting(id), kQueueStart).answer, QueueAnswer::kQueued);
+    EXPECT_EQ(queue.add(waiting(id), kQueueStart).answer, SetQueue::Answer::kQueued);
   }
-  EXPECT_EQ(queue.add(waiting(6), kQueueStart).answer, QueueAnswer::kFull);
+  EXPECT_EQ(queue.add(waiting(6), kQueueStart).answer, SetQueue::Answer::kFull);
   EXPECT_EQ(queue.size(), 3U);
   EXPECT_EQ(queue.tokens(kPremium), 300U);
 }
@@ -103,15 +102,16 @@ TEST(SetQueue, ATierBelowItsShareTakesThePlaceOfOneAboveIt) {
   SetQueue queue({.requests = 1000, .tokens = 1000});
   for (std::uint64_t id = 1; id <= 10; ++id) queue.add(waiting(id, kBestEffort), kQueueStart);
   const SetQueue::Added added = queue.add(waiting(11, kPremium, 150), kQueueStart);
-  EXPECT_EQ(added.answer, QueueAnswer::kQueued);
+  EXPECT_EQ(added.answer, SetQueue::Answer::kQueued);
   EXPECT_THAT(added.removed, ElementsAre(10, 9));
   EXPECT_EQ(queue.tokens(kBestEffort), 800U);
   // The share of the premium tier is four times as large, and not more.
   std::uint64_t id = 11;
-  while (queue.add(waiting(++id), kQueueStart).answer == QueueAnswer::kQueued) {
+  while (queue.add(waiting(++id), kQueueStart).answer == SetQueue::Answer::kQueued) {
   }
   EXPECT_NEAR(static_cast<double>(queue.tokens(kPremium)), 800, 100);
-  EXPECT_EQ(queue.add(waiting(++id, kBestEffort, 1000), kQueueStart).answer, QueueAnswer::kFull);
+  EXPECT_EQ(queue.add(waiting(++id, kBestEffort, 1000), kQueueStart).answer,
+            SetQueue::Answer::kFull);
 }
 
 TEST(SetQueue, AFullQueueIsLeftAsItIsByARequestThatItRefuses) {
@@ -119,7 +119,7 @@ TEST(SetQueue, AFullQueueIsLeftAsItIsByARequestThatItRefuses) {
   for (std::uint64_t id = 1; id <= 4; ++id) queue.add(waiting(id, kBestEffort), kQueueStart);
   for (std::uint64_t id = 5; id <= 10; ++id) queue.add(waiting(id, kStandard), kQueueStart);
   const SetQueue::Added added = queue.add(waiting(11, kPremium, 1800), kQueueStart);
-  EXPECT_EQ(added.answer, QueueAnswer::kFull);
+  EXPECT_EQ(added.answer, SetQueue::Answer::kFull);
   EXPECT_THAT(added.removed, IsEmpty());
   EXPECT_EQ(queue.size(), 10U);
 }
@@ -136,7 +136,7 @@ TEST(SetQueue, WhatWasTakenGoesBackToTheFront) {
   // A premium request would take the place of this one, were it not there for the second time.
   SetQueue other({.requests = 1});
   other.put_back(waiting(4, kBestEffort, 1000), kQueueStart);
-  EXPECT_EQ(other.add(waiting(5), kQueueStart).answer, QueueAnswer::kFull);
+  EXPECT_EQ(other.add(waiting(5), kQueueStart).answer, SetQueue::Answer::kFull);
   // Only its own deadline ends its wait.
   EXPECT_THAT(other.expire(kQueueStart + seconds(3600)), IsEmpty());
   EXPECT_EQ(other.next_expiry(), std::nullopt);
@@ -154,7 +154,7 @@ TEST(SetQueue, RequestsExpire) {
   EXPECT_EQ(queue.next_expiry(), std::nullopt);
   EXPECT_EQ(queue.oldest_arrival(), std::nullopt);
   EXPECT_EQ(queue.add(waiting(3, kPremium, 100, kQueueStart), kQueueStart + seconds(40)).answer,
-            QueueAnswer::kTooLate);
+            SetQueue::Answer::kTooLate);
 }
 
 TEST(SetQueue, CancelIsById) {
@@ -174,7 +174,8 @@ void run_at_steady_pace(SetQueue& queue, std::uint64_t backlog) {
   }
   for (int second = 99; second >= 0; --second) {
     queue.take(kQueueStart - seconds(second));
-    ASSERT_EQ(queue.add(waiting(++id), kQueueStart - seconds(second)).answer, QueueAnswer::kQueued);
+    ASSERT_EQ(queue.add(waiting(++id), kQueueStart - seconds(second)).answer,
+              SetQueue::Answer::kQueued);
   }
 }
 
@@ -184,39 +185,41 @@ TEST(SetQueue, PredictsTheWait) {
   EXPECT_NEAR(std::chrono::duration<double>(queue.predicted_wait(kPremium)).count(), 10, 0.6);
   // Nothing waits in the other tiers.
   EXPECT_EQ(queue.predicted_wait(kStandard), base::Duration(0));
-  // A third of the pace is that of this tier, as long as there is another one.
+  // A third of the pace is that of this tier while the other one has requests: 1,000 tokens.
   queue.add(waiting(1, kStandard, 100), kQueueStart);
   EXPECT_NEAR(std::chrono::duration<double>(queue.predicted_wait(kStandard)).count(), 3, 0.2);
+  queue.add(waiting(2, kStandard, 900), kQueueStart);
+  EXPECT_NEAR(std::chrono::duration<double>(queue.predicted_wait(kStandard)).count(), 20, 1.2);
 }
 
 TEST(SetQueue, RefusesWhatCannotMakeItsDeadline) {
   SetQueue queue;
   run_at_steady_pace(queue, 10);
   EXPECT_EQ(queue.add(waiting(1, kPremium, 100, kQueueStart + seconds(12)), kQueueStart).answer,
-            QueueAnswer::kQueued);
+            SetQueue::Answer::kQueued);
   // For the order, its deadline is in 7.5 s, which is before those of all others.
   EXPECT_EQ(
       queue.add(waiting(2, kPremium, 100, kQueueStart + milliseconds(100)), kQueueStart).answer,
-      QueueAnswer::kQueued);
+      SetQueue::Answer::kQueued);
   EXPECT_EQ(
       queue.add(waiting(3, kPremium, 100, kQueueStart + milliseconds(500)), kQueueStart).answer,
-      QueueAnswer::kTooLate);
+      SetQueue::Answer::kTooLate);
   // Nor does it accept what would expire.
   SetQueue slow;
   run_at_steady_pace(slow, 28);
-  EXPECT_EQ(slow.add(waiting(1, kPremium, 1000), kQueueStart).answer, QueueAnswer::kQueued);
-  EXPECT_EQ(slow.add(waiting(2), kQueueStart).answer, QueueAnswer::kTooLate);
+  EXPECT_EQ(slow.add(waiting(1, kPremium, 1000), kQueueStart).answer, SetQueue::Answer::kQueued);
+  EXPECT_EQ(slow.add(waiting(2), kQueueStart).answer, SetQueue::Answer::kTooLate);
 }
 
 TEST(SetQueue, AnOldPaceRefusesNothing) {
   SetQueue queue;
   run_at_steady_pace(queue, 20);
   // For a minute nothing is served, so that all requests expire.
-  const base::Duration later = kStart + seconds(60);
+  const base::Duration later = kQueueStart + seconds(60);
   EXPECT_EQ(queue.expire(later).size(), 20U);
   const auto answers_of_two = [&](std::uint64_t id, base::Duration now) {
-    const std::vector<SetQueue::Answer> answers{queue.add(request(id), now).answer,
-                                                queue.add(request(id + 1), now).answer};
+    const std::vector<SetQueue::Answer> answers{queue.add(waiting(id), now).answer,
+                                                queue.add(waiting(id + 1), now).answer};
     take_all(queue, now);
     return answers;
   };
@@ -229,11 +232,11 @@ TEST(SetQueue, AnOldPaceRefusesNothing) {
 TEST(SetQueue, ANewWorkerMakesThePaceUnknown) {
   SetQueue queue;
   run_at_steady_pace(queue, 28);
-  EXPECT_EQ(queue.add(request(1, kPremium, 1000), kStart).answer, SetQueue::Answer::kQueued);
-  EXPECT_EQ(queue.add(request(2), kStart).answer, SetQueue::Answer::kTooLate);
+  EXPECT_EQ(queue.add(waiting(1, kPremium, 1000), kQueueStart).answer, SetQueue::Answer::kQueued);
+  EXPECT_EQ(queue.add(waiting(2), kQueueStart).answer, SetQueue::Answer::kTooLate);
   queue.forget_pace();
   EXPECT_EQ(queue.predicted_wait(kPremium), base::Duration(0));
-  EXPECT_EQ(queue.add(request(2), kStart).answer, SetQueue::Answer::kQueued);
+  EXPECT_EQ(queue.add(waiting(2), kQueueStart).answer, SetQueue::Answer::kQueued);
 }
 
 TEST(SetQueue, RetryAfterIsThePredictedWaitAFifthMoreOrLess) {
@@ -250,13 +253,13 @@ TEST(SetQueue, ALevelIsForRequestsThatArriveFromNowOn) {
   SetQueue queue;
   queue.add(waiting(1, kBestEffort), kQueueStart);
   queue.set_level(plan::setting_of(3, 0.4));
-  EXPECT_EQ(queue.add(waiting(2, kBestEffort), kQueueStart).answer, QueueAnswer::kTierRefused);
-  EXPECT_EQ(queue.add(waiting(3, kStandard), kQueueStart).answer, QueueAnswer::kQueued);
+  EXPECT_EQ(queue.add(waiting(2, kBestEffort), kQueueStart).answer, SetQueue::Answer::kTierRefused);
+  EXPECT_EQ(queue.add(waiting(3, kStandard), kQueueStart).answer, SetQueue::Answer::kQueued);
   EXPECT_THAT(queue.expire(kQueueStart + seconds(30)), ElementsAre(1));
   EXPECT_THAT(queue.expire(kQueueStart + seconds(60)), ElementsAre(3));
   queue.set_level(plan::setting_of(0, 1));
   EXPECT_EQ(queue.add(waiting(4, kBestEffort), kQueueStart + seconds(60)).answer,
-            QueueAnswer::kQueued);
+            SetQueue::Answer::kQueued);
   EXPECT_EQ(queue.next_expiry(), kQueueStart + seconds(90));
 }
 
@@ -285,7 +288,7 @@ TEST(SetQueue, LosesAndDuplicatesNothing) {
         waiting(id, random() % plan::kTiers, random() % 200, now + milliseconds(random() % 10'000));
     const SetQueue::Added added = queue.add(one, now);
     for (const std::uint64_t removed : added.removed) ASSERT_EQ(expected.erase(removed), 1U);
-    if (added.answer == QueueAnswer::kQueued) expected.insert(id);
+    if (added.answer == SetQueue::Answer::kQueued) expected.insert(id);
     if (random() % 4 == 0 && queue.head()) {
       const std::uint64_t head = queue.head()->id;
       taken.push_back(queue.take(now));
