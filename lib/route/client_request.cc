@@ -162,7 +162,7 @@ void read_body(ClientRequest& request, const RequestRules& rules) {
     refuse("the body: " + std::string(misfit.what()));
   }
   refuse_inner_fields(body, rules.allowed_fields);
-  // vLLM adds kv_transfer_params to the members of this one, and hands them on together.
+  // vLLM passes the members of this one to its connectors, together with kv_transfer_params.
   if (const json* more = fo::json::find(body, "vllm_xargs")) {
     refuse_inner_fields(*more, rules.allowed_fields);
   }

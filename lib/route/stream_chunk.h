@@ -27,7 +27,7 @@ struct StreamChunk {
 };
 
 /// Reads the data of an event other than "[DONE]". Throws base::Error(kBadData) if it is not a JSON
-/// object. Values of other types than expected are ignored.
+/// object. Values of other types than expected are ignored; half a surrogate pair is U+FFFD.
 StreamChunk read_stream_chunk(std::string_view data);
 
 }  // namespace fo::route

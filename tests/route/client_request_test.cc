@@ -202,7 +202,7 @@ TEST(ReadRequest, CountsThePromptOfEachApi) {
                 2, "12user34"},
            Case{R"({"query":"1234","documents":["5678",{"text":"9"}]})", 3, "123456789"},
            Case{R"({"text_1":"1234","text_2":["5678"]})", 2, "12345678"},
-           // Two parts that are no texts.
+           // Two parts are not text.
            Case{R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":)"
                 R"({"url":"data:0000"}},{"type":"text","text":"12"},{"type":"input_audio"}]}]})",
                 3002, "user12"},
@@ -319,7 +319,7 @@ TEST(ReadRequest, OfAFormTheModelIsRead) {
   EXPECT_EQ(model_of(form(part("name=\"model\"\r\nContent-Type: text/plain", "w"))), "w");
   EXPECT_EQ(model_of(form(sound)), "");
   EXPECT_EQ(model_of(post("", {{"content-type", "multipart/form-data; boundary=b"}})), "");
-  // A value that looks like a field is none.
+  // The value of another field is not searched.
   EXPECT_EQ(model_of(form(part("name=\"prompt\"", "; name=\"model\"\r\n\r\nother\r\n") +
                           part("name=\"model\"", "whisper"))),
             "whisper");
@@ -356,7 +356,7 @@ TEST(FindKey, IsInEitherHeader) {
   EXPECT_EQ(find_key(post("", {{"Authorization", "bEARER abc"}})), "abc");
   EXPECT_EQ(find_key(post("", {{"X-Api-Key", "abc"}})), "abc");
   for (const char* value : {"", "Bearer", "Bearer ", "Basic abc", "abc"}) {
-    // Such a header is a key that nobody has, even beside another one.
+    // Such a header is an unknown key, even beside a valid one.
     EXPECT_EQ(find_key(post("", {{"authorization", value}, {"x-api-key", "abc"}})), "") << value;
   }
 }

@@ -349,7 +349,7 @@ TEST(Exchange, AStreamOfAnotherApiIsPassedOnFromItsFirstByte) {
   EXPECT_EQ(answer.exchange.state(), State::kDone);
 }
 
-TEST(Exchange, AStreamThatIsNoneIsAnAnswerInOnePiece) {
+TEST(Exchange, WithoutEventsAStreamIsAnAnswerInOnePiece) {
   Answer answer(streamed());
   answer.head(kJsonHead).body(R"({"choices":[]})");
   EXPECT_FALSE(answer.exchange.has_head());
