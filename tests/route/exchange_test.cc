@@ -163,7 +163,7 @@ TEST(Exchange, AnErrorFrameNamesItsStatusAndReason) {
       }) {
     Answer answer = chat(event(a_case.data));
     EXPECT_EQ(answer.fault(), Kind::kErrorFrame) << a_case.data;
-    EXPECT_EQ(answer.exchange.fault()->status, a_case.status) << a_case.data;
+    EXPECT_EQ(answer.exchange.fault()->error_code, a_case.status) << a_case.data;
     EXPECT_EQ(answer.exchange.fault()->reason, a_case.reason);
     const http::Response response = answer.exchange.failed_answer(true);
     EXPECT_EQ(response.status, a_case.status == 0 ? 500 : a_case.status);
