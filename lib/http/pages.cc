@@ -58,12 +58,17 @@ Page metrics_page(std::function<std::string()> text) {
   });
 }
 
-std::vector<Page> daemon_pages(std::function<std::string()> text, IsReady is_ready) {
-  return {metrics_page(std::move(text)),
-          get_page("/live", [] { return answer_status(200, "live"); }),
+std::vector<Page> probe_pages(IsReady is_ready) {
+  return {get_page("/live", [] { return answer_status(200, "live"); }),
           get_page("/ready", [is_ready = std::move(is_ready)] {
             return is_ready() ? answer_status(200, "ready") : answer_status(503, "notready");
           })};
+}
+
+std::vector<Page> daemon_pages(std::function<std::string()> text, IsReady is_ready) {
+  std::vector<Page> pages = probe_pages(std::move(is_ready));
+  pages.push_back(metrics_page(std::move(text)));
+  return pages;
 }
 
 }  // namespace fo::http

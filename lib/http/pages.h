@@ -33,8 +33,10 @@ Page get_page(std::string path, std::function<Response()> answer);
 /// Whether a daemon can be used now.
 using IsReady = std::function<bool()>;
 
-/// The pages of every daemon, for GET: /metrics with `text`, in Prometheus' format; /live, which
-/// is 200 while the loop runs; and /ready, 200 or 503.
+/// For GET: /live, which is 200 while the loop runs; and /ready, 200 or 503.
+std::vector<Page> probe_pages(IsReady is_ready);
+
+/// The pages of every daemon: these, and /metrics with `text`, in Prometheus' format.
 std::vector<Page> daemon_pages(std::function<std::string()> text, IsReady is_ready);
 Page metrics_page(std::function<std::string()> text);
 

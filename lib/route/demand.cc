@@ -45,6 +45,28 @@ double Demand::rate(base::Duration now) const {
   return static_cast<double>(admitted + std::min(refused, admitted)) / time.count();
 }
 
+void ServedMean::add(base::Duration ttft, base::Duration total, std::uint64_t prompt_tokens,
+                     std::uint64_t answer_tokens) {
+  constexpr double kWeight = 0.02;
+  // Times and counts of 0 have no rate.
+  constexpr base::Duration kLeast = std::chrono::microseconds(1);
+  const auto tokens = static_cast<double>(std::max<std::uint64_t>(answer_tokens, 1));
+  const plan::Seconds per_token =
+      std::max(plan::Seconds(total - ttft) / tokens, plan::Seconds(kLeast));
+  const MeanRequest request{.ttft = std::max(ttft, kLeast),
+                            .tpot = per_token,
+                            .prompt_tokens = static_cast<double>(prompt_tokens),
+                            .answer_tokens = tokens};
+  if (!mean_) {
+    mean_ = request;
+    return;
+  }
+  mean_->ttft += (request.ttft - mean_->ttft) * kWeight;
+  mean_->tpot += (request.tpot - mean_->tpot) * kWeight;
+  mean_->prompt_tokens += (request.prompt_tokens - mean_->prompt_tokens) * kWeight;
+  mean_->answer_tokens += (request.answer_tokens - mean_->answer_tokens) * kWeight;
+}
+
 double carried_rate(std::span<const UsedWorker> workers, const MeanRequest& mean) {
   const plan::Seconds residence = plan::residence_time(mean.ttft, mean.answer_tokens, mean.tpot);
   const double sequence = mean.prompt_tokens + mean.answer_tokens;

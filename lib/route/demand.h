@@ -67,6 +67,20 @@ struct MeanRequest {
   double answer_tokens = 0;
 };
 
+/// That mean, of which later requests weigh more.
+class ServedMean {
+ public:
+  /// `ttft` is the time to the first token, or to the end of an answer in one piece, whose
+  /// `answer_tokens` are 1; `total` is the time to the last token.
+  void add(base::Duration ttft, base::Duration total, std::uint64_t prompt_tokens,
+           std::uint64_t answer_tokens);
+  /// nullopt before the first request.
+  [[nodiscard]] const std::optional<MeanRequest>& mean() const { return mean_; }
+
+ private:
+  std::optional<MeanRequest> mean_;
+};
+
 /// The requests per second that the workers carry together. A worker without slots carries nothing;
 /// errors are those of plan::residence_time and plan::concurrency_of.
 double carried_rate(std::span<const UsedWorker> workers, const MeanRequest& mean);

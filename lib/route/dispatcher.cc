@@ -9,8 +9,6 @@
 
 #include "base/error.h"
 #include "loop/event.h"
-#include "loop/pause.h"
-#include "os/log.h"
 #include "os/random.h"
 
 namespace fo::route {
@@ -22,14 +20,10 @@ using fleet::HealthState;
 using fleet::Life;
 using Clock = Deadline::Clock;
 
-// How often a waiting request looks for another set while its own has no usable worker, and how
-// often the time is applied to the workers' health.
+// How often a waiting request looks for another set while its own has no usable worker.
 constexpr base::Duration kLook = std::chrono::seconds(1);
-constexpr base::Duration kTick = std::chrono::milliseconds(500);
 // How long no weighted set may be usable before another one takes over.
 constexpr base::Duration kTakeover = std::chrono::seconds(10);
-
-base::Duration now() { return Clock::now().time_since_epoch(); }
 
 }  // namespace
 
@@ -121,14 +115,15 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   const auto add = [&](const WorkerPtr& worker) {
     in.push_back(worker);
     health.push_back({.state = worker->health.state(),
-                      .weight = worker->health.weight(now()),
+                      .weight = worker->health.weight(time_now()),
                       .failed_probations = worker->health.failed_probations()});
   };
+  const bool was_usable = is_usable(key);
   bool lacks_one = false;
   for (const WorkerPtr& worker : members) {
     worker->weight = 0;
     if (worker->is_in()) add(worker);
-    const bool is_healthy = worker->is_in() && worker->health.weight(now()) > 0;
+    const bool is_healthy = worker->is_in() && worker->health.weight(time_now()) > 0;
     lacks_one |= worker->life != Life::kSpare && !is_healthy;
   }
   for (const WorkerPtr& worker : members) {
@@ -137,6 +132,8 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   }
   const fleet::SetWeights weights = fleet::weights_of_set(health);
   for (std::size_t i = 0; i < in.size(); ++i) in[i]->weight = weights.weights[i];
+  // What the workers served before an outage says nothing of what they will serve after it.
+  if (!was_usable && is_usable(key)) set.queue.forget_pace();
   const bool is_in_panic = weights.kept_in > 0;
   if (is_in_panic && !set.is_in_panic) metrics.panics.add();
   set.is_in_panic = is_in_panic;
@@ -182,7 +179,7 @@ WorkerPtr Dispatcher::State::find_probation(const Set& set, Job& job,
   for (const auto& [number, worker] : set.workers) {
     if (!worker->is_in() || worker->health.state() != HealthState::kProbation) continue;
     if (std::find(excluded.begin(), excluded.end(), number) != excluded.end()) continue;
-    job.lease = worker->health.take_lease(now() + options.lease);
+    job.lease = worker->health.take_lease(time_now() + options.lease);
     if (job.lease) return worker;
   }
   return nullptr;
@@ -215,7 +212,7 @@ void Dispatcher::State::pump(Set& set) {
   while (const std::optional<QueuedRequest> head = set.queue.head()) {
     Waiting& waiting = *set.queued.at(head->id);
     if (!take(set, waiting.job)) return;
-    set.queue.take(now());
+    set.queue.take(time_now());
     set.queued.erase(head->id);
     waiting.changed.notify();
   }
@@ -259,7 +256,7 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
   }
   QueuedRequest request{.id = job.number, .tier = job.tier, .tokens = job.tokens};
   if (job.deadline.at()) request.deadline = job.deadline.at()->time_since_epoch();
-  const SetQueue::Added added = set.queue.add(request, now());
+  const SetQueue::Added added = set.queue.add(request, time_now());
   switch (added.answer) {
     case SetQueue::Answer::kQueued:
       break;
@@ -295,7 +292,8 @@ awaitable<std::optional<ApiError>> Dispatcher::place(Job& job) {
     bool is_kept = false;
     ~Stay() {
       set.first.remove(&waiting);
-      if (set.queued.erase(waiting.job.number) > 0) set.queue.cancel(waiting.job.number, now());
+      if (set.queued.erase(waiting.job.number) > 0)
+        set.queue.cancel(waiting.job.number, time_now());
       if (!is_kept) dispatcher.release(waiting.job);
     }
   };
@@ -373,17 +371,14 @@ void Dispatcher::on_change() {
   }
 }
 
-awaitable<void> Dispatcher::keep_time() {
-  for (;;) {
-    co_await loop::pause_for(kTick);
-    bool has_unhealthy = false;
-    for (const auto& [id, worker] : state_->workers.all()) {
-      if (worker->health.state() == HealthState::kHealthy && worker->weight == 1) continue;
-      worker->health.apply(fleet::HealthEvent::kTime, now(), state_->draw());
-      has_unhealthy = true;
-    }
-    if (has_unhealthy) on_change();
+void Dispatcher::apply_time() {
+  bool has_changed = false;
+  for (const auto& [id, worker] : state_->workers.all()) {
+    if (worker->health.state() == HealthState::kHealthy && worker->weight == 1) continue;
+    worker->health.apply(fleet::HealthEvent::kTime, time_now(), state_->draw());
+    has_changed = true;
   }
+  if (has_changed) on_change();
 }
 
 void Dispatcher::set_level(const plan::DegradationSetting& setting) {
@@ -392,13 +387,13 @@ void Dispatcher::set_level(const plan::DegradationSetting& setting) {
   on_change();
 }
 
-Dispatcher::Queued Dispatcher::queued(const SetKey& key) const {
+QueueGauge Dispatcher::queued(const SetKey& key) const {
   const auto found = state_->sets.find(key);
   if (found == state_->sets.end()) return {};
   const State::Set& set = found->second;
-  Queued queued{.requests = set.queue.size() + set.first.size()};
+  QueueGauge queued{.requests = set.queue.size() + set.first.size()};
   for (std::size_t tier = 0; tier < plan::kTiers; ++tier) queued.tokens += set.queue.tokens(tier);
-  if (const auto since = set.queue.oldest_arrival()) queued.oldest_age = now() - *since;
+  if (const auto since = set.queue.oldest_arrival()) queued.oldest_age = time_now() - *since;
   return queued;
 }
 

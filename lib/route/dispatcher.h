@@ -49,18 +49,12 @@ class Dispatcher {
   /// After a change of workers or their health, or of a waiting job: gives waiting requests to the
   /// workers that have room now.
   void on_change();
-  /// Applies the time to the workers' health until it is cancelled.
-  boost::asio::awaitable<void> keep_time();
+  /// To be called about twice a second: the workers' health depends on the time.
+  void apply_time();
   /// For requests that arrive from now on, and for the workers' slots at once.
   void set_level(const plan::DegradationSetting& setting);
 
-  struct Queued {
-    std::size_t requests = 0;
-    std::uint64_t tokens = 0;
-    /// nullopt: nothing waits.
-    std::optional<base::Duration> oldest_age;
-  };
-  [[nodiscard]] Queued queued(const SetKey& set) const;
+  [[nodiscard]] QueueGauge queued(const SetKey& set) const;
 
  private:
   struct State;

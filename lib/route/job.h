@@ -27,9 +27,13 @@ struct Job {
   const ClientRequest request;
   Exchange exchange;
   std::size_t tier = 0;
-  /// Identifies the key without showing it; empty without one.
-  std::string key_id;
+  /// The SHA-256 of its client's key; empty without rules for keys.
+  std::string key;
+  /// Those that the client's limits count until its end.
+  std::uint64_t admitted_tokens = 0;
   TimePoint received = base::Deadline::Clock::now();
+  /// When its answer began; nullopt if it has not.
+  std::optional<TimePoint> first_token;
   /// Covers all attempts.
   base::Deadline deadline = base::Deadline::never();
 

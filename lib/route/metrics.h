@@ -4,16 +4,18 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 
+#include "base/units.h"
 #include "metrics/numbers.h"
+#include "route/workers.h"
 
 namespace fo::route {
-
-class Workers;
 
 inline constexpr std::array<base::Duration, 14> kLatencyBounds{
     std::chrono::milliseconds(1),    std::chrono::milliseconds(2),   std::chrono::milliseconds(5),
@@ -46,5 +48,20 @@ struct Metrics {
 
   void refuse(RefusedFor reason) { refused[static_cast<std::size_t>(reason)].add(); }
 };
+
+/// A set's queue.
+struct QueueGauge {
+  std::size_t requests = 0;
+  std::uint64_t tokens = 0;
+  /// Of the request that has waited longest; nullopt: nothing waits.
+  std::optional<base::Duration> oldest_age;
+};
+
+/// Prometheus' format. Beside fo_route_*, the names of NVIDIA Dynamo's plan for fault tolerance:
+/// dynamo_worker_status (0 healthy, 1 suspicious or in probation, 2 unhealthy or convicted, 3
+/// draining, 4 gone), dynamo_circuit_breaker_state (0 closed, 1 open, 2 half open) and
+/// dynamo_degradation_level.
+std::string to_text(const Metrics& metrics, const Workers& workers,
+                    const std::map<SetKey, QueueGauge>& queues, std::size_t level);
 
 }  // namespace fo::route

@@ -101,7 +101,7 @@ void RegistrySource::put_instance(const fleet::Record& record) {
   WorkerPtr worker = workers_.find(instance.id);
   const bool is_new = worker == nullptr;
   if (is_new) {
-    worker = std::make_shared<Worker>(instance.id, fleet::Health{});
+    worker = std::make_shared<Worker>(instance.id, fleet::Health(options_.health));
     worker->name = instance.id;
     worker->model = instance.model;
   }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fleet/endpoint_id.h"
+#include "fleet/health.h"
 #include "fleet/registry/registry.h"
 #include "fleet/worker_url.h"
 #include "net/tls_files.h"
@@ -31,6 +32,7 @@ struct SourceOptions {
   std::optional<net::TlsFiles> tls;
   /// The slots of a worker whose record has none.
   std::uint64_t slots = 256;
+  fleet::HealthRules health;
   /// The number of routers that share the workers; nullopt: as many as are registered.
   std::optional<std::uint64_t> routers;
 };

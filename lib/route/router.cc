@@ -10,12 +10,17 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "json/dump.h"
+#include "loop/blocking.h"
+#include "loop/pause.h"
 #include "os/log.h"
 #include "os/random.h"
+#include "route/admission.h"
 #include "route/api_error.h"
+#include "route/demand.h"
 #include "route/dispatcher.h"
 #include "route/job.h"
 #include "route/listing.h"
+#include "route/metrics.h"
 #include "route/outcome.h"
 #include "route/response_ids.h"
 #include "text/nearest_name.h"
@@ -36,6 +41,9 @@ constexpr int kClientGone = 499;
 constexpr std::size_t kIdBytes = 12;
 // Attempts on workers that failed after they were sent a request.
 constexpr unsigned kMaxAttempts = 3;
+// How often the time is applied.
+constexpr base::Duration kTick = std::chrono::milliseconds(500);
+constexpr base::Duration kTakeoverTime = std::chrono::seconds(10);
 
 ApiError unknown_path(Api api, const Request& request) {
   const bool is_method = api == Api::kWrongMethod;
@@ -117,10 +125,10 @@ double random_unit() {
 }
 
 std::optional<base::Duration> read_retry_after(const http::ResponseHead& head) {
-  const std::optional<std::uint64_t> seconds =
+  const std::optional<std::uint64_t> count =
       base::parse_uint(head.header("retry-after").value_or(""));
-  if (!seconds) return std::nullopt;
-  return std::chrono::seconds(std::min<std::uint64_t>(*seconds, 3600));
+  if (!count) return std::nullopt;
+  return std::chrono::seconds(std::min<std::uint64_t>(*count, 3600));
 }
 
 Attempt facts_of(CallEnd end, const Exchange& exchange, bool others_moved) {
@@ -180,13 +188,38 @@ json model_object(const std::string& name) {
   return {{"id", name}, {"object", "model"}, {"created", 0}, {"owned_by", "fo-route"}};
 }
 
+Response models_page(const std::vector<std::string>& models) {
+  json data = json::array();
+  for (const std::string& name : models) data.push_back(model_object(name));
+  return json_response({{"object", "list"}, {"data", std::move(data)}});
+}
+
+Response model_page(const std::string& name, const std::vector<std::string>& models) {
+  const bool is_known = std::find(models.begin(), models.end(), name) != models.end();
+  return is_known ? json_response(model_object(name)) : to_response(unknown_model(name, models));
+}
+
+ApiError unknown_key() {
+  return {.status = 401, .message = "the API key is missing or unknown", .code = "invalid_api_key"};
+}
+
+// A long body takes long to read: other requests go on meanwhile.
+awaitable<ReadRequest> read_on_thread(const Request& from, Api api, const RequestRules& rules) {
+  constexpr std::size_t kShortBytes = std::size_t{64} * 1024;
+  if (from.body.size() <= kShortBytes) co_return read_request(from, api, rules);
+  const std::function<ReadRequest()> read = [&] { return read_request(from, api, rules); };
+  co_return co_await loop::run_blocking<ReadRequest>(read);
+}
+
 }  // namespace
 
 struct Router::State {
-  State(boost::asio::any_io_executor on, RouterOptions with)
+  State(const boost::asio::any_io_executor& on, RouterOptions with)
       : options(std::move(with)),
         pool(on, options.pool),
-        dispatcher(on, options.dispatch, workers, metrics) {}
+        dispatcher(on, options.dispatch, workers, metrics),
+        admission(options.keys),
+        demand(time_now()) {}
 
   // Counts a request at its end, whatever ends it.
   class Counted {
@@ -203,14 +236,30 @@ struct Router::State {
     int status_ = kClientGone;
   };
 
+  // A request that its client's limits count.
+  class Running {
+   public:
+    Running(State& state, const Job& job) : state_(state), job_(job) {}
+    ~Running() {
+      const std::uint64_t answered = job_.exchange.delivered_tokens();
+      state_.admission.end(job_.key, job_.admitted_tokens, job_.request.prompt_tokens + answered,
+                           time_now());
+    }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+   private:
+    State& state_;
+    const Job& job_;
+  };
+
   void refuse(Reply& reply, RefusedFor reason, const ApiError& error);
-  Response models_page() const;
-  Response model_page(const std::string& name) const;
-  std::optional<ApiError> find_target(Job& job);
+  std::vector<std::string> models_for(const Request& from) const;
+  std::optional<ApiError> find_target(Job& job, const std::vector<std::string>& models);
   awaitable<void> handle(const Request& from, Reply& reply);
   awaitable<void> serve(Job& job, Reply& reply, Counted& counted);
   awaitable<Attempt> run_call(Job& job, Reply& reply, std::string& reason);
-  void note(Job& job, const Outcome& outcome, const std::string& reason);
+  void note(Job& job, const Outcome& outcome, TimePoint began, const std::string& reason);
   void add_health(const WorkerPtr& worker, fleet::HealthEvent event, const std::string& reason);
   awaitable<void> deliver(Job& job, Reply& reply);
   awaitable<void> give_up(Job& job, Reply& reply, const ApiError& error);
@@ -222,8 +271,16 @@ struct Router::State {
   Workers workers;
   Metrics metrics;
   Dispatcher dispatcher;
+  Admission admission;
+  Demand demand;
+  ServedMean served;
+  Level level;
   ResponseIds response_ids;
   std::map<std::string, Job*> jobs;
+
+  void update_level();
+  void apply_level();
+  std::optional<ApiError> admit(const Request& from, Job& job);
 };
 
 void Router::State::refuse(Reply& reply, RefusedFor reason, const ApiError& error) {
@@ -231,22 +288,9 @@ void Router::State::refuse(Reply& reply, RefusedFor reason, const ApiError& erro
   reply.answer(to_response(error));
 }
 
-Response Router::State::models_page() const {
-  json data = json::array();
-  for (const std::string& name : workers.models()) data.push_back(model_object(name));
-  return json_response({{"object", "list"}, {"data", std::move(data)}});
-}
-
-Response Router::State::model_page(const std::string& name) const {
-  const std::vector<std::string> models = workers.models();
-  const bool is_known = std::find(models.begin(), models.end(), name) != models.end();
-  if (!is_known) return to_response(unknown_model(name, models));
-  return json_response(model_object(name));
-}
-
 // Finds out which workers can answer the job; returns the error if there are none.
-std::optional<ApiError> Router::State::find_target(Job& job) {
-  const std::vector<std::string> models = workers.models();
+std::optional<ApiError> Router::State::find_target(Job& job,
+                                                   const std::vector<std::string>& models) {
   const ClientRequest& request = job.request;
   const std::string& earlier = request.previous_response;
   if (!earlier.empty()) {
@@ -280,6 +324,7 @@ void Router::State::add_ids(const Job& job, http::Fields& headers) const {
   const std::string& own = job.request.client_id;
   headers.emplace_back("x-request-id", own.empty() ? job.id : own);
   headers.emplace_back("x-fo-request-id", job.id);
+  headers.emplace_back("x-fo-level", std::to_string(level.level()));
 }
 
 awaitable<void> Router::State::deliver(Job& job, Reply& reply) {
@@ -312,7 +357,8 @@ awaitable<Attempt> Router::State::run_call(Job& job, Reply& reply, std::string& 
   UpstreamCall call(pool, worker, job.exchange, options.times, job.request.prompt_tokens);
   const Called called(job, call);
   const auto deliver_all = [this, &job, &reply] { return deliver(job, reply); };
-  const auto on_tokens = [this](base::Duration gap, bool is_first) {
+  const auto on_tokens = [this, &job](base::Duration gap, bool is_first) {
+    if (is_first) job.first_token = Clock::now();
     is_first ? metrics.first_token.observe(gap) : metrics.gap.observe(gap);
     metrics.tokens.add();
   };
@@ -326,7 +372,7 @@ awaitable<Attempt> Router::State::run_call(Job& job, Reply& reply, std::string& 
 void Router::State::add_health(const WorkerPtr& worker, fleet::HealthEvent event,
                                const std::string& reason) {
   const fleet::HealthState before = worker->health.state();
-  worker->health.apply(event, Clock::now().time_since_epoch(), random_unit());
+  worker->health.apply(event, time_now(), random_unit());
   const fleet::HealthState after = worker->health.state();
   if (after == before) return;
   os::log(os::LogLevel::kWarning, "worker {}: {}{}", base::quoted(worker->name),
@@ -336,7 +382,8 @@ void Router::State::add_health(const WorkerPtr& worker, fleet::HealthEvent event
 }
 
 // What an attempt says of its worker, before the request goes anywhere else.
-void Router::State::note(Job& job, const Outcome& outcome, const std::string& reason) {
+void Router::State::note(Job& job, const Outcome& outcome, TimePoint began,
+                         const std::string& reason) {
   const WorkerPtr& worker = job.worker;
   switch (outcome.kind) {
     case OutcomeClass::kSuccess:
@@ -348,7 +395,11 @@ void Router::State::note(Job& job, const Outcome& outcome, const std::string& re
       options.on_refused(worker);
       return;
     case OutcomeClass::kFault:
-      add_health(worker, fleet::HealthEvent::kFault, reason);
+      // The death of an engine ends all its streams at once, and is one fault.
+      if (began > worker->last_fault) {
+        worker->last_fault = Clock::now();
+        add_health(worker, fleet::HealthEvent::kFault, reason);
+      }
       break;
     case OutcomeClass::kBackpressure:
       worker->share.on_overload(worker->slots, outcome.pause, Clock::now());
@@ -401,7 +452,10 @@ awaitable<void> Router::State::serve(Job& job, Reply& reply, Counted& counted) {
       // No other worker can be asked, so the first one's answer is as good as any.
       const ApiError error = job.is_killed ? error_of(job, {}, {}) : *refusal;
       Response response = suspect ? std::move(suspect->answer) : to_response(error);
-      if (!suspect && !job.is_killed) metrics.refuse(RefusedFor::kCapacity);
+      if (!suspect && !job.is_killed) {
+        metrics.refuse(RefusedFor::kCapacity);
+        demand.on_refused(job.key, time_now());
+      }
       counted.set_status(response.status);
       add_ids(job, response.headers);
       reply.answer(std::move(response));
@@ -409,15 +463,19 @@ awaitable<void> Router::State::serve(Job& job, Reply& reply, Counted& counted) {
     }
     Placed placed(dispatcher, job);
     const WorkerPtr worker = job.worker;
+    const TimePoint began = Clock::now();
     std::string reason;
     const Attempt attempt = co_await run_call(job, reply, reason);
     const Outcome outcome = classify(attempt);
-    note(job, outcome, reason);
+    note(job, outcome, began, reason);
     const Exchange& exchange = job.exchange;
     if (outcome.kind == OutcomeClass::kSuccess) {
       if (suspect) add_health(suspect->worker, fleet::HealthEvent::kFault, "status 500");
       counted.set_status(exchange.head().status);
       placed.set_answer_tokens(exchange.delivered_tokens());
+      const base::Duration total = Clock::now() - began;
+      served.add(job.first_token ? *job.first_token - began : total, total,
+                 job.request.prompt_tokens, exchange.delivered_tokens());
       co_return;
     }
     const bool has_answer =
@@ -449,18 +507,64 @@ awaitable<void> Router::State::serve(Job& job, Reply& reply, Counted& counted) {
   }
 }
 
+// Admits the job for its client, or returns why not.
+std::optional<ApiError> Router::State::admit(const Request& from, Job& job) {
+  const ClientRequest& request = job.request;
+  job.admitted_tokens = request.prompt_tokens + request.max_tokens.value_or(0);
+  const std::optional<std::string> key = find_key(from);
+  const Admission::Admitted admitted =
+      admission.admit(key, job.model, job.admitted_tokens, time_now());
+  job.tier = admitted.tier;
+  job.key = admitted.key;
+  const auto limit = [&](const char* what) {
+    return ApiError{.status = 429,
+                    .message = std::string("your limit of ") + what,
+                    .code = "rate_limit_exceeded",
+                    .retry_after = admitted.retry_after};
+  };
+  switch (admitted.answer) {
+    case AdmissionAnswer::kAdmitted:
+      return std::nullopt;
+    case AdmissionAnswer::kUnknownKey:
+      return unknown_key();
+    case AdmissionAnswer::kNoModel:
+      return unknown_model(job.model, models_for(from));
+    case AdmissionAnswer::kRequests:
+      return limit("requests per minute");
+    case AdmissionAnswer::kTokens:
+      return limit("tokens per minute");
+    case AdmissionAnswer::kAtATime:
+      return limit("requests at a time");
+  }
+  return std::nullopt;
+}
+
+// The models that the client's key permits.
+std::vector<std::string> Router::State::models_for(const Request& from) const {
+  const KeyRule* const rule = admission.find_rule(find_key(from));
+  std::vector<std::string> models = workers.models();
+  std::erase_if(models,
+                [&](const std::string& model) { return rule == nullptr || !rule->permits(model); });
+  return models;
+}
+
 awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
   const Api api = find_api(from.method, from.path, options.allowed_paths);
   if (api == Api::kNotFound || api == Api::kWrongMethod) {
     refuse(reply, RefusedFor::kPath, unknown_path(api, from));
     co_return;
   }
-  if (api == Api::kModels || api == Api::kModel) {
-    reply.answer(api == Api::kModels ? models_page()
-                                     : model_page(std::string(item_of(api, from.path))));
+  if (admission.find_rule(find_key(from)) == nullptr) {
+    refuse(reply, RefusedFor::kKey, unknown_key());
     co_return;
   }
-  ReadRequest read = read_request(from, api, options.rules);
+  const std::vector<std::string> models = models_for(from);
+  if (api == Api::kModels || api == Api::kModel) {
+    reply.answer(api == Api::kModels ? models_page(models)
+                                     : model_page(std::string(item_of(api, from.path)), models));
+    co_return;
+  }
+  ReadRequest read = co_await read_on_thread(from, api, options.rules);
   if (!read.request) {
     refuse(reply, RefusedFor::kBody, read.refusal);
     co_return;
@@ -468,15 +572,43 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
   if (api == Api::kResponse) read.request->previous_response = item_of(api, from.path);
   Job job(os::random_hex(kIdBytes), *std::move(read.request), options.exchange);
   if (job.request.timeout) job.deadline = Deadline::after(*job.request.timeout);
-  if (const std::optional<ApiError> error = find_target(job)) {
+  if (const std::optional<ApiError> error = find_target(job, models)) {
     refuse(reply, RefusedFor::kModel, *error);
     co_return;
   }
+  if (const std::optional<ApiError> error = admit(from, job)) {
+    refuse(reply, error->status == 429 ? RefusedFor::kLimit : RefusedFor::kModel, *error);
+    co_return;
+  }
+  demand.on_admitted(time_now());
+  const Running running(*this, job);
   job.prefixes = prefix_hashes(job.request.prefix);
   Counted counted(*this, job);
   const Listed listed(jobs, job);
   reply.cancel_when_client_goes();
   co_await serve(job, reply, counted);
+}
+
+// The level that the workers require. A worker that was lost just now still counts, because a
+// standby takes over within seconds.
+void Router::State::update_level() {
+  if (!served.mean()) return;
+  std::vector<UsedWorker> used;
+  for (const auto& [id, worker] : workers.all()) {
+    const bool is_coming_back = worker->unreachable_since && worker->is_known &&
+                                Clock::now() - *worker->unreachable_since < kTakeoverTime;
+    const double weight = is_coming_back ? 1 : worker->weight;
+    used.push_back({.weight = weight, .slots = worker->slots, .kv_tokens = worker->kv_tokens});
+  }
+  const double demanded = options.slo_rate.value_or(demand.rate(time_now()));
+  const std::size_t before = level.level();
+  level.update(capacity_ratio(carried_rate(used, *served.mean()), demanded), time_now());
+  if (level.level() != before) apply_level();
+}
+
+void Router::State::apply_level() {
+  os::log(os::LogLevel::kWarning, "degradation level {}", level.level());
+  dispatcher.set_level(level.setting());
 }
 
 Router::Router(boost::asio::any_io_executor executor, RouterOptions options)
@@ -488,7 +620,6 @@ awaitable<void> Router::handle(const Request& from, Reply& reply) {
 }
 
 Workers& Router::workers() { return state_->workers; }
-Metrics& Router::metrics() { return state_->metrics; }
 std::string Router::requests() const { return requests_json(state_->jobs, Clock::now()); }
 
 bool Router::kill(const std::string& request_id) {
@@ -514,7 +645,32 @@ bool Router::set_weight(const std::string& model, const std::string& card, doubl
   return true;
 }
 
-awaitable<void> Router::keep_time() { return state_->dispatcher.keep_time(); }
+awaitable<void> Router::keep_time() {
+  for (;;) {
+    co_await loop::pause_for(kTick);
+    state_->dispatcher.apply_time();
+    state_->update_level();
+  }
+}
+
+void Router::pin_level(std::optional<std::size_t> level) {
+  state_->level.pin(level);
+  state_->apply_level();
+}
+
+void Router::set_keys(std::optional<KeyRules> rules) {
+  state_->admission.set_rules(std::move(rules), time_now());
+}
+
+std::string Router::metrics_text() const {
+  std::map<SetKey, QueueGauge> queues;
+  for (const auto& [key, members] : state_->workers.sets()) {
+    queues[key] = state_->dispatcher.queued(key);
+  }
+  return to_text(state_->metrics, state_->workers, queues, state_->level.level());
+}
+
+std::string Router::state() const { return state_json(state_->workers, state_->level.level()); }
 
 void Router::on_change() { state_->dispatcher.on_change(); }
 

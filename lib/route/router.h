@@ -13,10 +13,10 @@
 
 #include "http/pages.h"
 #include "http/server.h"
+#include "route/admission.h"
 #include "route/client_request.h"
 #include "route/dispatcher.h"
 #include "route/exchange.h"
-#include "route/metrics.h"
 #include "route/upstream_call.h"
 #include "route/workers.h"
 
@@ -30,6 +30,10 @@ struct RouterOptions {
   /// Sent to the workers, such as their key.
   http::Fields worker_headers;
   DispatchOptions dispatch;
+  /// nullopt: no keys are needed, and every client is premium.
+  std::optional<KeyRules> keys;
+  /// The requests per second to plan for; nullopt: those that were measured.
+  std::optional<double> slo_rate;
   http::PoolLimits pool;
   /// Called when a worker refuses a connection; then it is out until it accepts one.
   std::function<void(const WorkerPtr&)> on_refused;
@@ -46,7 +50,6 @@ class Router {
   boost::asio::awaitable<void> handle(const http::Request& from, http::Reply& reply);
 
   Workers& workers();
-  Metrics& metrics();
   /// For the admin socket: the requests in flight (requests_json), and the end of one of them;
   /// false if it is unknown.
   [[nodiscard]] std::string requests() const;
@@ -54,8 +57,17 @@ class Router {
   /// Sets the weight of one set of a model, and leaves those of the others; false if there is no
   /// such set.
   bool set_weight(const std::string& model, const std::string& card, double weight);
-  /// Applies the time to the workers' health until it is cancelled.
+  /// Applies the time to the workers' health, and to the level of degradation, until it is
+  /// cancelled.
   boost::asio::awaitable<void> keep_time();
+  /// nullopt: automatic. Throws Error(kUsage) for a level that does not exist.
+  void pin_level(std::optional<std::size_t> level);
+  /// Replaces the rules of clients' keys.
+  void set_keys(std::optional<KeyRules> rules);
+  /// For /metrics, in Prometheus' format.
+  [[nodiscard]] std::string metrics_text() const;
+  /// For the admin socket; see state_json().
+  [[nodiscard]] std::string state() const;
   /// After a change of workers: gives waiting requests to those that can take them now.
   void on_change();
 

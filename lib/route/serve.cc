@@ -18,7 +18,6 @@
 #include "os/process.h"
 #include "os/server_socket.h"
 #include "route/admin.h"
-#include "route/listing.h"
 
 namespace fo::route {
 namespace {
@@ -69,6 +68,11 @@ class Server {
             .on_removed = [this](const WorkerPtr& worker) { monitor_.on_removed(worker); }};
   }
 
+  awaitable<void> handle(const http::Request& from, http::Reply& reply) {
+    const bool is_probe = from.path == "/live" || from.path == "/ready";
+    return is_probe ? probes_(from, reply) : router_.handle(from, reply);
+  }
+
   void on_change(const WorkerPtr& worker) {
     if (worker->is_removed) return;
     router_.workers().regroup(worker);
@@ -82,6 +86,7 @@ class Server {
 
   AdminActions admin_actions();
   void open_admin();
+  void open_metrics();
   bool set_drained(const std::string& id, bool is_drained);
   void add_named_workers();
   void listen();
@@ -94,6 +99,8 @@ class Server {
   Router router_;
   RegistrySource source_;
   std::unique_ptr<fleet::Registry> registry_;
+  const http::Handler probes_ =
+      http::make_handler(http::probe_pages([this] { return daemon_.is_ready(); }));
   http::Server public_;
   std::optional<http::Server> admin_;
   std::optional<http::Server> metrics_;
@@ -111,7 +118,7 @@ void Server::add_named_workers() {
     if (router_.workers().find(id)) {
       throw Error(ExitStatus::kUsage, "worker " + base::quoted(id) + ": appears twice");
     }
-    const auto worker = std::make_shared<Worker>(id, fleet::Health{});
+    const auto worker = std::make_shared<Worker>(id, fleet::Health(options_.source.health));
     worker->name = id;
     worker->url = named.url;
     worker->origin = http::make_origin(url, options_.source.tls);
@@ -131,12 +138,12 @@ bool Server::set_drained(const std::string& id, bool is_drained) {
 }
 
 AdminActions Server::admin_actions() {
-  return {.state = [this] { return state_json(router_.workers(), 0); },
+  return {.state = [this] { return router_.state(); },
           .requests = [this] { return router_.requests(); },
           .drain = [this](const std::string& id, bool drain) { return set_drained(id, drain); },
           .weight = [this](const std::string& model, const std::string& card,
                            double weight) { return router_.set_weight(model, card, weight); },
-          .level = [](std::optional<std::size_t>) {},
+          .level = [this](std::optional<std::size_t> level) { router_.pin_level(level); },
           .kill = [this](const std::string& id) { return router_.kill(id); },
           .reload = [] {}};
 }
@@ -147,7 +154,15 @@ void Server::open_admin() {
   admin_.emplace(io_.get_executor(), http::make_handler(admin_pages(admin_actions())),
                  http::limits_for_probes(64));
   admin_->listen(std::move(admin_socket_->listener));
+}
+
+void Server::open_metrics() {
   if (options_.metrics.empty()) return;
+  metrics_.emplace(io_.get_executor(),
+                   http::make_handler(http::daemon_pages([this] { return router_.metrics_text(); },
+                                                         [this] { return daemon_.is_ready(); })),
+                   http::limits_for_probes(64));
+  metrics_->listen(options_.metrics);
 }
 
 void Server::listen() {
@@ -186,6 +201,7 @@ int Server::run() {
     }
   }
   open_admin();
+  open_metrics();
   listen();
   daemon_.ready(ready_line_);
   io_.run();

@@ -19,6 +19,9 @@ namespace fo::route {
 
 using TimePoint = base::Deadline::Clock::time_point;
 
+/// The present time, as the pure parts of this room take it.
+inline base::Duration time_now() { return base::Deadline::Clock::now().time_since_epoch(); }
+
 /// When a worker's streams last brought a token, and how far apart its tokens are on average.
 class Pace {
  public:
@@ -88,7 +91,10 @@ struct Worker {
   bool is_reachable = false;
   /// It was reached at least once, so that its models are known.
   bool is_known = false;
+  /// nullopt while it can be reached.
   std::optional<TimePoint> unreachable_since;
+  /// When a call began that failed last: calls that began before say nothing new.
+  TimePoint last_fault{};
   fleet::Health health;
   /// Its part of the requests of its set, from its health and that of the others; 0: none.
   double weight = 0;

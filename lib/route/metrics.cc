@@ -1,0 +1,153 @@
+#include "route/metrics.h"
+
+#include <chrono>
+
+#include "fleet/health.h"
+#include "fleet/instance.h"
+#include "metrics/prometheus_text.h"
+
+namespace fo::route {
+namespace {
+
+using fleet::HealthState;
+using metrics::PrometheusText;
+
+constexpr std::array kStates{HealthState::kHealthy, HealthState::kSuspicious,
+                             HealthState::kUnhealthy, HealthState::kProbation,
+                             HealthState::kConvicted};
+// The statuses that have a series before they occur.
+constexpr std::array kStatuses{200, 400, 401, 404, 429, 499, 502, 503, 504};
+constexpr std::array<const char*, 4> kRetryReasons{"fault", "suspected", "backpressure",
+                                                   "misconfigured"};
+
+int dynamo_status(const Worker& worker) {
+  if (worker.is_removed || !worker.is_reachable) return 4;
+  if (worker.is_drained || worker.life == fleet::Life::kDraining) return 3;
+  switch (worker.health.state()) {
+    case HealthState::kHealthy:
+      return 0;
+    case HealthState::kSuspicious:
+    case HealthState::kProbation:
+      return 1;
+    case HealthState::kUnhealthy:
+    case HealthState::kConvicted:
+      return 2;
+  }
+  return 2;
+}
+
+int breaker_state(const Worker& worker) {
+  const HealthState state = worker.health.state();
+  if (state == HealthState::kProbation) return 2;
+  return state == HealthState::kUnhealthy || state == HealthState::kConvicted ? 1 : 0;
+}
+
+void add_requests(PrometheusText& text, const Metrics& metrics, const Workers& workers) {
+  auto requests = metrics.requests;
+  for (const std::string& model : workers.models()) {
+    for (const char* tier : kTierNames) {
+      for (const int status : kStatuses) requests.try_emplace({model, status, tier}, 0);
+    }
+  }
+  text.begin("fo_route_requests_total", "counter",
+             "Requests for a known model, by the status of their answer; 499: the client went.");
+  for (const auto& [labels, count] : requests) {
+    const auto& [model, status, tier] = labels;
+    text.add({{"model", model}, {"code", std::to_string(status)}, {"tier", tier}}, count);
+  }
+}
+
+void add_counters(PrometheusText& text, const Metrics& metrics) {
+  text.begin("fo_route_refused_total", "counter", "Requests that no worker got, by the reason.");
+  for (std::size_t i = 0; i < kRefusedNames.size(); ++i) {
+    text.add({{"reason", kRefusedNames[i]}}, metrics.refused[i].get());
+  }
+  text.begin("fo_route_retries_total", "counter",
+             "Attempts that failed before the client had received anything, by the reason.");
+  auto retries = metrics.retries;
+  for (const char* reason : kRetryReasons) retries.try_emplace(reason, 0);
+  for (const auto& [reason, count] : retries) text.add({{"reason", reason}}, count);
+  const auto add = [&](const char* family, const char* help, const metrics::Counter& counter) {
+    text.begin(family, "counter", help);
+    text.add({}, counter.get());
+  };
+  add("fo_route_lost_total", "Answers that ended with an error after their first byte.",
+      metrics.lost);
+  add("fo_route_ejections_total", "Times that a worker became unhealthy.", metrics.ejections);
+  add("fo_route_panics_total", "Times that over half of a set was suspected, and a part kept in.",
+      metrics.panics);
+  const auto add_times = [&](const char* family, const char* help, const auto& histogram) {
+    text.begin(family, "histogram", help);
+    text.add({}, histogram);
+  };
+  add_times("fo_route_first_token_seconds", "From sending a streamed request to its first token.",
+            metrics.first_token);
+  add_times("fo_route_token_gap_seconds", "Between two pieces of a stream with tokens.",
+            metrics.gap);
+  add_times("fo_route_queue_seconds", "From receiving a request to its first worker.",
+            metrics.queue_time);
+}
+
+void add_workers(PrometheusText& text, const Workers& workers) {
+  const auto each = [&](const char* family, const char* help, auto value) {
+    text.begin(family, "gauge", help);
+    for (const auto& [id, worker] : workers.all()) {
+      text.add({{"worker_id", worker->name}, {"model", worker->model}}, value(*worker));
+    }
+  };
+  text.begin("fo_route_worker_health", "gauge", "1 for the worker's present state, else 0.");
+  for (const auto& [id, worker] : workers.all()) {
+    for (const HealthState state : kStates) {
+      text.add({{"worker_id", worker->name}, {"state", fleet::to_string(state)}},
+               worker->health.state() == state ? 1 : 0);
+    }
+  }
+  each("fo_route_worker_reachable", "Whether the worker accepts connections.",
+       [](const Worker& worker) { return worker.is_reachable ? 1 : 0; });
+  each("fo_route_worker_weight", "The worker's part of the requests of its set.",
+       [](const Worker& worker) { return worker.weight; });
+  each("fo_route_worker_requests", "Requests in flight.",
+       [](const Worker& worker) { return worker.requests; });
+  each("fo_route_worker_tokens", "Tokens of the requests in flight, as estimated.",
+       [](const Worker& worker) { return worker.tokens; });
+  text.begin("dynamo_worker_status", "gauge",
+             "0 healthy, 1 suspicious, 2 unhealthy, 3 draining, 4 gone.");
+  for (const auto& [id, worker] : workers.all()) {
+    text.add({{"worker_id", worker->name}, {"tp_group", worker->group}}, dynamo_status(*worker));
+  }
+  text.begin("dynamo_circuit_breaker_state", "gauge", "0 closed, 1 open, 2 half open.");
+  for (const auto& [id, worker] : workers.all()) {
+    text.add({{"worker_id", worker->name}}, breaker_state(*worker));
+  }
+}
+
+}  // namespace
+
+std::string to_text(const Metrics& metrics, const Workers& workers,
+                    const std::map<SetKey, QueueGauge>& queues, std::size_t level) {
+  PrometheusText text;
+  add_requests(text, metrics, workers);
+  add_counters(text, metrics);
+  const auto each = [&](const char* family, const char* help, auto value) {
+    text.begin(family, "gauge", help);
+    for (const auto& [key, queue] : queues) {
+      text.add({{"model", key.model}, {"card", key.card}}, value(queue));
+    }
+  };
+  each("fo_route_queue_requests", "Requests that wait for a worker.",
+       [](const QueueGauge& queue) { return queue.requests; });
+  each("fo_route_queue_tokens", "Their tokens, as estimated.",
+       [](const QueueGauge& queue) { return queue.tokens; });
+  each("fo_route_queue_oldest_seconds", "How long the first of them has waited.",
+       [](const QueueGauge& queue) {
+         return std::chrono::duration<double>(queue.oldest_age.value_or(base::Duration(0))).count();
+       });
+  add_workers(text, workers);
+  for (const char* family : {"fo_route_level", "dynamo_degradation_level"}) {
+    text.begin(family, "gauge", "The level of degradation, 0 to 4.");
+    text.add({}, level);
+  }
+  return text.take();
+}
+
+}  // namespace fo::route
