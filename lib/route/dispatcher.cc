@@ -331,8 +331,8 @@ awaitable<std::optional<ApiError>> Dispatcher::place(Job& job) {
     }
     if (job.worker) {
       stay.is_kept = true;
+      if (!job.has_waited) state.metrics.queue_time.observe(Clock::now() - job.received);
       job.has_waited = true;
-      state.metrics.queue_time.observe(Clock::now() - job.received);
       co_return std::nullopt;
     }
     if (!job.is_killed && (waiting.is_removed || deadline.expired())) {

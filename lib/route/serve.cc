@@ -41,9 +41,7 @@ class Server {
         source_(options.source, router_.workers(), source_events()),
         public_(
             io_.get_executor(),
-            [this](const http::Request& from, http::Reply& reply) {
-              return router_.handle(from, reply);
-            },
+            [this](const http::Request& from, http::Reply& reply) { return handle(from, reply); },
             options.limits),
         stopped_(io_.get_executor()) {}
 
