@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "http/sse.h"
-#include "loop/event.h"
 #include "loop/pause.h"
 #include "oracle/answer.h"
 #include "os/random.h"
@@ -318,12 +317,10 @@ awaitable<Job::End> Job::fail() {
   has_ended_ = true;
   ++state_->counts.faults;
   switch (fault_) {
-    case Kind::kStall: {
+    case Kind::kStall:
       has_ended_ = false;
-      loop::Event never(state_->executor);
-      co_await never.wait();
+      co_await state_->stall();
       break;
-    }
     case Kind::kReset:
       reply_.cut(Reply::Cut::kReset);
       co_return End::kCut;

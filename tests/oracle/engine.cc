@@ -1,5 +1,6 @@
 #include "oracle/engine.h"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -9,11 +10,12 @@
 
 #include "base/error.h"
 #include "http/pages.h"
-#include "loop/event.h"
+#include "json/object.h"
 #include "metrics/prometheus_text.h"
 #include "oracle/completion_job.h"
 #include "oracle/engine_state.h"
 #include "oracle/other_apis.h"
+#include "os/random.h"
 #include "refengine/completion_answer.h"
 
 namespace fo::oracle {
@@ -26,6 +28,10 @@ using http::Response;
 using nlohmann::json;
 using State = std::shared_ptr<EngineState>;
 using Answer = std::optional<Response>;
+
+constexpr std::string_view kResponses = "/v1/responses/";
+constexpr std::size_t kIdBytes = 12;
+constexpr std::size_t kMaxResponses = 1024;
 
 Response json_answer(const json& body) { return {200, "application/json", body.dump(), {}}; }
 Response empty_answer(int status = 200) { return {status, "text/plain", "", {}}; }
@@ -61,11 +67,11 @@ std::string format_metrics(const EngineState& state) {
   return out.take();
 }
 
-awaitable<Answer> health(State state, const Request&, Reply&) {
+awaitable<Answer> health(State state, const Request&, Reply& reply) {
   const std::string lie = state->knobs.health;
   if (lie == "stall") {
-    loop::Event never(state->executor);
-    co_await never.wait();
+    reply.cancel_when_client_goes();
+    co_await state->stall();
   }
   co_return empty_answer(lie == "no" ? 503 : 200);
 }
@@ -121,6 +127,46 @@ awaitable<Answer> small(State state, const Request& request, Reply&) {
   return at_once(json_answer(answer(body, model)));
 }
 
+Response event_stream(std::string events) {
+  return {200, "text/event-stream; charset=utf-8", std::move(events), {}};
+}
+
+// Only the engine that made a response knows its id.
+const json& find_response(const EngineState& state, const std::string& id) {
+  const auto found = std::ranges::find(state.responses, id, [](const json& response) {
+    return response.at("id").get_ref<const std::string&>();
+  });
+  if (found == state.responses.end()) {
+    throw ApiError(404, "there is no response " + base::quoted(id));
+  }
+  return *found;
+}
+
+awaitable<Answer> responses(State state, const Request& request, Reply&) {
+  const json body = parse_body(request.body);
+  check_model(body, state->options.model);
+  if (const json* previous = fo::json::find(body, "previous_response_id")) {
+    find_response(*state, previous->is_string() ? previous->get<std::string>() : std::string());
+  }
+  const json response = respond(body, state->options.model, "resp_" + os::random_hex(kIdBytes));
+  state->responses.push_back(response);
+  if (state->responses.size() > kMaxResponses) state->responses.pop_front();
+  return at_once(read_flag(body, "stream", false) ? event_stream(respond_events(response))
+                                                  : json_answer(response));
+}
+
+awaitable<Answer> show_response(State state, const Request& request, Reply&) {
+  return at_once(json_answer(find_response(*state, request.path.substr(kResponses.size()))));
+}
+
+awaitable<Answer> messages(State state, const Request& request, Reply&) {
+  const json body = parse_body(request.body);
+  check_model(body, state->options.model);
+  const json message = converse(body, state->options.model, "msg_" + os::random_hex(kIdBytes));
+  return at_once(read_flag(body, "stream", false) ? event_stream(converse_events(message))
+                                                  : json_answer(message));
+}
+
 awaitable<Answer> nothing(State, const Request&, Reply&) { return at_once(empty_answer()); }
 
 struct Route {
@@ -135,6 +181,11 @@ constexpr std::array kRoutes{
     Route{"GET", "/v1/models", list_models},
     Route{"POST", "/v1/completions", complete},
     Route{"POST", "/v1/chat/completions", chat},
+    Route{"POST", "/v1/embeddings", small<embed>},
+    Route{"POST", "/v1/rerank", small<rerank>},
+    Route{"POST", "/v1/score", small<score>},
+    Route{"POST", "/v1/responses", responses},
+    Route{"POST", "/v1/messages", messages},
     Route{"POST", "/tokenize", small<tokenize>},
     Route{"POST", "/detokenize", small<detokenize>},
     Route{"POST", "/sleep", sleep},
@@ -143,6 +194,9 @@ constexpr std::array kRoutes{
     Route{"GET", "/oracle", show_knobs},
     Route{"POST", "/oracle", change_knobs},
 };
+
+// Its id follows the path.
+constexpr Route kShowResponse{"GET", kResponses, show_response};
 
 awaitable<void> serve(State state, const Route& route, const Request& request, Reply& reply) {
   Answer answer;
@@ -166,9 +220,14 @@ http::Handler make_api(const State& state) {
                        return serve(state, route, request, reply);
                      }});
   }
-  return http::make_handler(std::move(pages), [](int status, std::string_view message) {
+  const http::Refuse refuse = [](int status, std::string_view message) {
     return refengine::format_error(ApiError(status, std::string(message)));
-  });
+  };
+  return [state, others = http::make_handler(std::move(pages), refuse)](const Request& request,
+                                                                        Reply& reply) {
+    const bool is_response = request.method == "GET" && request.path.starts_with(kResponses);
+    return is_response ? serve(state, kShowResponse, request, reply) : others(request, reply);
+  };
 }
 
 }  // namespace
@@ -177,7 +236,10 @@ Engine::Engine(boost::asio::any_io_executor executor, EngineOptions options)
     : state_(std::make_shared<EngineState>(executor, std::move(options))) {
   state_->created = std::time(nullptr);
   if (!state_->options.end_process) {
-    state_->options.end_process = [this](Fault::Kind) { server_.reset(); };
+    state_->options.end_process = [this](Fault::Kind) {
+      server_.reset();
+      state_->end();
+    };
   }
   http::ServerLimits limits;
   limits.body_bytes = kMaxBodyBytes;

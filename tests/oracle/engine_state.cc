@@ -1,6 +1,27 @@
 #include "oracle/engine_state.h"
 
+#include <nlohmann/json.hpp>
+#include <utility>
+
 namespace fo::oracle {
+
+EngineState::EngineState(boost::asio::any_io_executor on, EngineOptions with)
+    : executor(std::move(on)),
+      options(std::move(with)),
+      knobs(options.knobs),
+      slots(std::make_shared<Slots>(executor)),
+      ended(executor) {}
+
+EngineState::~EngineState() = default;
+
+boost::asio::awaitable<void> EngineState::stall() {
+  while (!has_ended) co_await ended.wait();
+}
+
+void EngineState::end() {
+  has_ended = true;
+  ended.notify();
+}
 
 Knobs EngineState::admit() {
   ++counts.requests;

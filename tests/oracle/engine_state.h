@@ -2,13 +2,17 @@
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
 #include <cstdint>
 #include <ctime>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 
+#include "loop/event.h"
 #include "oracle/knobs.h"
 #include "oracle/request.h"
 #include "oracle/slots.h"
@@ -52,11 +56,8 @@ struct EngineOptions {
 };
 
 struct EngineState {
-  EngineState(boost::asio::any_io_executor on, EngineOptions with)
-      : executor(std::move(on)),
-        options(std::move(with)),
-        knobs(options.knobs),
-        slots(std::make_shared<Slots>(executor)) {}
+  EngineState(boost::asio::any_io_executor on, EngineOptions with);
+  ~EngineState();
 
   boost::asio::any_io_executor executor;
   EngineOptions options;
@@ -65,12 +66,20 @@ struct EngineState {
   std::shared_ptr<Slots> slots;
   bool is_asleep = false;
   std::time_t created = 0;
+  bool has_ended = false;
+  loop::Event ended;
   std::uint64_t draws = 0;
+  /// The last answers of /v1/responses.
+  std::deque<nlohmann::json> responses;
 
   /// A number that looks random, and is the same in each run with the same requests.
   std::uint64_t draw() {
     return refengine::splitmix(options.chance + ++draws * refengine::kSplitmixStep);
   }
+  /// Waits until the engine ends.
+  boost::asio::awaitable<void> stall();
+  void end();
+
   /// Counts a request. Returns its knobs: "refuse_next" is not 0 if it is refused, and "fail" is
   /// kNone unless it is its turn to fail.
   Knobs admit();

@@ -1,0 +1,97 @@
+#include "oracle/generation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace fo::oracle {
+namespace {
+
+struct Ended {
+  std::vector<TokenId> tokens;
+  std::string text;
+  std::string finish;
+  Generation::StopReason reason;
+};
+
+Ended run(const std::vector<TokenId>& prompt, GenerationOptions options) {
+  Generation generation({}, prompt, std::move(options));
+  Ended ended;
+  while (!generation.finished()) {
+    const AnswerToken token = generation.next();
+    ended.tokens.push_back(token.token);
+    ended.text += token.text;
+  }
+  ended.finish = generation.finish();
+  ended.reason = generation.stop_reason();
+  return ended;
+}
+
+const std::vector<TokenId> kPrompt = encode("tell me");
+
+TEST(OracleGeneration, IsTheModelsContinuation) {
+  const Ended ended = run(kPrompt, {.max_tokens = 30, .ignore_end = true});
+  EXPECT_EQ(ended.tokens.size(), 30u);
+  EXPECT_EQ(ended.finish, "length");
+  const std::vector<TokenId> known = continuation(kPrompt, 30);
+  EXPECT_TRUE(std::equal(known.begin(), known.end(), ended.tokens.begin()));
+}
+
+TEST(OracleGeneration, EndsWithTheEndToken) {
+  for (TokenId first = 0; first < 40; ++first) {
+    const std::vector<TokenId> prompt{first};
+    const Ended ended = run(prompt, {.max_tokens = 5000});
+    ASSERT_EQ(ended.finish, "stop");
+    EXPECT_EQ(ended.tokens.back(), kEnd);
+    EXPECT_EQ(ended.tokens, continuation(prompt, 5000));
+    EXPECT_TRUE(std::holds_alternative<std::monostate>(ended.reason));
+  }
+}
+
+TEST(OracleGeneration, AStopTokenEndsItWithoutItsText) {
+  const Ended whole = run(kPrompt, {.max_tokens = 10, .ignore_end = true});
+  const TokenId stop = whole.tokens[6];
+  const auto at = std::ranges::find(whole.tokens, stop) - whole.tokens.begin();
+  const Ended ended = run(kPrompt, {.max_tokens = 10, .ignore_end = true, .stop_tokens = {stop}});
+  EXPECT_EQ(ended.finish, "stop");
+  EXPECT_EQ(std::get<TokenId>(ended.reason), stop);
+  ASSERT_EQ(ended.tokens.size(), static_cast<std::size_t>(at + 1));
+  const std::vector<TokenId> before(ended.tokens.begin(), ended.tokens.end() - 1);
+  EXPECT_EQ(ended.text, text_of(before, SpecialTokens::kSkipped));
+}
+
+TEST(OracleGeneration, BeforeMinTokensNothingEndsIt) {
+  for (TokenId first = 0; first < 40; ++first) {
+    const Ended ended = run({first}, {.max_tokens = 900, .min_tokens = 800, .stops = {" the"}});
+    EXPECT_GE(ended.tokens.size(), 800u);
+    const auto end = ended.tokens.begin() + 800;
+    EXPECT_EQ(std::find(ended.tokens.begin(), end, kEnd), end);
+  }
+}
+
+TEST(OracleGeneration, WrongTokensBeginWhereTheyShould) {
+  const Ended right = run(kPrompt, {.max_tokens = 40, .ignore_end = true});
+  const Ended wrong = run(kPrompt, {.max_tokens = 40, .ignore_end = true, .wrong_from = 7});
+  const auto differ = std::ranges::mismatch(right.tokens, wrong.tokens);
+  EXPECT_GE(differ.in1 - right.tokens.begin(), 7);
+  EXPECT_LE(differ.in1 - right.tokens.begin(), 9);
+}
+
+TEST(OracleGeneration, WithPenaltiesAPromptIsNotAnAnswer) {
+  GenerationOptions options{.max_tokens = 20, .ignore_end = true, .counts_generated = true};
+  const Ended whole = run(kPrompt, options);
+  std::vector<TokenId> prompt = kPrompt;
+  prompt.insert(prompt.end(), whole.tokens.begin(), whole.tokens.begin() + 10);
+  options.max_tokens = 10;
+  const std::vector<TokenId> rest(whole.tokens.begin() + 10, whole.tokens.end());
+  EXPECT_NE(run(prompt, options).tokens, rest);
+  options.counts_generated = false;
+  const Ended plain = run(kPrompt, {.max_tokens = 20, .ignore_end = true});
+  prompt = kPrompt;
+  prompt.insert(prompt.end(), plain.tokens.begin(), plain.tokens.begin() + 10);
+  EXPECT_EQ(run(prompt, options).tokens,
+            std::vector<TokenId>(plain.tokens.begin() + 10, plain.tokens.end()));
+}
+
+}  // namespace
+}  // namespace fo::oracle
