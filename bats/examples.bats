@@ -50,6 +50,18 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   [[ $output == '{"free":'* ]]
 }
 
+# --- fo-oracle(1) ---------------------------------------------------------------------------------
+
+@test "fo-oracle(1): two engines, one of which refuses requests" {
+  example man/fo-oracle.1 'fo-oracle --port 8001'
+  start_example engines
+  wait_for 'inside curl -fsS http://127.0.0.1:8001/health'
+  wait_for 'inside curl -fsS http://127.0.0.1:8002/health'
+  example man/fo-oracle.1 'curl localhost:8001/oracle'
+  run_example
+  [ "$(jq .refuse_next <<<"$output")" = 10 ]
+}
+
 # --- fo-plan(1) -----------------------------------------------------------------------------------
 
 @test "fo-plan(1): failures, spares, replicas as a file, and a level by JSON" {

@@ -383,9 +383,9 @@ EOF
 
 # --- install --------------------------------------------------------------------------------------
 
-@test "install knows every tool of this build except fo-plan and the reference engine" {
+@test "install knows every tool of this build except fo-plan and those of rehearsals" {
   run -0 fo-podgen install "$T/all"
-  diff <(ls "$T/all/bin") <(ls --ignore=fo-plan --ignore=fo-refengine "$FO_BIN")
+  diff <(ls "$T/all/bin") <(ls --ignore=fo-plan --ignore=fo-refengine --ignore=fo-oracle "$FO_BIN")
   diff <(ls "$T/all/libexec/fo") <(ls "$FO_BUILD/libexec/fo")
 }
 
