@@ -51,6 +51,27 @@ std::string answer_of(Handler handler, const std::string& request) {
   return client.read_to_end();
 }
 
+// Cuts an answer after its first piece. Returns the errno of the client that reads it, 0 for an end.
+int error_after_cut(Reply::Cut how, std::string& got) {
+  std::promise<void> is_read;
+  std::shared_future<void> when_read = is_read.get_future().share();
+  TestServer server([how, when_read](const Request&, Reply& reply) -> awaitable<void> {
+    co_await reply.begin(200, "text/plain");
+    co_await reply.write("one ");
+    when_read.wait();
+    reply.cut(how);
+    EXPECT_THROW(co_await reply.write("two"), std::exception);
+  });
+  RawClient client(server.port());
+  client.send(get());
+  got = client.read_until("one ");
+  is_read.set_value();
+  char byte = 0;
+  ssize_t count = 0;
+  while ((count = ::recv(client.fd(), &byte, 1, 0)) > 0) got += byte;
+  return count == 0 ? 0 : errno;
+}
+
 Handler streaming(Fields headers, int status = 200) {
   return [status, headers = std::move(headers)](const Request&, Reply& reply) -> awaitable<void> {
     ResponseHead head{status, headers};
@@ -60,6 +81,15 @@ Handler streaming(Fields headers, int status = 200) {
     co_await reply.write("one ");
     co_await reply.write("two");
   };
+}
+
+TEST(HttpStreams, AHandlerCutsItsConnectionAlsoByAReset) {
+  std::string got;
+  EXPECT_EQ(error_after_cut(Reply::Cut::kClose, got), 0);
+  EXPECT_THAT(got, testing::AllOf(HasSubstr("one "), Not(HasSubstr("two"))));
+  EXPECT_THAT(got, Not(EndsWith("0\r\n\r\n")));
+  EXPECT_EQ(error_after_cut(Reply::Cut::kReset, got), ECONNRESET);
+  EXPECT_THAT(got, Not(HasSubstr("two")));
 }
 
 TEST(HttpStreams, HaveHeadersOfTheHandlersChoiceAndTrailers) {

@@ -15,6 +15,7 @@
 #include "http/sse.h"
 #include "loop/pause.h"
 #include "oracle/answer.h"
+#include "oracle/half_characters.h"
 #include "os/random.h"
 #include "refengine/completion_answer.h"
 #include "text/ascii.h"
@@ -67,6 +68,7 @@ struct Choice {
   bool has_begun = false;
   bool has_content = false;
   std::size_t characters = 0;
+  HalfCharacters halves = {};
   /// All parts, for an answer in one piece.
   ChoicePart whole;
 };
@@ -271,7 +273,8 @@ std::string Job::add(Choice& choice, ChoicePart part) {
     if (request_.endpoint == Endpoint::kChat && part.prompt != nullptr) {
       events += format_.role_event(part.index, *choice.prompt, {choice.prompt->size(), 0});
     }
-    events += format_.part_event(part, so_far);
+    if (knobs_.half_characters) choice.halves.split(part);
+    events += choice.halves.escape(format_.part_event(part, so_far));
     return events;
   }
   ChoicePart& whole = choice.whole;

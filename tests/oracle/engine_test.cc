@@ -374,6 +374,25 @@ TEST(OracleKnob, EventsMayBeSplit) {
   EXPECT_EQ(stream(oracle, kText, with({{"write_bytes", 3}})).tokens, right_answer(12));
 }
 
+TEST(OracleKnob, LongCharactersMayBeSplitBetweenEvents) {
+  RunningOracle oracle;
+  json body = body_of({{"max_tokens", 600}, {"stream", true}});
+  const std::string whole = post(oracle, kText, body).body;
+  body["oracle"] = {{"half_characters", true}};
+  std::string split = post(oracle, kText, body).body;
+  // Joined, the texts of the events are those of the whole answer.
+  const auto text_of_stream = [](const std::string& bytes) {
+    std::string text;
+    for (std::size_t at = 0; (at = bytes.find(R"("text":")", at)) != std::string::npos;) {
+      at += 8;
+      text += bytes.substr(at, bytes.find(R"(","logprobs")", at) - at);
+    }
+    return json::parse('"' + text + '"').get<std::string>();
+  };
+  EXPECT_THAT(split, HasSubstr("\\ud8"));
+  EXPECT_EQ(text_of_stream(split), text_of_stream(whole));
+}
+
 TEST(OracleKnob, AResetCutsAStreamAfterItsTokens) {
   RunningOracle oracle;
   for (const char* kind : {"reset", "cut"}) {

@@ -39,6 +39,8 @@ const std::vector<Knob>& knobs_table() {
       {"random_chunks", &Knobs::random_chunks, "1 to --chunk tokens in an event"},
       {"write_bytes", &Knobs::write_bytes, "split events into writes of this size; 0: don't", 0,
        kMaxCount},
+      {"half_characters", &Knobs::half_characters,
+       "split long characters between events, as halves of a JSON escape"},
       {"fail", &Knobs::fail, "KIND@N, KIND@N-M or KIND@start, or none"},
       {"fail_every", &Knobs::fail_every, "only one of this many requests fails", 1, kMaxCount},
       {"fail_next", &Knobs::fail_next, "only this many further requests fail; 0: no limit", 0,

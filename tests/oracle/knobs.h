@@ -48,6 +48,7 @@ struct Knobs {
   std::uint64_t chunk = 1;
   bool random_chunks = false;
   std::uint64_t write_bytes = 0;
+  bool half_characters = false;
   Fault fail = {};
   std::uint64_t fail_every = 1;
   std::uint64_t fail_next = 0;
