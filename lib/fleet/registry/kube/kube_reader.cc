@@ -49,15 +49,16 @@ class Mirror {
 
   awaitable<void> list(Deadline deadline) {
     kube::List list = co_await client_.list_all(collection_, selection_, deadline, kMaxObjects);
-    std::map<std::string, std::string> absent = std::exchange(versions_, {});
+    std::map<std::string, std::size_t> absent = std::exchange(seen_, {});
     for (const kube::Object& object : list.objects) {
+      const std::size_t content = content_of(object);
       const auto before = absent.find(object.name);
-      const bool is_same = before != absent.end() && before->second == object.resource_version;
+      const bool is_same = before != absent.end() && before->second == content;
       if (before != absent.end()) absent.erase(before);
-      versions_[object.name] = object.resource_version;
+      seen_[object.name] = content;
       if (!is_same) callbacks_.on_put(object);
     }
-    for (const auto& [name, version] : absent) callbacks_.on_removed(name);
+    for (const auto& [name, content] : absent) callbacks_.on_removed(name);
     version_ = std::move(list.resource_version);
   }
 
@@ -74,20 +75,26 @@ class Mirror {
     const Deadline deadline = Deadline::after(kWatchTime);
     const kube::Client::WatchEnd end =
         co_await client_.watch_once(collection_, selection_, version_, deadline, on_event);
-    co_return has_answered&& end == kube::Client::WatchEnd::kEnded;
+    if (end != kube::Client::WatchEnd::kEnded) has_answered = false;
+    co_return has_answered;
   }
 
  private:
+  // A hash, because an API server that has lost its data may use a resource version again.
+  static std::size_t content_of(const kube::Object& object) {
+    return std::hash<std::string>()(object.text);
+  }
+
   // False if there are too many objects.
   bool apply(const kube::WatchEvent& event) {
     const std::string& name = event.object.name;
     if (event.kind == kube::WatchEvent::Kind::kBookmark) return true;
     if (event.kind == kube::WatchEvent::Kind::kDeleted) {
-      if (versions_.erase(name) > 0) callbacks_.on_removed(name);
+      if (seen_.erase(name) > 0) callbacks_.on_removed(name);
       return true;
     }
-    versions_[name] = event.object.resource_version;
-    if (versions_.size() > kMaxObjects) return false;
+    seen_[name] = content_of(event.object);
+    if (seen_.size() > kMaxObjects) return false;
     callbacks_.on_put(event.object);
     return true;
   }
@@ -96,8 +103,8 @@ class Mirror {
   const kube::Collection collection_;
   kube::Selection selection_;
   const Callbacks callbacks_;
-  // The resource versions of the present objects, and of the collection.
-  std::map<std::string, std::string> versions_;
+  // The present objects by name, and the resource version of the collection.
+  std::map<std::string, std::size_t> seen_;
   std::string version_;
 };
 

@@ -113,6 +113,12 @@ TEST_F(KubeReaderTest, AnApiServerThatLosesItsDataIsListedAgain) {
   EXPECT_EQ(watch.next(), "gone " + id_number(1));
   api_.put(slice_object("a", {pod_endpoint(2)}));
   EXPECT_EQ(watch.next(), "put " + id_number(2));
+  // Its resource versions begin again, too, and the watch does not run meanwhile.
+  api_.kill();
+  api_.start();
+  api_.put(slice_object("a", {pod_endpoint(3)}));
+  EXPECT_EQ(watch.next(), "gone " + id_number(2));
+  EXPECT_EQ(watch.next(), "put " + id_number(3));
 }
 
 TEST_F(KubeReaderTest, AFailureOfAWatchAloneIsNotReported) {
