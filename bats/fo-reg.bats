@@ -373,6 +373,12 @@ fo-reg: warning: registry 'dir:$T/registry': record 'weights/long' is ignored: t
   reg put weights/a <<<'{}'
   [ "$(reg get weights/a)" = '{}' ]
   run -0 reg run "${WORKER[@]}" -- fo-reg ls
+  # The same by options, also for the state registry.
+  etcd_registry
+  export FO_REG_ETCD_USER=engine FO_REG_ETCD_PASSWORD_FILE=$T/password
+  [ "$(reg get weights/a)" = '{}' ]
+  [ "$(reg get weights/a --registry static:http://127.0.0.1:1 --state-registry "$FO_REGISTRY")" = '{}' ]
+  fails 64 "registry 'etcd:*': parameter 'user' is given twice" reg ls --registry "$FO_REGISTRY&user=x"
 }
 
 # start_api [OPTION]...: starts a stand-in for Kubernetes' API server. Sets API.

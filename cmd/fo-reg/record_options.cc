@@ -65,9 +65,20 @@ void declare_registry(CLI::App& app, RecordOptions& options) {
                  "for other records, where workers are only read")
       ->envname("FO_STATE_REGISTRY")
       ->type_name("URI");
+  add_text(app, "--etcd-ca", options.etcd.ca, "the authorities of an etcd's certificate", "FILE");
+  add_text(app, "--etcd-cert", options.etcd.certificate, "our certificate for an etcd", "FILE");
+  add_text(app, "--etcd-key", options.etcd.key, "its private key", "FILE");
+  add_text(app, "--etcd-user", options.etcd.user, "our name for an etcd", "NAME");
+  add_text(app, "--etcd-password-file", options.etcd.password_file, "contains its password",
+           "FILE");
   cli::add_duration(app, "--timeout", options.timeout,
                     "how long a request to the registry may take");
   cli::add_variables(app, {"KUBERNETES_SERVICE_*"});
+}
+
+std::unique_ptr<fleet::Registry> open_registry(const RecordOptions& options) {
+  return fleet::make_registry(fleet::with_parameters(options.registry, options.etcd),
+                              fleet::with_parameters(options.state_registry, options.etcd));
 }
 
 void declare_run(CLI::App& app, RecordOptions& options) {

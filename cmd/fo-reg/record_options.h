@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct RecordOptions {
   std::string registry = fleet::kDefaultRegistry;
   /// For what cannot be written to `registry`.
   std::string state_registry = fleet::kDefaultRegistry;
+  fleet::EtcdParameters etcd;
   base::Duration timeout = std::chrono::seconds(5);
 
   // --- run
@@ -57,6 +59,8 @@ struct RecordOptions {
 
 /// The options of every subcommand that uses a registry.
 void declare_registry(CLI::App& app, RecordOptions& options);
+/// The registry that they name. Throws what fleet::make_registry throws.
+std::unique_ptr<fleet::Registry> open_registry(const RecordOptions& options);
 
 void declare_run(CLI::App& app, RecordOptions& options);
 void declare_put(CLI::App& app, RecordOptions& options);

@@ -12,7 +12,6 @@
 #include "fleet/listing.h"
 #include "fleet/registry/key.h"
 #include "fleet/registry/registry.h"
-#include "fleet/registry/uri.h"
 #include "fleet/selection.h"
 #include "input.h"
 #include "loop/run.h"
@@ -42,7 +41,7 @@ ExitStatus edit(const RecordOptions& options, const fleet::Edit& change) {
   if (options.selection.id.empty() && options.selection.host.empty()) {
     refuse("expected an id, or --host");
   }
-  const auto registry = fleet::make_registry(options.registry, options.state_registry);
+  const auto registry = open_registry(options);
   const Deadline deadline = Deadline::after(options.timeout);
   const std::size_t count =
       loop::run_to_end(fleet::edit_instances(*registry, options.selection, change, deadline));
@@ -53,7 +52,7 @@ ExitStatus edit(const RecordOptions& options, const fleet::Edit& change) {
 
 ExitStatus put(const Options& options) {
   const RecordOptions& wanted = options.records;
-  const auto registry = fleet::make_registry(wanted.registry, wanted.state_registry);
+  const auto registry = open_registry(wanted);
   if (!wanted.key.empty()) {
     const fleet::Record record = read_record(wanted.key);
     const Deadline deadline = Deadline::after(wanted.timeout);
@@ -70,7 +69,7 @@ ExitStatus rm(const Options& options) {
   const RecordOptions& wanted = options.records;
   const std::string& key = wanted.selection.id;
   if (fleet::is_key(key) && !fleet::is_kept_kind(key)) {
-    const auto registry = fleet::make_registry(wanted.registry, wanted.state_registry);
+    const auto registry = open_registry(wanted);
     const Deadline deadline = Deadline::after(wanted.timeout);
     return loop::run_to_end(registry->remove(key, deadline)) ? ExitStatus::kOk : ExitStatus::kNo;
   }
@@ -101,7 +100,7 @@ ExitStatus set(const Options& options) {
 
 ExitStatus ls(const Options& options) {
   const RecordOptions& wanted = options.records;
-  const auto registry = fleet::make_registry(wanted.registry, wanted.state_registry);
+  const auto registry = open_registry(wanted);
   const std::string prefix = wanted.prefix.empty() ? kInstances : wanted.prefix;
   const Deadline deadline = Deadline::after(wanted.timeout);
   const std::vector<fleet::Record> records = loop::run_to_end(registry->list(prefix, deadline));
@@ -116,7 +115,7 @@ ExitStatus ls(const Options& options) {
 ExitStatus get(const Options& options) {
   const RecordOptions& wanted = options.records;
   const std::string& name = wanted.selection.id;
-  const auto registry = fleet::make_registry(wanted.registry, wanted.state_registry);
+  const auto registry = open_registry(wanted);
   const Deadline deadline = Deadline::after(wanted.timeout);
   std::vector<fleet::Record> found;
   if (fleet::is_key(name)) {
@@ -131,7 +130,7 @@ ExitStatus get(const Options& options) {
 
 ExitStatus watch(const Options& options) {
   const RecordOptions& wanted = options.records;
-  const auto registry = fleet::make_registry(wanted.registry, wanted.state_registry);
+  const auto registry = open_registry(wanted);
   fleet::watch_registry(
       *registry, wanted.prefix.empty() ? kInstances : wanted.prefix,
       [](const fleet::RegistryChange& change) { cli::print_line(fleet::to_json(change)); });
@@ -140,7 +139,7 @@ ExitStatus watch(const Options& options) {
 
 ExitStatus check_registry(const Options& options) {
   const RecordOptions& wanted = options.records;
-  const auto registry = fleet::make_registry(wanted.registry, wanted.state_registry);
+  const auto registry = open_registry(wanted);
   const Deadline deadline = Deadline::after(wanted.timeout);
   const std::size_t count = loop::run_to_end(registry->list("", deadline)).size();
   if (options.common.json) {

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "commands.h"
-#include "fleet/registry/uri.h"
 #include "fleet/run_worker.h"
 #include "net/address.h"
 #include "worker.h"
@@ -17,7 +16,7 @@ int run(const Options& options) {
   for (const std::string* url : {&wanted.run.ready_url, &wanted.run.drain_url}) {
     if (!url->empty()) static_cast<void>(net::parse_url(*url));
   }
-  const auto registry = fleet::make_registry(wanted.registry, wanted.state_registry);
+  const auto registry = open_registry(wanted);
   wanted.worker.pid = static_cast<std::uint64_t>(::getpid());
   fleet::RunOptions run = wanted.run;
   run.record = worker_record(*registry, wanted, fleet::Life::kStarting);

@@ -103,4 +103,18 @@ std::unique_ptr<Registry> make_registry(const std::string& uri, const std::strin
   return make_joined_registry(uri.substr(0, uri.find('?')), std::move(workers), std::move(others));
 }
 
+std::string with_parameters(std::string uri, const EtcdParameters& parameters) {
+  if (!uri.starts_with(kEtcd)) return uri;
+  const auto add = [&](const char* name, const std::string& value) {
+    if (value.empty()) return;
+    uri += (uri.find('?') == uri.npos ? "?" : "&") + (name + ("=" + value));
+  };
+  add("ca", parameters.ca);
+  add("cert", parameters.certificate);
+  add("key", parameters.key);
+  add("user", parameters.user);
+  add("password-file", parameters.password_file);
+  return uri;
+}
+
 }  // namespace fo::fleet

@@ -21,4 +21,15 @@ inline constexpr char kDefaultRegistry[] = "dir:/run/fo/registry";
 std::unique_ptr<Registry> make_registry(const std::string& uri,
                                         const std::string& state = kDefaultRegistry);
 
+/// What gives access to an etcd, as options; empty: not given.
+struct EtcdParameters {
+  std::string ca;
+  std::string certificate;
+  std::string key;
+  std::string user;
+  std::string password_file;
+};
+/// The URI of an etcd with these as its parameters; any other URI as it is.
+std::string with_parameters(std::string uri, const EtcdParameters& parameters);
+
 }  // namespace fo::fleet

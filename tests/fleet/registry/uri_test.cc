@@ -52,6 +52,21 @@ TEST(RegistryUri, OthersAreUsageErrors) {
             "for state");
 }
 
+TEST(RegistryUri, OfAnEtcdGetsParameters) {
+  const EtcdParameters all{"/ca", "/cert", "/key", "me", "/password"};
+  EXPECT_EQ(with_parameters("etcd:https://a:1/fo", all),
+            "etcd:https://a:1/fo?ca=/ca&cert=/cert&key=/key&user=me&password-file=/password");
+  EtcdParameters one;
+  EXPECT_EQ(with_parameters("etcd:https://a:1/fo", one), "etcd:https://a:1/fo");
+  one.ca = "/ca";
+  const std::string uri = with_parameters("etcd:https://a:1/fo?ttl=3s", one);
+  EXPECT_EQ(uri, "etcd:https://a:1/fo?ttl=3s&ca=/ca");
+  EXPECT_NE(make_registry(uri), nullptr);
+  EXPECT_EQ(fo::test::failure_of([&] { make_registry(with_parameters(uri, one)); }).message,
+            "registry 'etcd:https://a:1/fo?ttl=3s&ca=/ca&ca=/ca': parameter 'ca' is given twice");
+  EXPECT_EQ(with_parameters("dir:/x", all), "dir:/x");
+}
+
 TEST(RegistryUri, OfKubernetesNeedsAnApiServer) {
   const fo::test::Environment environment{"KUBERNETES_SERVICE_HOST"};
   EXPECT_EQ(fo::test::status_of([] { make_registry("k8s:ns/app=a"); }), base::ExitStatus::kConfig);
