@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/options.h"
 #include "cli/variables.h"
+#include "keys.h"
 #include "os/file.h"
 
 namespace fo::fo_route {
@@ -64,7 +65,25 @@ void declare_serve(CLI::App& app, Options& options) {
   app.add_option("--tls-cert", serve.tls.certificate, "serve TLS with this certificate (PEM)")
       ->type_name("FILE");
   app.add_option("--tls-key", serve.tls.key, "the certificate's key")->type_name("FILE");
+  app.add_option("--keys", options.keys_file, "the clients' keys, their tiers and limits (TOML)")
+      ->type_name("FILE");
   add_count(app, "--slots", serve.source.slots, "requests of an engine at a time, unless it says");
+  app.add_option("--choice", options.choice, "how an engine is chosen")
+      ->check(CLI::IsMember({"prefix", "least", "round-robin"}))
+      ->capture_default_str()
+      ->type_name("POLICY");
+  app.add_option("--breaker", options.breaker, "the rules by which an engine is out")
+      ->check(CLI::IsMember({"standard", "classic"}))
+      ->capture_default_str()
+      ->type_name("RULES");
+  app.add_flag("--strict-sets", options.strict_sets, "never use a set of weight 0");
+  app.add_option("--slo-rate", serve.router.slo_rate,
+                 "requests per second to have capacity for (default: as measured)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  add_count(app, "--queue-requests", serve.router.dispatch.queue.requests,
+            "the most that wait, in each set");
+  add_count(app, "--queue-tokens", serve.router.dispatch.queue.tokens, "the same in tokens");
   cli::add_duration(app, "--queue-timeout", serve.router.dispatch.queue.timeout,
                     "how long a request waits for an engine");
   cli::add_duration(app, "--first-token-timeout", serve.router.times.first_token,
@@ -145,6 +164,11 @@ void check(Options& options) {
   if (!options.allowed_workers.empty()) {
     serve.source.allowed = fleet::AllowedWorkers(options.allowed_workers);
   }
+  if (!options.keys_file.empty()) serve.router.keys = read_keys(options.keys_file);
+  if (options.choice == "least") serve.router.dispatch.policy = route::Policy::kLeast;
+  if (options.choice == "round-robin") serve.router.dispatch.policy = route::Policy::kRoundRobin;
+  if (options.breaker == "classic") serve.source.health = fleet::kClassicBreaker;
+  serve.router.dispatch.uses_unweighted_sets = !options.strict_sets;
   if (!options.worker_ca.empty()) serve.source.tls = net::TlsFiles{.ca = options.worker_ca};
   if (!options.worker_key_file.empty()) {
     const std::string key = base::one_line(os::read_file(options.worker_key_file, base::kMiB));

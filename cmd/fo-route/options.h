@@ -24,6 +24,10 @@ struct Options {
   std::string worker_key_file;
   std::string worker_ca;
   std::string allowed_workers;
+  std::string keys_file;
+  std::string choice = "prefix";
+  std::string breaker = "standard";
+  bool strict_sets = false;
 
   /// Of ctl: an action and its arguments.
   std::vector<std::string> words;

@@ -22,7 +22,7 @@
 namespace fo::route {
 
 struct QueueLimits {
-  std::size_t requests = 10'000;
+  std::uint64_t requests = 10'000;
   /// An empty queue accepts a request of any size.
   std::uint64_t tokens = 50'000'000;
   /// A request leaves the queue after this time, unless its own deadline is earlier.
