@@ -126,7 +126,11 @@ void Exchange::on_body(std::string_view bytes) {
   held_ += bytes;
   if (head_.status >= 400) {
     held_.resize(std::min(held_.size(), kMaxErrorBytes));
-  } else if (mode_ == Mode::kOpaque || held_.size() > limits_.held) {
+  } else if (mode_ == Mode::kOpaque) {
+    ++held_tokens_;
+    ++attempt_tokens_;
+    is_delivering_ = true;
+  } else if (held_.size() > limits_.held) {
     is_delivering_ = true;
   }
 }

@@ -92,7 +92,7 @@ class Exchange {
   /// The tokens of the answer that were taken; where the engine does not name tokens, its events
   /// with content.
   [[nodiscard]] std::uint64_t delivered_tokens() const { return delivered_tokens_; }
-  /// The tokens that this attempt has brought.
+  /// The tokens that this attempt has brought; of a stream in another format, the pieces.
   [[nodiscard]] std::uint64_t attempt_tokens() const { return attempt_tokens_; }
 
   /// Delivers a failed answer as the worker gave it: with its status and body, because another

@@ -24,6 +24,12 @@ constexpr base::Duration kLastLook = std::chrono::milliseconds(200);
 
 Deadline deadline_at(TimePoint time) { return Deadline::after(time - Clock::now()); }
 
+const char* reason_of(CallEnd end) {
+  if (end == CallEnd::kHung) return "none of its streams brings tokens any more";
+  if (end == CallEnd::kSilent) return "the stream brings no tokens any more";
+  return end == CallEnd::kNoFirstToken ? "no answer in time" : "the request's deadline has passed";
+}
+
 }  // namespace
 
 UpstreamCall::UpstreamCall(http::Pool& pool, WorkerPtr worker, Exchange& exchange,
@@ -57,6 +63,20 @@ awaitable<CallEnd> UpstreamCall::connect(bool is_fresh, Deadline deadline) {
   co_return CallEnd::kDone;
 }
 
+// False if the worker does not accept the request: then the exchange has the fault.
+awaitable<bool> UpstreamCall::send(const http::RequestHead& head, std::string_view body,
+                                   Deadline deadline) {
+  const Deadline limit = deadline.sooner(Deadline::after(first_token_limit_));
+  try {
+    co_await connection_->send(head, body, limit);
+    co_return true;
+  } catch (const base::Error& error) {
+    reason_ = error.what();
+    exchange_.on_broken(reason_);
+    co_return false;
+  }
+}
+
 awaitable<CallEnd> UpstreamCall::run(http::RequestHead head, std::string_view body,
                                      Deadline deadline, Deliver deliver, OnTokens on_tokens) {
   exchange_.begin_attempt();
@@ -67,16 +87,15 @@ awaitable<CallEnd> UpstreamCall::run(http::RequestHead head, std::string_view bo
     const CallEnd connected = co_await connect(is_fresh, deadline);
     if (connected != CallEnd::kDone) co_return is_cut_ ? CallEnd::kCut : connected;
     CallEnd end = CallEnd::kFault;
-    bool may_repeat = false;
     try {
-      co_await connection_->send(head, body, deadline.sooner(Deadline::after(first_token_limit_)));
-      end = co_await read_answer(deadline, deliver, on_tokens);
+      const bool is_sent = co_await send(head, body, deadline);
+      if (is_sent) end = co_await read_answer(deadline, deliver, on_tokens);
     } catch (const boost::system::system_error&) {
       if (!is_cut_) throw;
-      end = CallEnd::kCut;
     }
-    may_repeat = end == CallEnd::kFault && !is_fresh && connection_->is_reused() &&
-                 connection_->progress() != http::Connection::Progress::kAnswered;
+    if (is_cut_) co_return CallEnd::kCut;
+    const bool may_repeat = end == CallEnd::kFault && !is_fresh && connection_->is_reused() &&
+                            connection_->progress() != http::Connection::Progress::kAnswered;
     if (!may_repeat) co_return end;
     exchange_.begin_attempt();
   }
@@ -134,7 +153,7 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
         // Another stream of the worker may have moved meanwhile.
         if (!next_patience(deadline).deadline.expired()) continue;
         if (!std::exchange(is_last_look, true)) continue;
-        reason_ = error.what();
+        reason_ = reason_of(patience.end);
         connection_->close();
         co_return patience.end;
       }

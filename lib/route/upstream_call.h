@@ -66,6 +66,8 @@ class UpstreamCall {
 
  private:
   boost::asio::awaitable<CallEnd> connect(bool is_fresh, base::Deadline deadline);
+  boost::asio::awaitable<bool> send(const http::RequestHead& head, std::string_view body,
+                                    base::Deadline deadline);
   boost::asio::awaitable<CallEnd> read_answer(base::Deadline deadline, const Deliver& deliver,
                                               const OnTokens& on_tokens);
   // The deadline of the next read, and how the attempt ends if it passes.
