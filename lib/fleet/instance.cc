@@ -60,6 +60,13 @@ Life needed_life(const json& object, const char* name) {
   return *life;
 }
 
+// nullopt if there is none.
+std::optional<Life> life_in(const json& object) {
+  const json* const life = fo::json::find(object, "life");
+  if (life == nullptr || !life->is_string()) return std::nullopt;
+  return parse_life(life->get_ref<const std::string&>());
+}
+
 // Calls `change` with the object in `text`, unless that is gone.
 template <typename Change>
 std::string changed(const std::string& text, const Change& change) {
@@ -130,7 +137,7 @@ Instance decode_instance(const Record& record) {
   Instance instance;
   try {
     if (!endpoint_of(record.key)) throw fo::json::Misfit("not the key of an instance");
-    if (const auto fault = fault_of(record)) throw fo::json::Misfit(*fault);
+    static_cast<void>(checked_life(record));
     const json object = fo::json::parse_object(record.text, kMaxRecordBytes);
     instance.id = needed_text(object, "id");
     instance.url = needed_text(object, "url");
@@ -157,12 +164,6 @@ Instance decode_instance(const Record& record) {
                 "record " + base::quoted(record.key) + ": gpus or labels are not texts");
   }
   return instance;
-}
-
-std::optional<Life> life_in(const json& object) {
-  const json* const life = fo::json::find(object, "life");
-  if (life == nullptr || !life->is_string()) return std::nullopt;
-  return parse_life(life->get_ref<const std::string&>());
 }
 
 std::optional<Life> life_of(std::string_view text) {

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -65,8 +64,6 @@ std::string encode(const Instance& instance);
 Instance decode_instance(const Record& record);
 /// nullopt if the text is not a JSON object with a "life" of the above.
 std::optional<Life> life_of(std::string_view text);
-/// The same for a text that is parsed already.
-std::optional<Life> life_in(const nlohmann::json& object);
 
 // --- Changes of a record's text, for Registry::edit. They throw kBadData for a text that is not a
 // JSON object.

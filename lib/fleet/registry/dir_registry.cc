@@ -20,6 +20,7 @@
 #include "fleet/registry/dir_store.h"
 #include "fleet/registry/dir_view.h"
 #include "fleet/registry/key.h"
+#include "fleet/registry/reports.h"
 #include "loop/event.h"
 #include "loop/pause.h"
 #include "os/log.h"
@@ -63,10 +64,11 @@ awaitable<UniqueFd> lock_folder(DirStore& store, std::string key, Deadline deadl
 awaitable<std::optional<std::string>> edit_record(DirStore& store, std::string key, Edit edit,
                                                   Deadline deadline) {
   const UniqueFd lock = co_await lock_folder(store, key, deadline);
-  const std::optional<std::string> text = store.read(key);
-  if (!text) co_return std::nullopt;
-  Record record{key, edit(*text)};
-  if (record.text != *text) {
+  const std::optional<DirStore::Entry> entry = store.find(key);
+  if (!entry) co_return std::nullopt;
+  const std::string text = store.read(*entry, key);
+  Record record{key, edit(text)};
+  if (record.text != text) {
     check(record, is_kept_kind(key));
     store.write(key, record.text);
   }
@@ -99,8 +101,7 @@ class DirRecord final : public KeptRecord {
         const bool is_there = entry && store_->is_kept_by(keeper_.get(), record_.key);
         if (is_there && entry->stamp != stamp_) {
           // Another process has changed it; what it wrote is kept if the registry is lost.
-          const std::optional<std::string> text = store_->read(record_.key);
-          if (text) record_.text = *text;
+          record_.text = store_->read(*entry, record_.key);
           stamp_ = entry->stamp;
         }
         if (!is_there) {
@@ -295,9 +296,9 @@ class DirRegistry final : public Registry {
 
   awaitable<bool> edit(std::string key, Edit edit, Deadline deadline) override {
     const std::shared_ptr<DirStore> store = open(false);
-    if (!is_key(key) || !store->find(key).value_or(DirStore::Entry{{}, false}).is_alive) {
-      co_return false;
-    }
+    if (!is_key(key)) co_return false;
+    const std::optional<DirStore::Entry> entry = store->find(key);
+    if (!entry || !entry->is_alive) co_return false;
     const std::optional<std::string> text = co_await edit_record(*store, key, edit, deadline);
     co_return text.has_value();
   }
@@ -311,10 +312,20 @@ class DirRegistry final : public Registry {
 
   awaitable<std::vector<Record>> list(std::string prefix, Deadline) override {
     const std::shared_ptr<DirStore> store = open(false);
+    const std::string registry = "dir:" + path_;
     std::vector<Record> records;
-    DirView view(*store, std::move(prefix),
-                 [&](const RegistryChange& change) { records.push_back(change.record); });
-    view.look();
+    const auto add = [&](const DirStore::Place& place) {
+      try {
+        const std::optional<DirStore::Entry> entry = store->find(place);
+        if (!entry || !entry->is_alive) return;
+        Record record{std::string(place.key), store->read(*entry, place.key)};
+        if (counts(record, registry) == true) records.push_back(std::move(record));
+      } catch (const Error& error) {
+        os::log(os::LogLevel::kWarning, "{}", error.what());
+      }
+    };
+    store->walk(
+        "", prefix, [](const std::string&) {}, add);
     std::sort(records.begin(), records.end(),
               [](const Record& a, const Record& b) { return a.key < b.key; });
     co_return records;

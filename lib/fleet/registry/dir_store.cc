@@ -50,10 +50,12 @@ struct flock whole_file() {
 }
 
 std::string folder_of(const std::string& key) { return key.substr(0, key.rfind('/')); }
-std::string name_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }
 
-std::string hidden(const std::string& key, std::string_view suffix) {
-  return folder_of(key) + "/." + name_of(key) + std::string(suffix);
+// The path of a file that belongs to the record with this path.
+std::string hidden(std::string_view path, std::string_view suffix) {
+  std::string hidden(path);
+  hidden.insert(path.rfind('/') + 1, 1, '.');
+  return hidden.append(suffix);
 }
 
 UniqueFd open_root(const std::string& path, bool create) {
@@ -95,43 +97,43 @@ void DirStore::reopen(bool create) {
   if (is_replaced()) root_ = open_root(path_, create);
 }
 
-void DirStore::fail(int err, const std::string& action, const std::string& key) const {
+void DirStore::fail(int err, const std::string& action, std::string_view key) const {
   base::throw_errno(
       err, "registry " + base::quoted("dir:" + path_) + ": " + action + " " + base::quoted(key));
 }
 
-std::optional<DirStore::Entry> DirStore::find(const std::string& key) const {
-  struct stat info {};
-  if (::fstatat(root_.get(), key.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return std::nullopt;
-  if (!S_ISREG(info.st_mode)) return std::nullopt;
+UniqueFd DirStore::find_file(const Place& place, const std::string& path) const {
+  UniqueFd fd(::openat(place.folder, path.c_str(),
+                       O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!fd && errno != ENOENT && errno != ENOTDIR && errno != ELOOP) fail(errno, "read", place.key);
+  return fd;
+}
+
+std::optional<DirStore::Entry> DirStore::find(const Place& place) const {
   Entry entry;
+  entry.file = find_file(place, std::string(place.path));
+  if (!entry.file) return std::nullopt;
+  struct stat info {};
+  if (::fstat(entry.file.get(), &info) != 0) fail(errno, "read", place.key);
+  if (!S_ISREG(info.st_mode)) return std::nullopt;
   entry.stamp = {info.st_ino, os::nanoseconds(info.st_ctim)};
-  if (is_kept_kind(key)) entry.is_alive = is_locked(hidden(key, kLockSuffix));
+  entry.size = static_cast<std::size_t>(info.st_size);
+  if (is_kept_kind(place.key)) entry.is_alive = is_locked(place);
   return entry;
 }
 
-bool DirStore::is_locked(const std::string& lock) const {
-  const UniqueFd fd(::openat(root_.get(), lock.c_str(),
-                             O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+bool DirStore::is_locked(const Place& place) const {
+  const UniqueFd fd = find_file(place, hidden(place.path, kLockSuffix));
   struct flock range = whole_file();
   return fd && ::fcntl(fd.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
-std::optional<std::string> DirStore::read(const std::string& key) const {
-  const UniqueFd fd(::openat(root_.get(), key.c_str(),
-                             O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!fd && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return std::nullopt;
-  if (!fd) fail(errno, "read", key);
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) fail(errno, "read", key);
-  if (!S_ISREG(info.st_mode)) return std::nullopt;
-  // A file is never written to once it has this name.
-  std::string text(std::min<std::size_t>(static_cast<std::size_t>(info.st_size),
-                                         std::size_t{kMaxRecordBytes} + 1),
-                   '\0');
+std::string DirStore::read(const Entry& entry, std::string_view key) const {
+  // A file is never written to once it has the name of a record.
+  std::string text(std::min<std::size_t>(entry.size, std::size_t{kMaxRecordBytes} + 1), '\0');
   std::size_t count = 0;
   while (count < text.size()) {
-    const ssize_t got = ::read(fd.get(), text.data() + count, text.size() - count);
+    const ssize_t got = ::read(entry.file.get(), text.data() + count, text.size() - count);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(errno, "read", key);
     if (got == 0) break;
@@ -141,27 +143,30 @@ std::optional<std::string> DirStore::read(const std::string& key) const {
   return text;
 }
 
-void DirStore::list(const std::string& folder,
+void DirStore::walk(const std::string& folder, std::string_view prefix,
                     const std::function<void(const std::string&)>& on_folder,
-                    const std::function<void(const std::string&)>& on_file) const {
+                    const std::function<void(const Place&)>& on_record) const {
+  const std::string begin = folder.empty() ? "" : folder + "/";
+  if (!begin.starts_with(prefix) && !prefix.starts_with(begin)) return;
+  on_folder(folder);
   UniqueFd fd = open_folder(root_.get(), folder.empty() ? "." : folder);
   if (!fd) return;
   const Entries entries(::fdopendir(fd.get()));
   if (!entries) return;
   const int opened = fd.release();
   while (const dirent* const entry = ::readdir(entries.get())) {
-    const std::string name = entry->d_name;
+    const std::string_view name = entry->d_name;
     if (name.starts_with('.')) continue;
     unsigned char type = entry->d_type;
     struct stat info {};
-    if (type == DT_UNKNOWN && ::fstatat(opened, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (type == DT_UNKNOWN && ::fstatat(opened, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0) {
       type = S_ISDIR(info.st_mode) ? DT_DIR : DT_REG;
     }
-    const std::string path = folder.empty() ? name : folder + "/" + name;
+    const std::string path = begin + entry->d_name;
     if (type == DT_DIR) {
-      on_folder(path);
-    } else if (type == DT_REG) {
-      on_file(path);
+      walk(path, prefix, on_folder, on_record);
+    } else if (type == DT_REG && path.starts_with(prefix) && is_key(path)) {
+      on_record({opened, name, path});
     }
   }
 }
@@ -246,10 +251,11 @@ void DirStore::clean(const std::string& key) const {
   for (const std::string& name : files) {
     const std::string_view record = record_of(name);
     const bool is_temporary = name.starts_with('.') && name.ends_with(".tmp");
-    const std::string path = folder + "/" + (record.empty() ? name : std::string(record));
+    const std::string_view path = record.empty() ? name : record;
+    const std::string record_key = folder + "/" + std::string(path);
     // A lock is older than its record while that lives, and both are left by a dead process.
     const bool is_left =
-        !is_temporary && is_kept_kind(path) && !is_locked(hidden(path, kLockSuffix));
+        !is_temporary && is_kept_kind(record_key) && !is_locked({opened, path, record_key});
     if (is_temporary || is_left) ::unlinkat(opened, name.c_str(), 0);
   }
 }

@@ -3,6 +3,7 @@
 // long as it lives: ".ID.lock". Changes of records exclude one another by flock(2) on their folder.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -32,22 +33,37 @@ class DirStore {
     std::int64_t changed_ns = 0;
     friend bool operator==(const Stamp&, const Stamp&) = default;
   };
+  /// One version of a record's file, which is open.
   struct Entry {
+    base::UniqueFd file;
     Stamp stamp;
+    std::size_t size = 0;
     /// The process that keeps the record lives; always true for kinds that are not kept.
     bool is_alive = true;
   };
-  /// nullopt if the record has no file. Never takes a lock.
-  [[nodiscard]] std::optional<Entry> find(const std::string& key) const;
-  /// At most one byte more than kMaxRecordBytes of it; nullopt if the record has no file, or one
-  /// that is not a regular file. Throws kIoError and the like.
-  [[nodiscard]] std::optional<std::string> read(const std::string& key) const;
+  /// Where the file of a record is: `path` is relative to the folder that is open as `folder`.
+  struct Place {
+    int folder;
+    std::string_view path;
+    std::string_view key;
+  };
+  [[nodiscard]] Place place_of(std::string_view key) const { return {root_.get(), key, key}; }
+  /// nullopt if the record has no file, or one that is not a regular file. Never takes a lock.
+  /// Throws the status of the errno.
+  [[nodiscard]] std::optional<Entry> find(const Place& place) const;
+  [[nodiscard]] std::optional<Entry> find(std::string_view key) const {
+    return find(place_of(key));
+  }
+  /// The text of that version, but at most one byte more than kMaxRecordBytes of it; `key` is for
+  /// messages. Throws kIoError and the like.
+  [[nodiscard]] std::string read(const Entry& entry, std::string_view key) const;
 
-  /// Calls `on_folder` and `on_file` for the content of `folder` ("" is the whole registry),
-  /// without what is below its folders; files whose names begin with '.' are left out. Does nothing
-  /// if there is no such folder.
-  void list(const std::string& folder, const std::function<void(const std::string&)>& on_folder,
-            const std::function<void(const std::string&)>& on_file) const;
+  /// Calls `on_record` for the records below `folder` ("" is the whole registry) whose keys begin
+  /// with `prefix`, and `on_folder` for each folder that may contain some, before it is read. The
+  /// places are valid during the call. Does nothing if there is no such folder.
+  void walk(const std::string& folder, std::string_view prefix,
+            const std::function<void(const std::string&)>& on_folder,
+            const std::function<void(const Place&)>& on_record) const;
 
   /// The folder of `key`, with its lock; an invalid descriptor while another process has the lock.
   /// The folder is created if it does not exist.
@@ -72,9 +88,11 @@ class DirStore {
   [[nodiscard]] std::string watch_path(const std::string& folder) const;
 
  private:
-  [[nodiscard]] bool is_locked(const std::string& lock) const;
+  // The file with this path in the folder of `place`; invalid if there is none, or a link.
+  [[nodiscard]] base::UniqueFd find_file(const Place& place, const std::string& path) const;
+  [[nodiscard]] bool is_locked(const Place& place) const;
   void make_folders(const std::string& key) const;
-  [[noreturn]] void fail(int err, const std::string& action, const std::string& key) const;
+  [[noreturn]] void fail(int err, const std::string& action, std::string_view key) const;
 
   std::string path_;
   base::UniqueFd root_;

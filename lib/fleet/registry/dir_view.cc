@@ -29,42 +29,44 @@ void DirView::look() {
 }
 
 void DirView::look_in(const std::string& folder) {
-  const std::string path = folder + "/";
-  const std::string_view prefix = prefix_;
-  if (!folder.empty() && !path.starts_with(prefix) && !prefix.starts_with(path)) return;
-  if (on_folder_) on_folder_(folder);
-  store_.list(
-      folder, [this](const std::string& below) { look_in(below); },
-      [this](const std::string& key) { refresh(key); });
+  store_.walk(folder, prefix_, on_folder_,
+              [this](const DirStore::Place& place) { compare(place); });
 }
 
 bool DirView::refresh(const std::string& key) {
   if (!key.starts_with(prefix_) || !is_key(key)) return false;
-  const std::optional<DirStore::Entry> entry = store_.find(key);
-  if (!entry) {
-    const auto vanished = known_.find(key);
-    if (vanished != known_.end()) vanish(vanished);
-    return false;
-  }
-  const auto [place, is_new] = known_.try_emplace(key);
-  Seen& seen = place->second;
-  seen.round = round_;
-  const bool is_same = !is_new && seen.stamp == entry->stamp && seen.is_alive == entry->is_alive;
-  seen.stamp = entry->stamp;
-  seen.is_alive = entry->is_alive;
-  if (is_same) return entry->is_alive;
-  if (!entry->is_alive) {
-    reports_.gone(key);
-    return false;
-  }
+  return compare(store_.place_of(key));
+}
+
+bool DirView::compare(const DirStore::Place& place) {
+  const std::string key(place.key);
   try {
-    std::optional<std::string> text = store_.read(key);
-    // A file that has been removed since is noticed next.
-    if (text) reports_.put({key, std::move(*text)});
+    const std::optional<DirStore::Entry> entry = store_.find(place);
+    if (!entry) {
+      const auto vanished = known_.find(key);
+      if (vanished != known_.end()) vanish(vanished);
+      return false;
+    }
+    const auto [at, is_new] = known_.try_emplace(key);
+    Seen& seen = at->second;
+    seen.round = round_;
+    const bool is_same = !is_new && seen.stamp == entry->stamp && seen.is_alive == entry->is_alive;
+    seen.stamp = entry->stamp;
+    seen.is_alive = entry->is_alive;
+    if (is_same) return entry->is_alive;
+    if (entry->is_alive) {
+      reports_.put({key, store_.read(*entry, key)});
+    } else {
+      reports_.gone(key);
+    }
+    return entry->is_alive;
   } catch (const base::Error& error) {
-    os::log(os::LogLevel::kWarning, "{}", error.what());
+    // What cannot be read has not vanished.
+    const auto unread = known_.find(key);
+    if (unread != known_.end()) unread->second.round = round_;
+    log_limit_.log(os::LogLevel::kWarning, error.what(), error.what());
+    return true;
   }
-  return true;
 }
 
 // A process that ends leaves its record, so a record without a file was removed by something else,

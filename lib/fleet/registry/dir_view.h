@@ -2,12 +2,13 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
+#include <unordered_map>
 
 #include "fleet/registry/dir_store.h"
 #include "fleet/registry/registry.h"
 #include "fleet/registry/reports.h"
+#include "os/log_limit.h"
 
 namespace fo::fleet {
 
@@ -17,7 +18,7 @@ class DirView {
   /// contain such records, before it is read. The store outlives this object.
   DirView(const DirStore& store, std::string prefix,
           std::function<void(const RegistryChange&)> on_change,
-          std::function<void(const std::string& folder)> on_folder = {});
+          std::function<void(const std::string& folder)> on_folder);
 
   /// Compares the whole registry with what was seen before.
   void look();
@@ -32,8 +33,9 @@ class DirView {
     bool is_alive = false;
     unsigned round = 0;
   };
-  using Known = std::map<std::string, Seen>;
+  using Known = std::unordered_map<std::string, Seen>;
 
+  bool compare(const DirStore::Place& place);
   void vanish(Known::iterator seen);
 
   const DirStore& store_;
@@ -42,6 +44,7 @@ class DirView {
   Known known_;
   RecordReports reports_;
   unsigned round_ = 0;
+  os::LogLimit log_limit_;
 };
 
 }  // namespace fo::fleet

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -192,11 +192,14 @@ class EtcdRegistry final : public Registry {
 
   awaitable<std::vector<Record>> list(std::string prefix, Deadline deadline) override {
     std::vector<Record> records;
-    RecordReports reports(cluster_->config.uri,
-                          [&](const RegistryChange& change) { records.push_back(change.record); });
     const std::string path = cluster_->path(prefix);
     etcd::Found found = co_await cluster_->client.list(etcd::keys_with_prefix(path), deadline);
-    for (etcd::KeyValue& one : found.keys) report(reports, std::move(one));
+    for (etcd::KeyValue& one : found.keys) {
+      Record record{cluster_->key_of(one.key), std::move(one.value)};
+      if (is_key(record.key) && counts(record, cluster_->config.uri) == true) {
+        records.push_back(std::move(record));
+      }
+    }
     co_return records;
   }
 
@@ -231,7 +234,7 @@ class EtcdRegistry final : public Registry {
   awaitable<etcd::Revision> look(RecordReports& reports, etcd::KeyRange keys) {
     const Deadline deadline = Deadline::after(kListTimeout);
     etcd::Found found = co_await cluster_->client.list(keys, deadline);
-    std::set<std::string> vanished = reports.reported();
+    std::unordered_set<std::string> vanished = reports.reported();
     for (etcd::KeyValue& one : found.keys) {
       vanished.erase(cluster_->key_of(one.key));
       report(reports, std::move(one));

@@ -1,6 +1,6 @@
 #include "fleet/registry/registry.h"
 
-#include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/error.h"
 #include "fleet/registry/key.h"
@@ -8,21 +8,24 @@
 
 namespace fo::fleet {
 
-std::optional<std::string> fault_of(const Record& record) {
-  try {
-    return fault_in(record.key, fo::json::parse_object(record.text, kMaxRecordBytes));
-  } catch (const fo::json::Misfit& misfit) {
-    return misfit.what();
-  }
-}
-
-std::optional<std::string> fault_in(std::string_view key, const nlohmann::json& object) {
-  const std::string_view id = id_of(key);
-  if (id.empty()) return std::nullopt;
-  const nlohmann::json* const named = fo::json::find(object, "id");
-  if (named == nullptr || !named->is_string()) return "without an id";
-  const std::string& name = named->get_ref<const std::string&>();
-  return name == id ? std::nullopt : std::optional("its id is " + base::quoted(name));
+std::string checked_life(const Record& record) {
+  const std::string_view id = id_of(record.key);
+  bool has_id = false;
+  std::string named;
+  std::string life;
+  fo::json::scan_object(record.text, kMaxRecordBytes,
+                        [&](const std::string& key, const std::string* text) {
+                          if (key == "id") {
+                            has_id = text != nullptr;
+                            if (has_id) named = *text;
+                          } else if (key == "life") {
+                            life = text != nullptr ? *text : "";
+                          }
+                        });
+  if (id.empty()) return life;
+  if (!has_id) throw fo::json::Misfit("without an id");
+  if (named != id) throw fo::json::Misfit("its id is " + base::quoted(named));
+  return life;
 }
 
 void check(const Record& record, bool is_kept) {
@@ -35,8 +38,10 @@ void check(const Record& record, bool is_kept) {
                       what + (is_kept ? ": no process keeps records of this kind"
                                       : ": needs a process that keeps it"));
   }
-  if (const std::optional<std::string> fault = fault_of(record)) {
-    throw base::Error(base::ExitStatus::kBadData, what + ": " + *fault);
+  try {
+    static_cast<void>(checked_life(record));
+  } catch (const fo::json::Misfit& misfit) {
+    throw base::Error(base::ExitStatus::kBadData, what + ": " + misfit.what());
   }
 }
 

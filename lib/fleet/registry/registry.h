@@ -8,10 +8,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/deadline.h"
@@ -38,14 +35,13 @@ class KeyIsKept final : public base::Error {
 };
 
 /// Throws kUsage unless the record has a key of a registry, kSoftware unless a process keeps its
-/// kind exactly if `is_kept`, and kBadData for what fault_of() finds.
+/// kind exactly if `is_kept`, and kBadData if the record is invalid.
 void check(const Record& record, bool is_kept);
 
-/// Why a registry must not pass this record on: its text is too long or not a JSON object, or has
-/// another id than its key; nullopt if it is valid.
-std::optional<std::string> fault_of(const Record& record);
-/// The same for a text that is parsed already.
-std::optional<std::string> fault_in(std::string_view key, const nlohmann::json& object);
+/// Returns the life in a record, as it is written there; empty if it has none. Throws json::Misfit
+/// if the record is invalid, so that a registry must not pass it on: its text is too long or not a
+/// JSON object, or has another id than its key.
+std::string checked_life(const Record& record);
 
 struct RegistryChange {
   enum class Kind {
@@ -101,7 +97,7 @@ class RecordReader {
 
 class Registry : public RecordReader {
  public:
-  /// Writes a record of a kept kind. Throws KeyIsKept, and kBadData for what fault_of() finds.
+  /// Writes a record of a kept kind. Throws KeyIsKept, and kBadData for an invalid record.
   virtual boost::asio::awaitable<std::unique_ptr<KeptRecord>> keep(Record record,
                                                                    base::Deadline deadline) = 0;
   /// Writes a record of another kind, in place of a present one. Throws kBadData like keep().

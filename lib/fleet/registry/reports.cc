@@ -1,7 +1,5 @@
 #include "fleet/registry/reports.h"
 
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -14,18 +12,21 @@ namespace fo::fleet {
 
 using Kind = RegistryChange::Kind;
 
-void RecordReports::put(Record record) {
-  std::optional<Life> life;
+std::optional<bool> counts(const Record& record, const std::string& registry) {
   try {
-    const nlohmann::json object = fo::json::parse_object(record.text, kMaxRecordBytes);
-    if (const auto fault = fault_in(record.key, object)) throw fo::json::Misfit(*fault);
-    if (is_kept_kind(record.key)) life = life_in(object);
+    const std::string life = checked_life(record);
+    return !is_kept_kind(record.key) || parse_life(life) != Life::kGone;
   } catch (const fo::json::Misfit& misfit) {
-    os::log(os::LogLevel::kWarning, "registry {}: record {} is ignored: {}",
-            base::quoted(registry_), base::quoted(record.key), misfit.what());
-    return;
+    os::log(os::LogLevel::kWarning, "registry {}: record {} is ignored: {}", base::quoted(registry),
+            base::quoted(record.key), misfit.what());
+    return std::nullopt;
   }
-  if (life == Life::kGone) return gone(record.key);
+}
+
+void RecordReports::put(Record record) {
+  const std::optional<bool> is_counted = counts(record, registry_);
+  if (!is_counted) return;
+  if (!*is_counted) return gone(record.key);
   reported_.insert(record.key);
   on_change_({Kind::kPut, std::move(record)});
 }

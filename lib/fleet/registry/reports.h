@@ -2,21 +2,25 @@
 #pragma once
 
 #include <functional>
-#include <set>
+#include <optional>
 #include <string>
+#include <unordered_set>
 
 #include "fleet/registry/registry.h"
 
 namespace fo::fleet {
 
+/// False if the record's process has deregistered. nullopt, with a warning in the log, if the
+/// record is invalid and must be ignored. `registry` is the registry's URI, for the log.
+std::optional<bool> counts(const Record& record, const std::string& registry);
+
 class RecordReports {
  public:
-  /// `registry` is its URI, for the log.
+  /// `registry` is as for counts().
   RecordReports(std::string registry, std::function<void(const RegistryChange&)> on_change)
       : registry_(std::move(registry)), on_change_(std::move(on_change)) {}
 
-  /// The record is new, or has changed. An invalid one is ignored, with a warning in the log; a
-  /// process whose life is kGone has deregistered.
+  /// The record is new, or has changed. An invalid one changes nothing.
   void put(Record record);
   /// The record's process has ended.
   void gone(const std::string& key) { end(key, RegistryChange::Kind::kGone); }
@@ -24,14 +28,14 @@ class RecordReports {
   void vanish(const std::string& key);
 
   /// The keys that were last reported with kPut.
-  [[nodiscard]] const std::set<std::string>& reported() const { return reported_; }
+  [[nodiscard]] const std::unordered_set<std::string>& reported() const { return reported_; }
 
  private:
   void end(const std::string& key, RegistryChange::Kind kind);
 
   const std::string registry_;
   const std::function<void(const RegistryChange&)> on_change_;
-  std::set<std::string> reported_;
+  std::unordered_set<std::string> reported_;
 };
 
 }  // namespace fo::fleet

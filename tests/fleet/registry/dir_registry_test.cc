@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "fleet/instance.h"
+#include "fleet/registry/dir_store.h"
 #include "fleet/registry/records.h"
 #include "loop/run.h"
 #include "support/failure.h"
@@ -159,6 +160,21 @@ TEST_F(DirRegistryTest, AStoppedProcessIsAlive) {
   EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kTryAgain);
   keeper.kill();
   EXPECT_TRUE(list().empty());
+}
+
+TEST_F(DirRegistryTest, AReaderWithoutDescriptorsDoesNotTakeAProcessForDead) {
+  const auto kept = keep(1);
+  const DirStore store(path_, false);
+  fo::test::Forked reader([&](int) {
+    // One for the record, and none for its lock.
+    const int next = ::dup(STDERR_FILENO);
+    ::close(next);
+    const rlimit limit{static_cast<rlim_t>(next) + 1, static_cast<rlim_t>(next) + 1};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    return static_cast<int>(
+        status_of([&] { static_cast<void>(store.find(kEndpoint + id_number(1))); }));
+  });
+  EXPECT_EQ(reader.wait(), static_cast<int>(ExitStatus::kOsError));
 }
 
 TEST_F(DirRegistryTest, ADiskThatIsFullLosesNothing) {
