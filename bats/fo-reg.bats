@@ -806,6 +806,87 @@ an_id_that_lives() {
   [ "$status" -eq 0 ]
 }
 
+# an_outage N STATUS REASON: the registry can't be used for FO_AWAY seconds, 600 for the real thing: a
+# new worker N starts, the others go on, `ls` ends with STATUS, and watch reports no change.
+an_outage() {
+  local changes until
+  changes=$(cat "$T/watch.out")
+  start_bg "worker$1" fo-reg run "${WORKER[@]}" --id "$(id "$1")" --timeout 1s -- \
+    bash -c 'touch "$0"; exec sleep 1000' "$T/up$1"
+  WORKERS+=("$BG_PID")
+  wait_for "[ -e $T/up$1 ]"
+  grep -q "the worker starts without its record$" "$T/worker$1.err"
+  wait_for "grep -q '$3' $T/worker1.err"
+  # A watch of a server that does not answer waits for it.
+  if [ "$2" -eq 69 ]; then wait_for "grep -q '$3' $T/watch.err"; fi
+  until=$((SECONDS + ${FO_AWAY:-3}))
+  while [ "$SECONDS" -lt "$until" ]; do
+    fails "$2" "*: $3" reg ls --timeout 1s
+    kill -0 "${WORKERS[@]}" "$WATCH"
+    [ "$(cat "$T/watch.out")" = "$changes" ]
+    sleep 0.1
+  done
+}
+# outage_is_over: all workers are registered, also for the watch, which has seen none of them end.
+outage_is_over() {
+  local number=${#WORKERS[@]}
+  wait_for "[ \"\$(lives | wc -w)\" -eq $number ] && [ \"\$(lives | tr -d ' ')\" = $(printf 'ready%.0s' "${WORKERS[@]}") ]"
+  wait_for "[ \$(jq -s 'map(select(.key)) | group_by(.key) | map(last | select(.record.life == \"ready\")) | length' $T/watch.out) -eq $number ]"
+  run ! grep '"gone"' "$T/watch.out"
+  [ "$(pgrep -P "${WORKERS[0]}")" = "$ENGINE" ]
+}
+# start_workers: one worker with id 1, and a watch. Sets WORKERS, ENGINE and WATCH.
+start_workers() {
+  start_bg worker1 fo-reg run "${WORKER[@]}" --id "$ID" --timeout 1s -- sleep 1000
+  WORKERS=("$BG_PID")
+  await_life ready
+  ENGINE=$(pgrep -P "${WORKERS[0]}")
+  start_bg watch fo-reg watch
+  WATCH=$BG_PID
+  wait_for "grep -q listed $T/watch.out"
+}
+
+# replace_registry AWAY BACK: the folder is moved to AWAY, and BACK is moved in its place, while no
+# process looks: it would create a missing folder.
+replace_registry() {
+  kill -STOP "${WORKERS[@]}" "$WATCH"
+  wait_for "! ps -o stat= -p $(IFS=,; echo "${WORKERS[*]},$WATCH") | grep -v ^T"
+  mv "$T/registry" "$T/$1"
+  mv "$T/$2" "$T/registry"
+  kill -CONT "${WORKERS[@]}" "$WATCH"
+}
+
+@test "dir: a registry that is away for a long time ends nothing" {
+  use_dir
+  start_workers
+  touch "$T/file"
+  replace_registry away file
+  an_outage 2 69 "Not a directory"
+  # It is back, as it was.
+  replace_registry file away
+  outage_is_over
+  run ! grep '"stale"' "$T/watch.out"
+  # It is lost.
+  replace_registry away file
+  an_outage 3 69 "Not a directory"
+  rm "$T/registry"
+  outage_is_over
+}
+
+@test "etcd: a registry that is away for many leases ends nothing" {
+  use_etcd 1s
+  start_workers
+  kill -KILL "$ETCD"
+  wait_exit "$ETCD"
+  an_outage 2 69 "Connection refused"
+  start_etcd
+  outage_is_over
+  kill -STOP "$ETCD"
+  an_outage 3 75 "timed out"
+  kill -CONT "$ETCD"
+  outage_is_over
+}
+
 @test "etcd: a registry that does not answer keeps no worker from starting and ending" {
   use_etcd
   start_run --timeout 300ms -- sleep 1000

@@ -20,7 +20,9 @@
 #include "fleet/instance.h"
 #include "fleet/registry/dir_store.h"
 #include "fleet/registry/records.h"
+#include "fleet/registry/watching.h"
 #include "loop/run.h"
+#include "support/await.h"
 #include "support/failure.h"
 #include "support/forked.h"
 #include "support/soon.h"
@@ -38,6 +40,8 @@ using fo::test::status_of;
 using test::id_number;
 using test::kEndpoint;
 using test::record_number;
+using test::Tending;
+using test::Watching;
 
 class DirRegistryTest : public testing::Test {
  protected:
@@ -160,6 +164,27 @@ TEST_F(DirRegistryTest, AStoppedProcessIsAlive) {
   EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kTryAgain);
   keeper.kill();
   EXPECT_TRUE(list().empty());
+}
+
+TEST_F(DirRegistryTest, AFolderThatIsAwayEndsNothing) {
+  const auto kept = keep(1);
+  const Tending tending(*kept);
+  Watching watch(open(), "instances/");
+  EXPECT_EQ(watch.next(), "put " + id_number(1));
+  EXPECT_EQ(watch.next(), "listed");
+  {
+    const fo::test::StderrText log;
+    std::filesystem::rename(path_, folder_.path("away"));
+    fo::test::spill(path_, "");
+    EXPECT_EQ(status_of([&] { list(); }), ExitStatus::kUnavailable);
+    EXPECT_EQ(status_of([&] { keep(2); }), ExitStatus::kUnavailable);
+    fo::test::await([&] { return log.contains("Not a directory"); });
+    ASSERT_EQ(::unlink(path_.c_str()), 0);
+    fo::test::await([&] { return log.contains("was lost, and is written again"); });
+  }
+  // The lock in the old folder is released by now, which is not the end of the process.
+  EXPECT_EQ(watch.next(), "put " + id_number(1));
+  EXPECT_EQ(list(), std::vector<Record>{record_number(1)});
 }
 
 TEST_F(DirRegistryTest, AReaderWithoutDescriptorsDoesNotTakeAProcessForDead) {
