@@ -934,12 +934,17 @@ is_pair() {
   [ "$(lives)" = "ready spare" ] && [ "$(life "$(id "$1")")" = ready ] && [ "$(gms-lock owner)" = "$1" ]
 }
 
-# FO_ROUNDS is the number of rounds, for long runs.
+# FO_ROUNDS is the number of failovers, for long runs, of which the first are one of each kind, and
+# FO_SEED selects the others.
 @test "only the active engine of a pair is ready, whatever is killed" {
   use_dir
   export FAILOVER_LOCK_PATH=$T/lock GMS_SIM_CONTEXT_SIZE=0
   local -a MEMBER=()
-  local active=1 other=2 round victim shadow
+  local active=1 other=2 round kind shadow expected
+  local -a kinds=(engine fo-shadow fo-reg switchover terminate)
+  local rounds=${FO_ROUNDS:-${#kinds[@]}} seed=${FO_SEED:-$RANDOM}
+  echo "FO_SEED=$seed"
+  RANDOM=$seed
   mkdir -m 700 "$T/registry"
   start_bg watch fo-reg watch
   wait_for "grep -q listed $T/watch.out"
@@ -947,30 +952,45 @@ is_pair() {
   wait_for '[ "$(lives)" = ready ]'
   start_member 2
   wait_for "is_pair 1"
-  for ((round = 0; round < ${FO_ROUNDS:-1}; ++round)); do
-    for victim in fo-shadow fo-reg engine switchover; do
-      shadow=$(pgrep -P "${MEMBER[active]}")
-      case $victim in
-        fo-shadow) kill -KILL "$shadow" ;;
-        fo-reg) kill -KILL "${MEMBER[active]}" ;;
-        engine) kill -KILL "$(pgrep -P "$shadow" -x sleep)" ;;
-        switchover) [ "$(fo-shadow switchover --timeout 30s)" = "$other" ] ;;
-      esac
-      if [ "$victim" != switchover ]; then
-        wait_exit "${MEMBER[active]}"
-        [ "$status" -eq 137 ]
-        wait_for '[ "$(lives)" = ready ]'
-        [ "$(life "$(id "$other")")" = ready ]
-        start_member "$active"
-      fi
-      wait_for "is_pair $other"
-      [ "$(reg get "$(id "$other")" | jq .generation)" = "$(gms-lock status --json | jq .generation)" ]
-      read -r active other <<<"$other $active"
-    done
+  for ((round = 0; round < rounds; ++round)); do
+    kind=${kinds[round < ${#kinds[@]} ? round : RANDOM % ${#kinds[@]}]}
+    echo "failover $round: $kind"
+    shadow=$(pgrep -P "${MEMBER[active]}")
+    expected=137
+    case $kind in
+      engine) kill -KILL "$(pgrep -P "$shadow" -x sleep)" ;;
+      fo-shadow) kill -KILL "$shadow" ;;
+      fo-reg) kill -KILL "${MEMBER[active]}" ;;
+      switchover) [ "$(fo-shadow switchover --timeout 30s)" = "$other" ] ;;
+      terminate)
+        kill "${MEMBER[active]}"
+        expected=0
+        ;;
+    esac
+    if [ "$kind" != switchover ]; then
+      wait_exit "${MEMBER[active]}"
+      [ "$status" -eq "$expected" ]
+      wait_for '[ "$(lives)" = ready ]'
+      [ "$(life "$(id "$other")")" = ready ]
+      start_member "$active"
+    fi
+    wait_for "is_pair $other"
+    [ "$(reg get "$(id "$other")" | jq .generation)" = "$(gms-lock status --json | jq .generation)" ]
+    read -r active other <<<"$other $active"
   done
-  # A record that was ready later has a higher generation.
+  # A record that was ready later has a higher generation, and each failover is one.
   jq 'select(.record.life == "ready").record.generation' "$T/watch.out" >"$T/generations"
   sort -nc "$T/generations"
+  [ "$(uniq "$T/generations" | wc -l)" -eq $((rounds + 1)) ]
+  # Between any two changes, at most one record of each generation is ready.
+  jq -n 'reduce inputs as $change ({records: {}, both_ready: 0, ambiguous: 0};
+    if $change.event == "put" then .records[$change.key] = $change.record
+    elif $change.key then del(.records[$change.key]) else . end
+    | [.records[] | select(.life == "ready").generation] as $ready
+    | if $ready | length > 1 then .both_ready += 1 else . end
+    | if ($ready | unique | length) < ($ready | length) then .ambiguous += 1 else . end)
+    | del(.records)' "$T/watch.out" | tee "$T/observed"
+  [ "$(jq .ambiguous "$T/observed")" -eq 0 ]
   # The end of both is no takeover.
   kill "${MEMBER[other]}"
   wait_exit "${MEMBER[other]}"
