@@ -731,12 +731,15 @@ an_id_that_lives() {
 
 @test "dir: a worker starts without its registry, and is registered later" {
   use_dir
+  a_model "$T/model"
+  reg card "$T/model" >"$T/card.json"
   touch "$T/registry"
-  start_run -- bash -c 'touch "$0/up"; exec sleep 1000' "$T"
+  start_run --card "$T/card.json" -- bash -c 'touch "$0/up"; exec sleep 1000' "$T"
   wait_for "[ -e $T/up ]"
   head -n 1 "$T/run.err" | grep -qx "fo-reg: warning: registry 'dir:$T/registry': Not a directory: the worker starts without its record"
   rm "$T/registry"
   await_life ready
+  [ "$(reg get "cards/$(jq -r .checksum "$T/card.json")" | jq -S .)" = "$(jq -S . "$T/card.json")" ]
   kill "$RUN"
   ended 143
   run -1 reg ls

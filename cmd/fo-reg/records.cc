@@ -59,9 +59,13 @@ ExitStatus put(const Options& options) {
     loop::run_to_end(registry->put(record, deadline));
     return ExitStatus::kOk;
   }
-  const fleet::Record record = worker_record(*registry, wanted, *fleet::parse_life(wanted.life));
-  fleet::keep_record(*registry, {record, wanted.timeout, wanted.ready_fd},
-                     [&] { cli::print_line(fleet::id_of(record.key)); });
+  const Worker worker = read_worker(wanted, *fleet::parse_life(wanted.life));
+  if (worker.card) {
+    const Deadline deadline = Deadline::after(wanted.timeout);
+    loop::run_to_end(registry->put(*worker.card, deadline));
+  }
+  fleet::keep_record(*registry, {worker.record, wanted.timeout, wanted.ready_fd},
+                     [&] { cli::print_line(fleet::id_of(worker.record.key)); });
   return ExitStatus::kOk;
 }
 

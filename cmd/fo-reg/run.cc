@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "commands.h"
 #include "fleet/run_worker.h"
@@ -19,7 +21,9 @@ int run(const Options& options) {
   const auto registry = open_registry(wanted);
   wanted.worker.pid = static_cast<std::uint64_t>(::getpid());
   fleet::RunOptions run = wanted.run;
-  run.record = worker_record(*registry, wanted, fleet::Life::kStarting);
+  Worker worker = read_worker(wanted, fleet::Life::kStarting);
+  run.record = std::move(worker.record);
+  run.card = std::move(worker.card);
   run.command = options.common.command;
   run.timeout = wanted.timeout;
   return fleet::run_worker(*registry, run);

@@ -1,6 +1,7 @@
-// The record of a worker, from the command line.
+// A worker's record and card, from the command line.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,10 +14,14 @@ namespace fo::fo_reg {
 /// NAME=VALUE. Throws Error(kUsage).
 std::pair<std::string, std::string> read_label(const std::string& text);
 
-/// The worker's record with this life. A card is put into the registry, too; where that cannot be
-/// reached now, it is left out with a warning. Throws kUsage for missing or invalid options, and
-/// what reading the card throws.
-fleet::Record worker_record(fleet::Registry& registry, const RecordOptions& options,
-                            fleet::Life life);
+struct Worker {
+  fleet::Record record;
+  /// The card that it names.
+  std::optional<fleet::Record> card;
+};
+
+/// The worker's record with this life. Throws kUsage for missing or invalid options, and what
+/// reading the card throws.
+Worker read_worker(const RecordOptions& options, fleet::Life life);
 
 }  // namespace fo::fo_reg

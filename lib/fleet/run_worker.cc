@@ -68,6 +68,7 @@ class WorkerRun {
         daemon_(open_daemon()),
         changed_(io_.get_executor()),
         children_(io_),
+        card_(options.card),
         life_(*life_of(options.record.text)) {}
 
   int run() {
@@ -113,16 +114,26 @@ class WorkerRun {
   // Throws what is wrong for good.
   awaitable<void> register_first() {
     try {
-      const Deadline deadline = Deadline::after(options_.timeout);
-      kept_ = co_await registry_.keep(options_.record, deadline);
+      co_await enter(options_.record);
       published_ = life_;
-      start(kept_->tend());
     } catch (const KeyIsKept&) {
       throw;
     } catch (const Error& error) {
       if (!loop::is_transient(error)) throw;
       os::log(os::LogLevel::kWarning, "{}: the worker starts without its record", error.what());
     }
+  }
+
+  // Writes the card and the record, and keeps the record.
+  awaitable<void> enter(Record record) {
+    if (card_) {
+      const Deadline deadline = Deadline::after(options_.timeout);
+      co_await registry_.put(*card_, deadline);
+      card_.reset();
+    }
+    const Deadline deadline = Deadline::after(options_.timeout);
+    kept_ = co_await registry_.keep(std::move(record), deadline);
+    start(kept_->tend());
   }
 
   void set(Life life) {
@@ -160,15 +171,14 @@ class WorkerRun {
 
   awaitable<void> publish_once() {
     const Life life = life_;
-    const Deadline deadline = Deadline::after(options_.timeout);
     if (kept_) {
+      const Deadline deadline = Deadline::after(options_.timeout);
       const Edit edit = [this](const std::string& text) { return with_state(text); };
       co_await kept_->edit(edit, deadline);
     } else {
       Record record = options_.record;
       record.text = with_state(record.text);
-      kept_ = co_await registry_.keep(record, deadline);
-      start(kept_->tend());
+      co_await enter(std::move(record));
     }
     if (life == life_) published_ = life;
   }
@@ -300,6 +310,8 @@ class WorkerRun {
   loop::Event changed_;
   loop::Children children_;
   os::Pipe events_;
+  // Until it is written.
+  std::optional<Record> card_;
   std::unique_ptr<KeptRecord> kept_;
   // What the record should say, and what it says as far as that is known.
   Life life_;

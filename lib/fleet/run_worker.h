@@ -2,6 +2,7 @@
 // of its processes have ended.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ namespace fo::fleet {
 struct RunOptions {
   /// Its life is kStarting, or kSpare for a command that reports its own.
   Record record;
+  /// The card that the record names; it is written before the record.
+  std::optional<Record> card = {};
   /// Of fo-shadow, the record follows the states: only the active engine of a pair is ready.
   std::vector<std::string> command;
   /// Queried until it answers 200, and then the worker is ready; empty: it is ready at once.
@@ -30,8 +33,8 @@ struct RunOptions {
 
 /// Runs the command until it ends, or a signal ends this process: then the record says draining,
 /// and the command is ended when it is drained, and then what is left of its processes. A second
-/// signal ends them at once. A
-/// registry that cannot be reached delays nothing: the record is written when it can be.
+/// signal ends them at once. A registry that cannot be reached delays nothing: card and record are
+/// written when it can be.
 /// Returns the command's exit status. Throws KeyIsKept, kNotPermitted and the like from the first
 /// registration, kNotFound and kCannotRun for the command, and kUnavailable if it is not ready in
 /// time.
