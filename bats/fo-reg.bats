@@ -202,6 +202,7 @@ $ID $ENDPOINT starting http://127.0.0.1:8000 llama node-1" ]
   [ "$(reg ls weights/)" = 'weights/llama  {"sha256:bb": 1}' ]
   reg put "verdicts/$ID/canary" <<<"{\"id\": \"$ID\", \"health\": \"good\"}"
   reg check | grep -q ': 3 records$'
+  [ "$(reg ls "" --json | jq '.records | length')" = 3 ]
   reg rm weights/llama
   run -1 reg rm weights/llama
   run -1 reg get weights/llama

@@ -122,8 +122,8 @@ void declare_get(CLI::App& app, RecordOptions& options) {
 }
 
 void declare_prefix(CLI::App& app, RecordOptions& options) {
-  add_text(app, "PREFIX", options.prefix, "the beginning of the keys (default: instances/)",
-           "PREFIX");
+  add_text(app, "PREFIX", options.prefix, "the beginning of the keys", "PREFIX")
+      ->capture_default_str();
 }
 
 }  // namespace fo::fo_reg

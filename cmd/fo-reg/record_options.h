@@ -51,7 +51,7 @@ struct RecordOptions {
   std::vector<std::string> words;
 
   // --- ls, watch
-  std::string prefix;
+  std::string prefix = "instances/";
 };
 
 /// Throws Error(kUsage).

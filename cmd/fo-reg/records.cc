@@ -24,8 +24,6 @@ using base::Deadline;
 using base::Error;
 using base::ExitStatus;
 
-constexpr char kInstances[] = "instances/";
-
 // A record of a kind that no process keeps, from standard input.
 fleet::Record read_record(const std::string& key) {
   if (!fleet::is_key(key)) refuse("key " + base::quoted(key) + ": not a key of a registry");
@@ -105,9 +103,9 @@ ExitStatus set(const Options& options) {
 ExitStatus ls(const Options& options) {
   const RecordOptions& wanted = options.records;
   const auto registry = open_registry(wanted);
-  const std::string prefix = wanted.prefix.empty() ? kInstances : wanted.prefix;
   const Deadline deadline = Deadline::after(wanted.timeout);
-  const std::vector<fleet::Record> records = loop::run_to_end(registry->list(prefix, deadline));
+  const std::vector<fleet::Record> records =
+      loop::run_to_end(registry->list(wanted.prefix, deadline));
   if (options.common.json) {
     cli::print_line(fleet::to_json(records));
   } else if (!records.empty()) {
@@ -135,9 +133,9 @@ ExitStatus get(const Options& options) {
 ExitStatus watch(const Options& options) {
   const RecordOptions& wanted = options.records;
   const auto registry = open_registry(wanted);
-  fleet::watch_registry(
-      *registry, wanted.prefix.empty() ? kInstances : wanted.prefix,
-      [](const fleet::RegistryChange& change) { cli::print_line(fleet::to_json(change)); });
+  fleet::watch_registry(*registry, wanted.prefix, [](const fleet::RegistryChange& change) {
+    cli::print_line(fleet::to_json(change));
+  });
   return ExitStatus::kOk;
 }
 
