@@ -41,6 +41,7 @@ struct Fault {
 Fault parse_fault(std::string_view text);
 std::string to_text(const Fault& fault);
 
+/// The table of all_knobs() says what each does.
 struct Knobs {
   base::Duration first_token{};
   base::Duration gap{};
