@@ -248,6 +248,7 @@ Engine::Engine(boost::asio::any_io_executor executor, EngineOptions options)
 
 Engine::~Engine() {
   state_->options.end_process = [](Fault::Kind) {};
+  state_->end();
 }
 
 std::uint16_t Engine::listen(const std::string& address) { return server_->listen(address); }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -467,6 +468,19 @@ TEST(OracleKnob, AStallLastsUntilItsClientDisconnects) {
   leave.set_value();
   client.get();
   await([&] { return oracle.counts().aborted == 1; });
+}
+
+TEST(OracleKnob, AnEngineEndsAlthoughARequestStalls) {
+  std::optional<http::test::RawClient> client;
+  {
+    RunningOracle oracle;
+    const std::string body = with({{"fail", "stall@0"}}).dump();
+    client.emplace(oracle.port());
+    client->send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+                 std::to_string(body.size()) + "\r\n\r\n" + body);
+    await([&] { return oracle.counts().faults == 1; });
+  }
+  EXPECT_EQ(client->read_to_end(), "");
 }
 
 TEST(OracleKnob, AnEngineThatEndsRefusesConnections) {
