@@ -237,7 +237,8 @@ class DirWatch {
   }
 
   void query_locks() {
-    // A process whose folder was replaced releases its lock there once its record is in the new one.
+    // A process whose folder was replaced releases its lock there once its record is in the new
+    // one.
     if (!queries_.empty() && store_.is_replaced()) queries_.clear();
     while (!queries_.empty() && queries_.front().at <= Clock::now()) {
       const Query query = std::move(queries_.front());

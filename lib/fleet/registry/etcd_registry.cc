@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -234,22 +233,27 @@ class EtcdRegistry final : public Registry {
   awaitable<etcd::Revision> look(RecordReports& reports, etcd::KeyRange keys) {
     const Deadline deadline = Deadline::after(kListTimeout);
     etcd::Found found = co_await cluster_->client.list(keys, deadline);
-    std::unordered_set<std::string> vanished = reports.reported();
+    RecordReports::Reported vanished = reports.reported();
     for (etcd::KeyValue& one : found.keys) {
       vanished.erase(cluster_->key_of(one.key));
       report(reports, std::move(one));
     }
-    for (const std::string& key : vanished) reports.vanish(key);
+    for (const auto& [key, hash] : vanished) reports.vanish(key);
     co_return found.revision;
   }
 
-  // Reports changes from `revision` on. Returns when etcd has compacted some of them, or has an
-  // older revision because it has lost its data: it would wait for that revision.
+  // Reports changes from `revision` on. Returns when etcd has compacted some of them, has an older
+  // revision, or has been reconnected: it may have lost its data, and have written so much since
+  // that its revision does not show that.
   awaitable<void> follow(RecordReports& reports, etcd::KeyRange keys, etcd::Revision revision,
                          os::LogLimit& log_limit) {
     etcd::WatchStream stream({keys, revision});
+    bool is_connected = false;
     const auto on_message = [&](const etcd::WatchMessage& message) {
-      if (message.is_created && message.revision + 1 < stream.next_revision()) return false;
+      if (message.is_created) {
+        const bool is_older = message.revision + 1 < stream.next_revision();
+        if (is_older || std::exchange(is_connected, true)) return false;
+      }
       for (const etcd::Event& event : message.events) {
         if (event.kind == etcd::Event::Kind::kPut) {
           report(reports, event.key);

@@ -1,5 +1,6 @@
 #include "fleet/registry/reports.h"
 
+#include <functional>
 #include <utility>
 
 #include "base/error.h"
@@ -27,7 +28,9 @@ void RecordReports::put(Record record) {
   const std::optional<bool> is_counted = counts(record, registry_);
   if (!is_counted) return;
   if (!*is_counted) return gone(record.key);
-  reported_.insert(record.key);
+  const std::size_t hash = std::hash<std::string>()(record.text);
+  const auto [known, is_new] = reported_.try_emplace(record.key, hash);
+  if (!is_new && std::exchange(known->second, hash) == hash) return;
   on_change_({Kind::kPut, std::move(record)});
 }
 

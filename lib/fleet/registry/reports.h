@@ -1,10 +1,11 @@
 // What a watch of a registry reports: valid records, each change once, and why a record vanished.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "fleet/registry/registry.h"
 
@@ -20,22 +21,24 @@ class RecordReports {
   RecordReports(std::string registry, std::function<void(const RegistryChange&)> on_change)
       : registry_(std::move(registry)), on_change_(std::move(on_change)) {}
 
-  /// The record is new, or has changed. An invalid one changes nothing.
+  /// The record is present; it is reported if it is new, or has changed. An invalid one changes
+  /// nothing.
   void put(Record record);
   /// The record's process has ended.
   void gone(const std::string& key) { end(key, RegistryChange::Kind::kGone); }
   /// The record was deleted: stale if a process keeps it, because that would have deregistered.
   void vanish(const std::string& key);
 
-  /// The keys that were last reported with kPut.
-  [[nodiscard]] const std::unordered_set<std::string>& reported() const { return reported_; }
+  /// Hashes of the texts that were last reported with kPut, by key.
+  using Reported = std::unordered_map<std::string, std::size_t>;
+  [[nodiscard]] const Reported& reported() const { return reported_; }
 
  private:
   void end(const std::string& key, RegistryChange::Kind kind);
 
   const std::string registry_;
   const std::function<void(const RegistryChange&)> on_change_;
-  std::unordered_set<std::string> reported_;
+  Reported reported_;
 };
 
 }  // namespace fo::fleet
