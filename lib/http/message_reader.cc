@@ -95,6 +95,12 @@ class MessageParser : public beast::http::basic_parser<kIsRequest> {
 
 asio::const_buffer buffer_of(std::string_view text) { return {text.data(), text.size()}; }
 
+// A field's value that continues on the next line. Beast joins the lines, but not every parser
+// does.
+bool has_folded_line(std::string_view head) {
+  return head.find("\n ") != head.npos || head.find("\n\t") != head.npos;
+}
+
 }  // namespace
 
 std::span<char> UnreadBytes::prepare(std::size_t size) {
@@ -265,7 +271,12 @@ RequestReader::Step RequestReader::parse_until(IsDone is_done) {
   while (!is_done()) {
     error_code error = HttpError::need_more;
     const std::string_view bytes = unread_.view();
-    if (!parser_->needs_more_than(bytes)) unread_.consume(parser_->put(buffer_of(bytes), error));
+    if (!parser_->needs_more_than(bytes)) {
+      const bool is_in_head = !parser_->is_header_done();
+      const std::size_t count = parser_->put(buffer_of(bytes), error);
+      unread_.consume(count);
+      if (is_in_head && has_folded_line(bytes.substr(0, count))) error = HttpError::bad_field;
+    }
     if (!error) continue;
     if (error == HttpError::need_more) {
       if (unread_.size() <= limits_.head_bytes) return Step::kNeedsMore;
