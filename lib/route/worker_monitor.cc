@@ -98,7 +98,9 @@ bool WorkerMonitor::State::take_models(const WorkerPtr& worker, const std::strin
 
 void WorkerMonitor::State::set_reachable(const WorkerPtr& worker, bool is_reachable,
                                          const std::string& reason) {
-  if (worker->is_reachable == is_reachable) return;
+  // The first failure of a worker that was never reached is a change, too.
+  const bool is_first_failure = !is_reachable && !worker->unreachable_since;
+  if (worker->is_reachable == is_reachable && !is_first_failure) return;
   worker->is_reachable = is_reachable;
   if (is_reachable) {
     worker->is_known = true;
