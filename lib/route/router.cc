@@ -612,11 +612,12 @@ void Router::State::apply_level() {
 }
 
 Router::Router(boost::asio::any_io_executor executor, RouterOptions options)
-    : state_(std::make_unique<State>(std::move(executor), std::move(options))) {}
+    : state_(std::make_shared<State>(std::move(executor), std::move(options))) {}
 Router::~Router() = default;
 
 awaitable<void> Router::handle(const Request& from, Reply& reply) {
-  return state_->handle(from, reply);
+  const std::shared_ptr<State> state = state_;
+  co_await state->handle(from, reply);
 }
 
 Workers& Router::workers() { return state_->workers; }

@@ -73,7 +73,8 @@ class Router {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  /// Requests share it: those that are in the router at its end are destroyed with the loop.
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace fo::route
