@@ -54,6 +54,12 @@ ApiError unknown_path(Api api, const Request& request) {
 }
 
 ApiError unknown_model(const std::string& model, const std::vector<std::string>& models) {
+  if (models.empty()) {
+    return {.status = 503,
+            .message = "no worker has been reached yet",
+            .code = "no_worker",
+            .retry_after = std::chrono::seconds(1)};
+  }
   if (model.empty()) {
     return {.status = 400, .message = "model: missing", .code = "model_missing", .param = "model"};
   }
@@ -64,7 +70,7 @@ ApiError unknown_model(const std::string& model, const std::vector<std::string>&
   }
   std::string names;
   for (const std::string& name : models) names += (names.empty() ? "" : ", ") + name;
-  message += models.empty() ? "; no worker is known" : "; models: " + names;
+  message += "; models: " + names;
   return {.status = 404, .message = message, .code = "model_not_found", .param = "model"};
 }
 
