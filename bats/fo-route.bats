@@ -1,0 +1,570 @@
+#!/usr/bin/env bats
+# fo-route: the behaviour on its page, with workers of fo-oracle.
+
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154  # text for other shells; tests are subshells
+load test_helper
+load tls
+
+setup() {
+  fo_setup
+  unset FO_REGISTRY FO_STATE_REGISTRY
+  # The folder of the admin socket must be the router's own.
+  export FO_ROUTE_ADMIN=$T/route/route.sock
+}
+
+# start_oracle NAME [OPTION]...: starts a worker; its pid is in ORACLE, its URL in WORKER.
+start_oracle() {
+  local name=$1
+  shift
+  start_bg "$name" fo-oracle --port 0 "$@"
+  ORACLE=$BG_PID
+  wait_for "[ -s $T/$name.out ]"
+  WORKER=http://$(sed 's/^ready //' "$T/$name.out")
+}
+
+# start_router [OPTION]...: starts a router; its pid is in ROUTER, its URL in URL.
+start_router() {
+  start_bg router fo-route serve --listen 127.0.0.1:0 --lame-duck 0s --ready-fd 9 "$@" 9>"$T/ready"
+  ROUTER=$BG_PID
+  wait_for "[ -s $T/ready ] || ! kill -0 $ROUTER"
+  URL=http://$(cat "$T/ready")
+}
+
+# start_two [OPTION]...: starts the workers a and b, and a router before them.
+start_two() {
+  start_oracle a
+  local first=$WORKER
+  start_oracle b
+  start_router --worker "a=$first" --worker "b=$WORKER" "$@"
+  await_healthy 2
+}
+
+ctl() { timeout 30 fo-route ctl "$@" 3>&-; }
+serve() { timeout 30 fo-route serve --listen 127.0.0.1:0 "$@" 3>&-; }
+
+# state FILTER: prints a part of the state.
+state() { ctl state --json | jq -rc "$1"; }
+await_healthy() { wait_for "[ \"\$(state .healthy)\" = $1 ]"; }
+
+# post PATH BODY [OPTION]...: prints the answer; the status is in $T/status, the headers in $T/head.
+post() {
+  curl -sS --max-time 60 -D "$T/head" -o "$T/body" -w '%{http_code}' "$URL$1" -d "$2" "${@:3}" >"$T/status" 3>&-
+  cat "$T/body"
+}
+# answers STATUS PATH BODY [OPTION]...: the request has this status.
+answers() {
+  post "${@:2}" >"$T/answer"
+  [ "$(cat "$T/status")" = "$1" ] || { echo "status $(cat "$T/status") instead of $1"; cat "$T/answer"; return 1; }
+}
+
+# members [MEMBER]...: prints the body of a completion of 20 tokens, of $PROMPT if it is set, with
+# these further members.
+members() {
+  printf '{"model":"oracle","prompt":"%s","max_tokens":20,"ignore_eos":true' "${PROMPT:-one two}"
+  printf ',%s' "$@" | sed 's/^,$//'
+  printf '}'
+}
+
+# start_stream MEMBER...: begins a stream in the background, and waits for its first token; its pid is
+# in STREAM, what it has received in $T/stream.out.
+start_stream() {
+  start_bg stream curl -sSN --max-time 60 "$URL/v1/completions" -d "$(members '"stream":true' "$@")"
+  STREAM=$BG_PID
+  wait_for "grep -q '\"text\"' $T/stream.out"
+}
+
+# fails STATUS MESSAGE COMMAND...: it prints nothing but one line, an error that matches.
+fails() {
+  run "-$1" --separate-stderr "${@:3}"
+  [ "$output" = "" ]
+  # shellcheck disable=SC2053
+  [[ ${stderr_lines[0]} == "fo-route: error: "$2 ]] || { echo "$stderr"; return 1; }
+}
+
+# --- argv -----------------------------------------------------------------------------------------
+
+@test "bad command lines are usage errors" {
+  local worker="--worker http://127.0.0.1:1"
+  usage_errors fo-route "" "frob" "serve" "serve x" "serve $worker --listen x" "serve --worker x" \
+    "serve --worker ftp://127.0.0.1" "serve --worker =http://127.0.0.1:1" "serve $worker $worker" \
+    "serve $worker --slots 0" "serve $worker --drain 5" "serve $worker --max-body 1X" \
+    "serve $worker --overload-status 500" "serve $worker --allow-path sleep" "serve $worker --namespace A/b" \
+    "serve $worker --tls-cert a" "serve $worker --tls-key a" "serve --registry x" "serve $worker --ready-fd 2" \
+    "serve $worker --allow-workers x" "ctl" "ctl frob" "ctl state x" "ctl drain" "ctl drain a b" "ctl weight a b" \
+    "ctl level" "ctl kill" "ctl state --timeout 5"
+  fails 64 "URL 'ftp://127.0.0.1': *" serve --worker ftp://127.0.0.1
+  fails 64 "worker 'http://127.0.0.1:1': appears twice" serve --worker http://127.0.0.1:1 --worker http://127.0.0.1:1
+  fails 64 "expected --worker or --registry" serve
+}
+
+@test "a file that is missing is 66" {
+  fails 66 "open '$T/absent': *" serve --worker http://127.0.0.1:1 --worker-key "$T/absent"
+}
+
+@test "an address in use is 73" {
+  start_oracle a
+  fails 73 "listen on '${WORKER#http://}': Address already in use" \
+    serve -q --worker "$WORKER" --listen "${WORKER#http://}"
+}
+
+# --- clients --------------------------------------------------------------------------------------
+
+@test "two workers and nothing else: answers, streams, models" {
+  start_two
+  run -0 curl -sS "$URL/v1/models"
+  [ "$(jq -r '.data[].id' <<<"$output")" = oracle ]
+  local text stream
+  text=$(post /v1/completions "$(members)" | jq -r '.choices[0].text')
+  [ "$(cat "$T/status")" = 200 ]
+  [ -n "$text" ]
+  stream=$(post /v1/completions "$(members '"stream":true')")
+  [ "$(sed -n 's/^data: {/{/p' <<<"$stream" | jq -j '.choices[0].text')" = "$text" ]
+  [ "$(tail -n 1 <<<"$stream")" = "data: [DONE]" ]
+  answers 200 /v1/chat/completions '{"model":"oracle","messages":[{"role":"user","content":"Hi"}]}' \
+    -H 'x-request-id: mine-1'
+  # The client's id beside the router's own.
+  grep -qi '^x-request-id: mine-1' "$T/head"
+  grep -qiE '^x-fo-request-id: [0-9a-f]{24}' "$T/head"
+  [ ! -s "$T/a.err" ]
+}
+
+@test "the client of OpenAI: chats, completions, embeddings, responses, tools, aborts, errors" {
+  need_types
+  start_two
+  run -0 "$FO_ROOT/tests/openai/check" "$URL"
+  [ "$output" = "" ]
+  # Nothing is left of what the client has aborted.
+  wait_for '[ "$(ctl requests --json | jq -c .requests)" = "[]" ]'
+}
+
+@test "a worker that starts later is used then" {
+  pick_port
+  start_router --worker "http://127.0.0.1:$PORT"
+  # No model is known, and a client may try again.
+  answers 503 /v1/completions "$(members)"
+  grep -qi '^retry-after: ' "$T/head"
+  start_bg a fo-oracle --port "$PORT"
+  await_healthy 1
+  answers 200 /v1/completions "$(members)"
+}
+
+@test "a model that is not served is 404, with the nearest name" {
+  start_two
+  answers 404 /v1/completions '{"model":"oracel","prompt":"x"}'
+  jq -e '.error.code == "model_not_found" and (.error.message | contains("did you mean '\''oracle'\''?"))' "$T/body"
+}
+
+@test "paths and fields that control an engine are refused" {
+  local path
+  start_two
+  for path in /sleep /wake_up /v1/load_lora_adapter /update_weights_from_disk /release_memory_occupation \
+    /collective_rpc /oracle /v1/../sleep /v1/%2e%2e/sleep //sleep /metrics /; do
+    answers 404 "$path" '{}' --path-as-is
+    jq -e '.error.code == "unknown_path"' "$T/body"
+  done
+  answers 405 /v1/completions '' -X GET
+  for path in priority kv_transfer_params bootstrap_host data_parallel_rank lora_path session_params; do
+    answers 400 /v1/completions "$(members "\"$path\":1")"
+    jq -e --arg path "$path" '.error.param == $path' "$T/body"
+  done
+  [ "$(curl -sS "$WORKER/is_sleeping")" = '{"is_sleeping":false}' ]
+}
+
+@test "further paths and fields are forwarded on request" {
+  start_two --allow-path /is_sleeping --allow-field priority
+  run -0 curl -sS "$URL/is_sleeping"
+  [ "$output" = '{"is_sleeping":false}' ]
+  answers 200 /v1/completions "$(members '"priority":1')"
+}
+
+@test "a long body is 413" {
+  start_two --max-body 1KiB
+  answers 200 /v1/completions "$(members)"
+  answers 413 /v1/completions "$(members "\"user\":\"$(printf '%01024d' 0)\"")"
+}
+
+# raw TEXT: sends it, and prints what the router answers until it closes the connection.
+raw() {
+  local address=${URL#http://}
+  {
+    printf '%b' "$1" >&7
+    timeout 30 cat <&7
+  } 7<>"/dev/tcp/${address/://}"
+}
+
+@test "requests that two servers may read differently are 400, and the connection ends" {
+  local request name
+  start_two
+  local begin='POST /v1/completions HTTP/1.1\r\nHost: x\r\n' chunked='Transfer-Encoding: chunked\r\n'
+  for request in "${begin}Content-Length: 2\r\n$chunked\r\n{}" "${begin}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}" \
+    "${begin}$chunked$chunked\r\n0\r\n\r\n" "${begin}X: a\r\n b\r\nContent-Length: 2\r\n\r\n{}" \
+    "${begin}Content-Length: 2\n\n{}" 'POST /v1/completions HTTP/1.1\nHost: x\n\n' \
+    "${begin}Content-Length : 2\r\n\r\n{}" "${begin}Content-Length: +2\r\n\r\n{}" 'rubbish\r\n\r\n'; do
+    run -0 raw "${request}GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
+    [[ ${lines[0]} == "HTTP/1.1 400 "* ]] || { echo "$request: $output"; return 1; }
+    [ "$(grep -c '^HTTP/1.1' <<<"$output")" -eq 1 ]
+  done
+  name=$(printf 'x%09999d' 0)
+  run -0 raw "${begin}$name: 1\r\n$name: 2\r\n\r\n"
+  [[ ${lines[0]} == "HTTP/1.1 431 "* ]]
+  answers 200 /v1/completions "$(members)"
+}
+
+@test "thousands of idle and of slow connections leave room for clients" {
+  start_two
+  start_bg idle bash -c '
+    for ((i = 0; i < 4200; ++i)); do
+      exec {fd}<>"/dev/tcp/$1" || exit 1
+      if [ $((i % 2)) -eq 0 ]; then printf "POST /v1/compl" >&$fd; fi
+    done
+    echo open
+    exec sleep infinity' bash "$(sed 's|http://||; s|:|/|' <<<"$URL")"
+  wait_for "[ -s $T/idle.out ] || ! kill -0 $BG_PID"
+  grep -q open "$T/idle.out"
+  answers 200 /v1/completions "$(members)"
+}
+
+# --- workers that fail ----------------------------------------------------------------------------
+
+# metric NAME URL: prints the value of one of an oracle's metrics.
+metric() { curl -sSf "$2/metrics" | sed -n "s/^$1{[^}]*} //p"; }
+
+@test "a request whose worker fails before its first byte is answered by another" {
+  local fault first url before is_streamed PROMPT
+  # A long prompt goes to the worker that has had it before.
+  PROMPT=$(printf '%0300d' 0)
+  start_oracle a
+  first=$WORKER
+  start_oracle b
+  for fault in stall@start reset@start cut@start half@start end@start error@start exit@start; do
+    for url in "$first" "$WORKER"; do curl -sSf "$url/oracle" -d '{"fail":"none"}' >"$T/knobs"; done
+    start_router --worker "$first" --worker "$WORKER" --first-token-timeout 200ms
+    await_healthy 2
+    before=$(metric oracle_requests_total "$first")
+    answers 200 /v1/completions "$(members)"
+    url=$first
+    if [ "$(metric oracle_requests_total "$first")" = "$before" ]; then url=$WORKER; fi
+    # A request whose kept connection is reset is sent once more on a new one.
+    curl -sSf "$url/oracle" -d "{\"fail\":\"$fault\",\"fail_next\":2}" >"$T/knobs"
+    case $fault in stall@start | half@start) is_streamed=true ;; *) is_streamed=false ;; esac
+    answers 200 /v1/completions "$(members "\"stream\":$is_streamed")"
+    if [ "$fault" != exit@start ]; then [ "$(metric oracle_faults_total "$url")" -ge 1 ]; fi
+    # A worker that is slow once may be busy.
+    if [ "$fault" != stall@start ]; then
+      [ "$(state '[.workers[] | select(.health != "healthy" or (.reachable | not)).url] | join(" ")')" = "$url" ]
+    fi
+    kill -KILL "$ROUTER"
+    wait_exit "$ROUTER"
+  done
+}
+
+@test "a stream that can't continue ends with an error, and the number of its tokens" {
+  start_two
+  answers 200 /v1/completions "$(members '"stream":true' '"oracle":{"fail":"reset@7"}')"
+  # A token may be a part of a character, and without text.
+  sed -n 's/^data: {/{/p' "$T/body" | jq -se '[.[] | .choices[0].text // ""] as $texts | ($texts | length) == 8 and
+    (last.error | .code == "worker_lost" and .delivered_tokens == ($texts | map(select(. != "")) | length))'
+  run -1 grep -F '[DONE]' "$T/body"
+}
+
+@test "an error of two workers is the client's, who need not retry" {
+  start_two
+  answers 500 /v1/completions "$(members '"oracle":{"fail":"error@start"}')"
+  grep -qi '^x-should-retry: false' "$T/head"
+  answers 400 /v1/completions '{"model":"oracle","prompt":1.5}'
+  [ "$(state .healthy)" -eq 2 ]
+}
+
+# ask_all_the_time N KIND: a client, until $T/enough exists; writes "good", "cut" for a stream that has
+# ended with an error after its first token, or what else it received, to $T/client.N.
+ask_all_the_time() {
+  local more='"max_tokens":30' body
+  if [ "$2" = stream ]; then more+=',"stream":true'; fi
+  while [ ! -e "$T/enough" ]; do
+    body=$(curl -sS --max-time 60 -w '\n%{http_code}' "$URL/v1/completions" -d "$(members "$more")" 2>&1)
+    case $body in
+      *'"worker_lost"'*'"delivered_tokens":'[1-9]*$'\n'200) echo cut ;;
+      *'"finish_reason":"length"'*$'\n'200) echo good ;;
+      *) printf 'bad: %s\n' "${body//$'\n'/ }" ;;
+    esac
+  done >"$T/client.$1" 3>&-
+}
+
+@test "no request fails before its first byte while workers are killed" {
+  local -a oracles=() workers=() ports=()
+  local n
+  for n in 0 1 2; do
+    start_oracle "worker$n" --gap 2ms
+    oracles+=("$ORACLE")
+    ports+=("${WORKER##*:}")
+    workers+=(--worker "$WORKER")
+  done
+  start_router "${workers[@]}"
+  await_healthy 3
+  for n in 0 1 2 3; do
+    ask_all_the_time "$n" "$([ $((n % 2)) -eq 0 ] || echo stream)" &
+    clients[n]=$!
+  done
+  for n in 0 1 2 0; do
+    wait_for "[ \$(cat $T/client.* | wc -l) -ge $((n * 10 + 10)) ]"
+    kill -KILL "${oracles[n]}"
+    wait_exit "${oracles[n]}"
+    wait_for '[ "$(state ".workers | map(select(.reachable)) | length")" = 2 ]'
+    start_bg "again$n" fo-oracle --port "${ports[n]}" --gap 2ms
+    oracles[n]=$BG_PID
+    wait_for '[ "$(state ".workers | map(select(.reachable)) | length")" = 3 ]'
+  done
+  touch "$T/enough"
+  wait "${clients[@]}"
+  run -1 grep -hvxE 'good|cut' "$T"/client.*
+  [ "$(grep -hc good "$T"/client.* | paste -sd +)" != 0+0+0+0 ]
+  # A whole answer is never cut.
+  run -1 grep -h cut "$T/client.0" "$T/client.2"
+}
+
+@test "TLS on both sides, and the engines' key" {
+  start_oracle a
+  local plain=$WORKER
+  make_ca ca
+  make_cert server ca 2
+  cat "$T/server.crt" "$T/server.key" >"$T/server.pem"
+  # The worker's TLS, and a record of what it is sent.
+  pick_port
+  start_bg tls socat -v "OPENSSL-LISTEN:$PORT,bind=127.0.0.1,fork,reuseaddr,cert=$T/server.pem,verify=0" \
+    "TCP:${plain#http://}"
+  echo secret >"$T/key"
+  start_router --worker "https://127.0.0.1:$PORT" --worker-ca "$T/ca.crt" --worker-key "$T/key" \
+    --tls-cert "$T/server.crt" --tls-key "$T/server.key"
+  await_healthy 1
+  URL=${URL/http:/https:}
+  answers 200 /v1/completions "$(members '"stream":true')" --cacert "$T/ca.crt" -H 'Authorization: Bearer mine'
+  grep -qi '^authorization: Bearer secret' "$T/tls.err"
+  run -1 grep -i 'bearer mine' "$T/tls.err"
+  run -60 curl -sS "$URL/v1/models"
+}
+
+@test "a worker whose certificate is not trusted is not used" {
+  start_oracle a
+  make_ca ca
+  make_ca other
+  make_cert server ca 2
+  cat "$T/server.crt" "$T/server.key" >"$T/server.pem"
+  pick_port
+  start_bg tls socat "OPENSSL-LISTEN:$PORT,bind=127.0.0.1,fork,cert=$T/server.pem,verify=0" "TCP:${WORKER#http://}"
+  wait_for "(: </dev/tcp/127.0.0.1/$PORT)"
+  start_router --worker "https://127.0.0.1:$PORT" --worker-ca "$T/other.crt"
+  wait_for "grep -q certificate $T/router.err"
+  [ "$(state .healthy)" -eq 0 ]
+}
+
+# --- ctl ------------------------------------------------------------------------------------------
+
+@test "ctl state and requests, as text and as JSON" {
+  start_two
+  run -0 ctl state
+  [[ ${lines[0]} == name*url ]]
+  [[ ${lines[1]} == a\ *oracle*ready*yes*healthy*http://127.0.0.1:* ]]
+  [ "$(state '[.version, .total, .healthy, .level]')" = '[1,2,2,0]' ]
+  start_stream '"oracle":{"fail":"stall@2"}'
+  run -0 ctl requests
+  [ "${#lines[@]}" -eq 2 ]
+  run -0 ctl requests --json
+  # Sizes and ages, and no text.
+  jq -e '.requests[0] | .model == "oracle" and .attempts == 1 and .sent_bytes > 0 and .age_s > 0' <<<"$output"
+  [[ $output != *"one two"* ]]
+  [ "$(state '[.workers[].requests] | add')" -eq 1 ]
+}
+
+@test "ctl drain: no new requests for a worker, and its streams go on; undrain" {
+  start_two
+  start_stream '"max_tokens":100' '"oracle":{"gap":"20ms"}'
+  local busy idle
+  busy=$(state '.workers[] | select(.requests == 1).id')
+  idle=$(state '.workers[] | select(.requests == 0).id')
+  ctl drain "$busy"
+  [ "$(state ".workers[] | select(.id == \"$busy\").life")" = draining ]
+  for _ in 1 2 3 4; do answers 200 /v1/completions "$(members)"; done
+  ctl drain "$idle"
+  # Both are drained.
+  answers 503 /v1/completions "$(members)" -H 'x-request-timeout: 1'
+  ctl undrain "$idle"
+  answers 200 /v1/completions "$(members)"
+  wait_exit "$STREAM"
+  [ "$status" -eq 0 ]
+  [ "$(tail -n 2 "$T/stream.out" | head -n 1)" = "data: [DONE]" ]
+  run -1 --separate-stderr ctl drain nobody
+  [ "$stderr" = "fo-route: error: worker 'nobody': unknown" ]
+  run -1 ctl undrain nobody
+}
+
+@test "ctl kill ends a request" {
+  start_two
+  start_stream '"oracle":{"fail":"stall@2"}'
+  local id
+  id=$(ctl requests --json | jq -r '.requests[0].id')
+  ctl kill "$id"
+  wait_exit "$STREAM"
+  grep -q request_killed "$T/stream.out"
+  run -1 --separate-stderr ctl kill "$id"
+  [ "$stderr" = "fo-route: error: request '$id': unknown" ]
+}
+
+@test "ctl weight, level and reload" {
+  start_two
+  ctl weight oracle '' 2
+  run -1 ctl weight nothing '' 2
+  fails 64 "ask the router at '*': weight '-1': expected 0 to 1000000" ctl weight oracle '' -1
+  fails 64 "ask the router at '*': level '9': expected auto or 0 to 4" ctl level 9
+  ctl level 2
+  ctl level auto
+  ctl reload
+}
+
+@test "ctl without a router is 69, and with another server 76" {
+  fails 69 "*'$T/absent': No such file or directory" ctl state --admin "$T/absent"
+  start_bg other socat "UNIX-LISTEN:$T/other,fork" "SYSTEM:head -n 1 >/dev/null; echo rubbish; echo"
+  wait_for "[ -S $T/other ]"
+  fails 76 "*$T/other:*" ctl state --admin "$T/other"
+}
+
+@test "ctl to a full stdout is 74" {
+  start_two
+  run -74 --separate-stderr sh -c 'fo-route ctl state >/dev/full'
+}
+
+@test "the admin socket is the user's own, and only one router's" {
+  start_two
+  [ "$(stat -c '%a %F' "$T/route/route.sock")" = '600 socket' ]
+  [ "$(stat -c %a "$T/route")" = 700 ]
+  fails 73 "*'$T/route/route.sock'*" serve --worker "$WORKER"
+  [ "$(state .healthy)" -eq 2 ]
+  kill -KILL "$ROUTER"
+  wait_exit "$ROUTER"
+  # A socket that a killed router has left is replaced.
+  start_router --worker "$WORKER"
+  await_healthy 1
+  mkdir -m 777 "$T/shared"
+  fails 77 "use folder '$T/shared': other users may write to it" serve --worker "$WORKER" --admin "$T/shared/s"
+}
+
+# --- the end --------------------------------------------------------------------------------------
+
+@test "SIGTERM lets a stream finish" {
+  start_two
+  start_stream '"max_tokens":50' '"oracle":{"gap":"20ms"}'
+  kill -TERM "$ROUTER"
+  wait_exit "$ROUTER"
+  [ "$status" -eq 0 ]
+  wait_exit "$STREAM"
+  [ "$status" -eq 0 ]
+  grep -qF '[DONE]' "$T/stream.out"
+  [ ! -e "$T/route/route.sock" ]
+}
+
+@test "SIGTERM ends the router when --drain is over, and a second one at once: 75" {
+  start_two --drain 100ms
+  start_stream '"oracle":{"fail":"stall@2"}'
+  kill -TERM "$ROUTER"
+  wait_exit "$ROUTER"
+  [ "$status" -eq 75 ]
+  start_router --worker "$WORKER" --drain 1h
+  await_healthy 1
+  start_stream '"oracle":{"fail":"stall@2"}'
+  kill -TERM "$ROUTER"
+  wait_for "! curl -sS $URL/v1/models"
+  kill -TERM "$ROUTER"
+  wait_exit "$ROUTER"
+  [ "$status" -eq 75 ]
+}
+
+# --- a registry -----------------------------------------------------------------------------------
+
+ENDPOINT=oracle-0123456789abcdef/worker/generate
+
+use_dir() {
+  mkdir -m 700 "$T/registry"
+  export FO_REGISTRY=dir:$T/registry
+}
+
+# register NAME [OPTION]...: registers WORKER. Its process is in PUT, its id in ID.
+register() {
+  start_bg "$1" fo-reg put --endpoint "$ENDPOINT" --url "$WORKER" --model oracle "${@:2}"
+  PUT=$BG_PID
+  wait_for "[ -s $T/$1.out ]"
+  ID=$(cat "$T/$1.out")
+}
+
+@test "workers of a registry appear, are drained, and leave" {
+  use_dir
+  start_oracle a
+  register worker-a
+  start_router --registry "$FO_REGISTRY" --namespace 'oracle-*'
+  await_healthy 1
+  local first=$PUT
+  start_oracle b
+  register worker-b
+  await_healthy 2
+  [ "$(state '[.workers[].url] | length')" -eq 2 ]
+  fo-reg drain "$ID"
+  await_healthy 1
+  [ "$(state ".workers[] | select(.id == \"$ID\").life")" = draining ]
+  fo-reg undrain "$ID"
+  await_healthy 2
+  # Another namespace is not this router's.
+  start_bg other fo-reg put --endpoint other-0123456789abcdef/worker/generate --url "$WORKER" --model oracle
+  wait_for "[ -s $T/other.out ]"
+  kill "$first"
+  await_healthy 1
+  [ "$(state .total)" -eq 1 ]
+  answers 200 /v1/completions "$(members)"
+}
+
+@test "a worker whose record vanishes is used as long as it answers" {
+  use_dir
+  start_oracle a
+  register worker-a
+  start_router --registry "$FO_REGISTRY" --namespace 'oracle-*'
+  await_healthy 1
+  kill -STOP "$PUT"
+  rm -r "$T/registry"
+  wait_for '[ "$(state ".workers[0].stale")" = true ]'
+  answers 200 /v1/completions "$(members)"
+  kill "$ORACLE"
+  wait_exit "$ORACLE"
+  wait_for '[ "$(state .total)" -eq 0 ]'
+  kill -CONT "$PUT"
+}
+
+# start_member N: one engine of a pair that publishes 127.0.0.1:$PORT. Sets MEMBER[N].
+start_member() {
+  start_bg "member$1" fo-reg run --endpoint "$ENDPOINT" --url "http://127.0.0.1:$PORT" --model oracle -- \
+    fo-shadow -q --id "$1" --gpu-free 0 --engine command --sleep : --wake : --prove : --port 0 \
+    --health "curl -sf http://127.0.0.1:${ENGINE_PORT[$1]}/health" --host 127.0.0.1 \
+    --engine-url "http://127.0.0.1:${ENGINE_PORT[$1]}" --publish "127.0.0.1:$PORT" -- \
+    fo-oracle --port "${ENGINE_PORT[$1]}"
+  MEMBER[$1]=$BG_PID
+}
+lives() { fo-reg ls --json | jq -r '[.records[].life] | sort | join(" ")'; }
+
+@test "a failover pair: its address is the same worker's, whatever engine is active" {
+  use_dir
+  export FAILOVER_LOCK_PATH=$T/lock GMS_SIM_CONTEXT_SIZE=0
+  local -a MEMBER=() ENGINE_PORT=()
+  pick_port
+  ENGINE_PORT+=("$PORT")
+  pick_port
+  ENGINE_PORT+=("$PORT")
+  pick_port
+  start_member 0
+  wait_for '[ "$(lives)" = ready ]'
+  start_member 1
+  wait_for '[ "$(lives)" = "ready spare" ]'
+  start_router --registry "$FO_REGISTRY" --namespace 'oracle-*'
+  await_healthy 1
+  answers 200 /v1/completions "$(members)"
+  fo-shadow switchover --timeout 30s
+  answers 200 /v1/completions "$(members)"
+  kill -KILL "${MEMBER[1]}"
+  # The request waits for the other engine.
+  answers 200 /v1/completions "$(members)"
+}
