@@ -67,7 +67,7 @@ TEST(Choice, TheLeastLoadedByTokensAndWeight) {
 std::map<WorkerNumber, int> counts_of_sequence(Choice& choice) {
   std::map<WorkerNumber, int> counts;
   for (int i = 0; i < 3000; ++i) {
-    const WorkerNumber worker = *place(choice, {.tokens = 100});
+    const WorkerNumber worker = *place_on(choice, {.tokens = 100});
     ++counts[worker];
     choice.end(worker, 100);
   }
@@ -80,7 +80,7 @@ TEST(Choice, IdleWorkersAreChosenByTheirWeight) {
   EXPECT_THAT(counts_of_sequence(choice), ElementsAre(Pair(1, Gt(900)), Pair(2, Gt(900))));
   // It gets its part of what is in flight at the same time.
   std::map<WorkerNumber, int> at_once;
-  for (int i = 0; i < 500; ++i) ++at_once[*place(choice, {.tokens = 100})];
+  for (int i = 0; i < 500; ++i) ++at_once[*place_on(choice, {.tokens = 100})];
   EXPECT_THAT(at_once, ElementsAre(Pair(0, 100), Pair(1, 200), Pair(2, 200)));
 }
 
