@@ -41,12 +41,12 @@ TEST(Outcome, WhatEndsEarlyIsAFault) {
 }
 
 TEST(Outcome, FaultsOfAnswersAreEndsOfAttempts) {
-  using Kind = route::AnswerFault::Kind;
-  EXPECT_EQ(end_of(Kind::kTruncated), AttemptEnd::kBroken);
-  EXPECT_EQ(end_of(Kind::kInvalid), AttemptEnd::kBroken);
-  EXPECT_EQ(end_of(Kind::kAborted), AttemptEnd::kAborted);
-  EXPECT_EQ(end_of(Kind::kStatus), AttemptEnd::kStatus);
-  EXPECT_EQ(end_of(Kind::kErrorFrame), AttemptEnd::kErrorFrame);
+  using Fault = route::AnswerFault::Kind;
+  EXPECT_EQ(end_of(Fault::kTruncated), AttemptEnd::kBroken);
+  EXPECT_EQ(end_of(Fault::kInvalid), AttemptEnd::kBroken);
+  EXPECT_EQ(end_of(Fault::kAborted), AttemptEnd::kAborted);
+  EXPECT_EQ(end_of(Fault::kStatus), AttemptEnd::kStatus);
+  EXPECT_EQ(end_of(Fault::kErrorFrame), AttemptEnd::kErrorFrame);
 }
 
 TEST(Outcome, AnErrorIsJudgedByItsCode) {
