@@ -393,7 +393,7 @@ void Router::State::note(Job& job, const Outcome& outcome, TimePoint began,
   const WorkerPtr& worker = job.worker;
   switch (outcome.kind) {
     case OutcomeClass::kSuccess:
-      worker->share.on_success(Clock::now());
+      if (worker->share.on_success(worker->slots, Clock::now())) dispatcher.on_change();
       add_health(worker, fleet::HealthEvent::kSuccess, {});
       return;
     case OutcomeClass::kRefused:
@@ -409,6 +409,7 @@ void Router::State::note(Job& job, const Outcome& outcome, TimePoint began,
       break;
     case OutcomeClass::kBackpressure:
       worker->share.on_overload(worker->slots, outcome.pause, Clock::now());
+      dispatcher.on_change();
       break;
     case OutcomeClass::kMisconfigured:
       os::log(os::LogLevel::kError, "worker {}: does not serve model {}: {}",

@@ -17,8 +17,10 @@ void Share::on_overload(std::uint64_t slots, base::Duration pause, TimePoint now
   grows_after_ = std::max(grows_after_, now + pause);
 }
 
-void Share::on_success(TimePoint now) {
-  if (limit_ && now >= grows_after_) ++*limit_;
+bool Share::on_success(std::uint64_t slots, TimePoint now) {
+  if (!limit_ || now < grows_after_) return false;
+  if (++*limit_ >= slots) limit_.reset();
+  return true;
 }
 
 std::uint64_t Share::limit(std::uint64_t slots) const {

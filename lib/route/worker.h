@@ -42,7 +42,8 @@ class Share {
  public:
   /// Halves the present limit until `now` + `pause`; at least one slot stays.
   void on_overload(std::uint64_t slots, base::Duration pause, TimePoint now);
-  void on_success(TimePoint now);
+  /// True if that adds a slot.
+  bool on_success(std::uint64_t slots, TimePoint now);
   [[nodiscard]] bool is_overloaded(TimePoint now) const { return now < grows_after_; }
   /// At most `slots`, at least 1.
   [[nodiscard]] std::uint64_t limit(std::uint64_t slots) const;
