@@ -327,7 +327,10 @@ awaitable<std::optional<ApiError>> Dispatcher::place(Job& job) {
     while (!is_over() && !is_stuck) {
       const Deadline look = deadline.sooner(Deadline::after(kLook));
       co_await waiting.changed.wait(look);
-      is_stuck = look.expired() && !state.is_usable(*key);
+      if (!look.expired()) continue;
+      // The pause of an overloaded worker may be over.
+      state.pump(set);
+      is_stuck = !state.is_usable(*key);
     }
     if (job.worker) {
       stay.is_kept = true;
