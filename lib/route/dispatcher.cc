@@ -159,7 +159,7 @@ std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job&
   for (const auto& [number, worker] : set.workers) {
     const bool is_other = !job.pinned_to.empty() && worker->id != job.pinned_to;
     const bool is_refused =
-        !worker->serves(job.model) || worker->refused_models.contains(job.model);
+        !worker->serves(job.model) || worker->refused.contains({job.model, job.request.api});
     const bool has_failed = job.failed_on.contains(worker->id);
     if (is_other || is_refused || (has_failed && worker->share.is_overloaded(Clock::now()))) {
       never.push_back(number);
@@ -305,7 +305,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(Job& job) {
     const bool is_refused =
         state.is_usable(*key) && state.excluded(set, job).size() == set.workers.size() &&
         std::all_of(set.workers.begin(), set.workers.end(), [&](const auto& entry) {
-          return entry.second->refused_models.contains(job.model);
+          return entry.second->refused.contains({job.model, job.request.api});
         });
     if (is_refused) {
       co_return ApiError{.status = 502,

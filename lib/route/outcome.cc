@@ -33,9 +33,11 @@ Outcome classify_error(int code) {
 
 Outcome classify_status(const Attempt& attempt) {
   switch (attempt.status) {
+    case 404:
+      if (attempt.may_lack_object) return {};
+      [[fallthrough]];
     case 401:
     case 403:
-    case 404:
       return {.kind = OutcomeClass::kMisconfigured, .is_worth_another = true};
     case 429:
     case 503:

@@ -9,7 +9,8 @@
 //     status 5xx, error frame in a stream: by the code  neutral for a code of 4xx, else suspected
 //       in the error
 //     status 429, 503, 529                              backpressure
-//     status 401, 403, 404                              misconfigured
+//     status 401, 403; 404 unless that may mean         misconfigured
+//       something else than the model
 //     any other status                                  neutral
 //     stalled, and so are the worker's other streams    fault
 //     stalled, while other streams of the worker move   neutral
@@ -49,6 +50,9 @@ struct Attempt {
   int status = 0;
   /// The code that the error itself contains, of kStatus and kErrorFrame; 0 if there is none.
   int error_code = 0;
+  /// Of kStatus: 404 may mean that the worker does not have the API, or the earlier answer, that
+  /// the client asks for.
+  bool may_lack_object = false;
   /// Of kStatus: its Retry-After.
   std::optional<base::Duration> retry_after = {};
   /// Of kStalled and kNoFirstToken: other streams of the worker have brought tokens meanwhile.

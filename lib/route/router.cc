@@ -372,7 +372,10 @@ awaitable<Attempt> Router::State::run_call(Job& job, Reply& reply, std::string& 
   const CallEnd end =
       co_await call.run(std::move(head), job.request.body, job.deadline, deliver_all, on_tokens);
   reason = call.reason();
-  co_return facts_of(end, job.exchange, call.others_moved());
+  Attempt attempt = facts_of(end, job.exchange, call.others_moved());
+  const Api api = job.request.api;
+  attempt.may_lack_object = api == Api::kOther || api == Api::kResponse || !job.pinned_to.empty();
+  co_return attempt;
 }
 
 void Router::State::add_health(const WorkerPtr& worker, fleet::HealthEvent event,
@@ -414,7 +417,7 @@ void Router::State::note(Job& job, const Outcome& outcome, TimePoint began,
     case OutcomeClass::kMisconfigured:
       os::log(os::LogLevel::kError, "worker {}: does not serve model {}: {}",
               base::quoted(worker->name), base::quoted(job.model), reason);
-      worker->refused_models.insert(job.model);
+      worker->refused.emplace(job.model, job.request.api);
       break;
     case OutcomeClass::kSuspected:
       break;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -14,6 +15,7 @@
 #include "fleet/health.h"
 #include "fleet/instance.h"
 #include "http/connection.h"
+#include "route/api_paths.h"
 
 namespace fo::route {
 
@@ -101,8 +103,9 @@ struct Worker {
   double weight = 0;
   Share share;
   Pace pace;
-  /// The models for which it answers 401, 403 or 404: its configuration differs from its record.
-  std::set<std::string> refused_models;
+  /// The models, and the APIs of each, for which it answers 401, 403 or 404: its configuration
+  /// differs from its record.
+  std::set<std::pair<std::string, Api>> refused;
 
   // What is in flight.
   std::uint64_t requests = 0;

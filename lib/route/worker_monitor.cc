@@ -105,7 +105,7 @@ void WorkerMonitor::State::set_reachable(const WorkerPtr& worker, bool is_reacha
   if (is_reachable) {
     worker->is_known = true;
     worker->unreachable_since.reset();
-    worker->refused_models.clear();
+    worker->refused.clear();
     os::log(os::LogLevel::kInfo, "worker {}: serves {}", base::quoted(worker->name),
             base::quoted(worker->model));
   } else {

@@ -33,6 +33,16 @@ TEST(Outcome, ARefusedConnectionIsNoFault) {
   EXPECT_EQ(class_of(AttemptEnd::kRefused), OutcomeClass::kRefused);
 }
 
+TEST(Outcome, A404MayMeanWhatTheClientAsksFor) {
+  route::Attempt attempt{.end = AttemptEnd::kStatus, .status = 404};
+  EXPECT_EQ(classify(attempt).kind, OutcomeClass::kMisconfigured);
+  attempt.may_lack_object = true;
+  EXPECT_EQ(classify(attempt).kind, OutcomeClass::kNeutral);
+  EXPECT_FALSE(classify(attempt).is_worth_another);
+  attempt.status = 401;
+  EXPECT_EQ(classify(attempt).kind, OutcomeClass::kMisconfigured);
+}
+
 TEST(Outcome, WhatEndsEarlyIsAFault) {
   EXPECT_EQ(class_of(AttemptEnd::kBroken), OutcomeClass::kFault);
   EXPECT_EQ(class_of(AttemptEnd::kAborted), OutcomeClass::kFault);
