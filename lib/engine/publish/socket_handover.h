@@ -1,6 +1,5 @@
-// The handover of the published address to another process of the same user: sends the listener and
-// the clients' connections over a Unix socket. All or nothing: if either process dies or stops
-// before the end, the giver keeps everything.
+// The handover of the published address to another fo-shadow: the listener and the clients'
+// connections, all or nothing (net/socket_handover.h).
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -27,8 +26,7 @@ boost::asio::awaitable<bool> offer_sockets(std::string path, PublishedSockets& s
 
 /// Takes the sockets offered at `path`, and removes the offer of a dead process. Returns nothing if
 /// there is no offer, or if the giver closes the connection before it has handed over everything.
-/// Throws kUsage for the path, kNotPermitted for another user's socket, kTryAgain at the deadline,
-/// kProtocol, and kOsError if this process cannot have so many descriptors.
+/// Throws what net::receive_sockets throws.
 boost::asio::awaitable<PublishedSockets> take_sockets(std::string path, base::Deadline deadline);
 
 }  // namespace fo::engine
