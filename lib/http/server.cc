@@ -105,6 +105,8 @@ struct Server::State {
   std::array<std::list<Session*>, kStages> sessions;
   os::LogLimit log_limit;
   bool stopping = false;
+  bool closes_after_answers = false;
+  bool closes_idle = false;
   loop::Event session_ended;
 
   static void start(const std::shared_ptr<State>& state, base::UniqueFd listener,
@@ -243,8 +245,10 @@ class Session : public std::enable_shared_from_this<Session> {
     stage_ = stage;
   }
 
-  void add_connection(std::string& head) const {
-    add_field(head, "Connection", keep_alive_ && !state_->stopping ? "keep-alive" : "close");
+  // Decides it, too: a client may send its next request as soon as it has read this.
+  void add_connection(std::string& head) {
+    if (state_->closes_after_answers) keep_alive_ = false;
+    add_field(head, "Connection", keep_alive_ ? "keep-alive" : "close");
   }
 
   awaitable<void> shake_hands() {
@@ -380,7 +384,7 @@ class Session : public std::enable_shared_from_this<Session> {
         const Response response = failed ? error_response(500, "internal error") : reply.response();
         co_await write_response(response);
       }
-    } while (keep_alive_ && !state_->stopping);
+    } while (keep_alive_ && !state_->closes_idle);
     const base::Deadline deadline = base::Deadline::after(state_->limits.write_timeout);
     co_await stream_.shut_down(deadline);
   }
@@ -495,7 +499,7 @@ void Server::State::start(const std::shared_ptr<State>& state, base::UniqueFd li
 }
 
 void Server::State::stop_accepting() {
-  stopping = true;
+  stopping = closes_after_answers = true;
   for (loop::Acceptor& acceptor : acceptors) acceptor.close();
 }
 
@@ -562,12 +566,17 @@ void Server::listen(base::UniqueFd listener, const net::TlsFiles& tls) {
   State::start(state_, std::move(listener), std::make_shared<net::ServerTls>(tls));
 }
 
+void Server::close_after_answers() { state_->closes_after_answers = true; }
+
 std::size_t Server::connections() const { return state_->count(); }
 
-awaitable<bool> Server::stop(base::Deadline deadline) {
+awaitable<bool> Server::stop(base::Deadline deadline, base::Deadline idle_until) {
   // Keeps the state if the server is destroyed meanwhile.
   const std::shared_ptr<State> state = state_;
   state->stop_accepting();
+  const base::Deadline idle_by = idle_until.sooner(deadline);
+  while (state->count() > 0 && !idle_by.expired()) co_await state->session_ended.wait(idle_by);
+  state->closes_idle = true;
   state->close_sessions(true);
   while (state->count() > 0 && !deadline.expired()) co_await state->session_ended.wait(deadline);
   const bool finished = state->count() == 0;

@@ -88,8 +88,8 @@ class Reply {
   /// The connection is closed after this answer. A head that is not sent yet announces it.
   void close_after();
 
-  /// Ends the connection at once: the client sees an incomplete answer, of which a reset may destroy
-  /// what it has not read yet. Later writes throw.
+  /// Ends the connection at once: the client sees an incomplete answer, of which a reset may
+  /// destroy what it has not read yet. Later writes throw.
   enum class Cut { kClose, kReset };
   void cut(Cut how);
 
@@ -138,9 +138,15 @@ class Server {
   /// The number of open connections.
   [[nodiscard]] std::size_t connections() const;
 
-  /// Stops accepting, closes idle connections, waits for requests in flight until `deadline`, and
-  /// then cuts the rest. True if no connection was cut. Call once.
-  boost::asio::awaitable<bool> stop(base::Deadline deadline);
+  /// From now on, each connection ends with its next answer, which announces that.
+  void close_after_answers();
+
+  /// Stops accepting, waits for requests in flight until `deadline`, and then cuts the rest. Does
+  /// as close_after_answers(), and closes connections that are idle at `idle_until`. True if no
+  /// connection was cut. Call once.
+  boost::asio::awaitable<bool> stop(
+      base::Deadline deadline,
+      base::Deadline idle_until = base::Deadline::after(base::Duration::zero()));
 
  private:
   struct State;

@@ -16,6 +16,7 @@
 #include "http/client.h"
 #include "os/unix_socket.h"
 #include "support.h"
+#include "support/await.h"
 #include "support/failure.h"
 #include "support/inherited_fds.h"
 #include "support/must_run.h"
@@ -461,6 +462,39 @@ TEST(HttpServer, StopFinishesRequestsInFlight) {
   EXPECT_THAT(answer, HasSubstr("Connection: close"));
   EXPECT_TRUE(stopped.get());
   EXPECT_EQ(server.connections(), 0U);
+}
+
+TEST(HttpServer, StopLeavesIdleConnectionsTimeForOneMoreAnswer) {
+  TestServer server(echo());
+  RawClient idle(server.port());
+  fo::test::await([&] { return server.connections() == 1; });
+  std::future<bool> stopped = server.stop(base::Deadline::never(), base::Deadline::never());
+  EXPECT_THROW(fetch("GET", server.url(), soon()), base::Error);
+  idle.send(get("/x"));
+  EXPECT_THAT(idle.read_to_end(), HasSubstr("Connection: close"));
+  EXPECT_TRUE(stopped.get());
+}
+
+TEST(HttpServer, ConnectionsEndWithTheirNextAnswersWhileOthersAreAccepted) {
+  TestServer server(echo());
+  RawClient client(server.port());
+  client.send(get("/x"));
+  EXPECT_THAT(client.read_until("GET /x "), HasSubstr("Connection: keep-alive"));
+  server.close_after_answers();
+  client.send(get("/y"));
+  EXPECT_THAT(client.read_to_end(), HasSubstr("Connection: close"));
+  RawClient another(server.port());
+  another.send(get("/z"));
+  EXPECT_THAT(another.read_to_end(), HasSubstr("Connection: close"));
+}
+
+TEST(HttpServer, StopClosesIdleConnectionsInTheEnd) {
+  TestServer server(echo());
+  RawClient idle(server.port());
+  fo::test::await([&] { return server.connections() == 1; });
+  const base::Deadline idle_until = base::Deadline::after(std::chrono::milliseconds(10));
+  EXPECT_TRUE(server.stop(base::Deadline::never(), idle_until).get());
+  EXPECT_EQ(idle.read_to_end(), "");
 }
 
 TEST(HttpServer, StopCutsWhatIsLeftAtTheDeadline) {

@@ -97,11 +97,16 @@ class TestServer {
   std::uint16_t listen_tls(const net::TlsFiles& files) {
     return call([&] { return server_->listen("127.0.0.1:0", files); });
   }
+  void close_after_answers() {
+    call([this] { server_->close_after_answers(); });
+  }
   std::size_t connections() {
     return call([this] { return server_->connections(); });
   }
-  std::future<bool> stop(const base::Deadline& deadline) {
-    return loop_.run(server_->stop(deadline));
+  std::future<bool> stop(
+      const base::Deadline& deadline,
+      const base::Deadline& idle_until = base::Deadline::after(base::Duration::zero())) {
+    return loop_.run(server_->stop(deadline, idle_until));
   }
 
  private:
