@@ -25,13 +25,23 @@ using base::ExitStatus;
 using base::throw_errno;
 using base::UniqueFd;
 
+OwnedPath::OwnedPath(std::string path) : path_(std::move(path)) {
+  struct stat info {};
+  if (::lstat(path_.c_str(), &info) != 0) return;
+  device_ = info.st_dev;
+  inode_ = info.st_ino;
+}
+
 OwnedPath::~OwnedPath() {
-  if (!path_.empty()) ::unlink(path_.c_str());
+  struct stat info {};
+  if (path_.empty() || ::lstat(path_.c_str(), &info) != 0) return;
+  if (info.st_dev == device_ && info.st_ino == inode_) ::unlink(path_.c_str());
 }
 
 std::optional<UniqueFd> lock_path(const std::string& path, const Deadline& deadline,
                                   int interrupt_fd) {
-  UniqueFd lock = open_plain_file(path, O_RDWR | O_CREAT, "open lock file " + base::quoted(path), 0600);
+  UniqueFd lock =
+      open_plain_file(path, O_RDWR | O_CREAT, "open lock file " + base::quoted(path), 0600);
   LockWaiter waiter(lock.get());
   if (waiter.wait(deadline, interrupt_fd) != LockWait::kLocked) return std::nullopt;
   return lock;
@@ -56,15 +66,21 @@ ServerSocket open_server_socket(const std::string& path, mode_t mode, const Dead
     if (deadline.expired()) throw in_use();
     pause_for(std::chrono::milliseconds(5));
   }
+  UniqueFd listener = replace_socket(path, mode);
+  return {std::move(*lock), std::move(listener), OwnedPath(path)};
+}
+
+UniqueFd replace_socket(const std::string& path, mode_t mode) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) {
     if (!S_ISSOCK(info.st_mode)) {
-      throw Error(ExitStatus::kCannotCreate, "serve socket " + base::quoted(path) + ": not a socket");
+      throw Error(ExitStatus::kCannotCreate,
+                  "serve socket " + base::quoted(path) + ": not a socket");
     }
-    if (::unlink(path.c_str()) != 0) throw_errno(errno, "remove stale socket " + base::quoted(path));
+    if (::unlink(path.c_str()) != 0)
+      throw_errno(errno, "remove stale socket " + base::quoted(path));
   }
-  UniqueFd listener = listen_unix(path, mode);
-  return {std::move(*lock), std::move(listener), OwnedPath(path)};
+  return listen_unix(path, mode);
 }
 
 }  // namespace fo::os

@@ -13,17 +13,24 @@
 
 namespace fo::os {
 
-/// A name in the file system that is removed with its owner. Children leave with _exit, so only the
-/// parent removes it.
+/// A name in the file system that is removed with its owner, unless another process has replaced
+/// it. Children leave with _exit, so only the parent removes it.
 class OwnedPath {
  public:
-  explicit OwnedPath(std::string path) : path_(std::move(path)) {}
-  OwnedPath(OwnedPath&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  /// The path exists.
+  explicit OwnedPath(std::string path);
+  OwnedPath(OwnedPath&& other) noexcept
+      : path_(std::exchange(other.path_, {})), device_(other.device_), inode_(other.inode_) {}
   OwnedPath& operator=(OwnedPath&&) = delete;
   ~OwnedPath();
 
+  /// Leaves the name to another process.
+  void release() { path_.clear(); }
+
  private:
   std::string path_;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
 };
 
 /// The open lock file, locked until it is closed; nullopt if another process has it locked until
@@ -50,5 +57,9 @@ struct ServerSocket {
 ServerSocket open_server_socket(
     const std::string& path, mode_t mode = 0600,
     const base::Deadline& lock_by = base::Deadline::after(base::Duration::zero()));
+
+/// A listening socket at `path` in place of a socket that no process serves; the caller has the
+/// lock of the path. Throws kCannotCreate if it is not a socket, and what listen_unix throws.
+base::UniqueFd replace_socket(const std::string& path, mode_t mode = 0600);
 
 }  // namespace fo::os

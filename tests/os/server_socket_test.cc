@@ -42,6 +42,19 @@ TEST_F(ServerSocketTest, GoesWithItsOwnerAndLeavesTheLockFile) {
   EXPECT_TRUE(std::filesystem::exists(path_ + ".lock"));
 }
 
+TEST_F(ServerSocketTest, ANameThatAnotherProcessReplacedOrOwnsStays) {
+  {
+    const ServerSocket socket = open_server_socket(path_);
+    const base::UniqueFd next = replace_socket(path_);
+    EXPECT_TRUE(is_socket_live(path_));
+  }
+  EXPECT_TRUE(std::filesystem::exists(path_));
+  OwnedPath(path_).release();
+  EXPECT_TRUE(std::filesystem::exists(path_));
+  { const OwnedPath ours(path_); }
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
 TEST_F(ServerSocketTest, IsServedByOneAtATime) {
   const ServerSocket socket = open_server_socket(path_);
   const auto failure = failure_of([&] { open_server_socket(path_); });
