@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <utility>
 
@@ -17,7 +18,8 @@ using base::Deadline;
 
 Daemon::Daemon(int ready_fd) : ready_fd_(ready_fd), signals_(os::open_ending_signals()) {}
 
-boost::asio::awaitable<void> Daemon::run(std::function<void(Stop)> on_stop) {
+boost::asio::awaitable<void> Daemon::run(std::function<void(Stop)> on_stop,
+                                         std::function<void()> on_reload) {
   const std::optional<base::Duration> interval = notifier_.watchdog_interval();
   Deadline alive_at = interval ? Deadline::after(base::Duration::zero()) : Deadline::never();
   for (;;) {
@@ -26,6 +28,10 @@ boost::asio::awaitable<void> Daemon::run(std::function<void(Stop)> on_stop) {
       alive_at = Deadline::after(*interval);
     }
     while (const int signal = os::read_signal(signals_.get())) {
+      if (signal == SIGHUP && on_reload) {
+        on_reload();
+        continue;
+      }
       os::log(os::LogLevel::kDebug, "signal {}: ending", signal);
       const Stop how = stopping_ ? Stop::kNow : Stop::kGracefully;
       begin_stop();

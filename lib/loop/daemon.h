@@ -30,9 +30,10 @@ class Daemon {
   explicit Daemon(int ready_fd = -1);
 
   /// Calls `on_stop` for each signal: kGracefully for the first one, kNow once the daemon is
-  /// stopping. Notifies the service manager's watchdog in time. Never ends; this object outlives
-  /// the loop.
-  boost::asio::awaitable<void> run(std::function<void(Stop)> on_stop);
+  /// stopping; and `on_reload`, if there is one, for SIGHUP instead. Notifies the service manager's
+  /// watchdog in time. Never ends; this object outlives the loop.
+  boost::asio::awaitable<void> run(std::function<void(Stop)> on_stop,
+                                   std::function<void()> on_reload = {});
 
   /// Writes `line` to the ready descriptor, the first time, and notifies the service manager.
   void ready(std::string_view line = "\n");

@@ -77,6 +77,28 @@ TEST_F(DaemonTest, TheFirstSignalOfFourStopsItGracefullyAndTheNextOnesNow) {
   }
 }
 
+TEST_F(DaemonTest, SighupReloadsADaemonThatCan) {
+  const os::Child child = os::fork_child(
+      [&] {
+        Daemon daemon;
+        boost::asio::io_context loop(1);
+        int reloads = 0;
+        int stops = 0;
+        boost::asio::co_spawn(loop, daemon.run([&](Stop) { ++stops; }, [&] { ++reloads; }),
+                              [](const std::exception_ptr& error) {
+                                if (error) std::rethrow_exception(error);
+                              });
+        ::raise(SIGHUP);
+        run_until(loop, [&] { return reloads == 1; });
+        EXPECT_FALSE(daemon.is_stopping());
+        ::raise(SIGTERM);
+        run_until(loop, [&] { return stops == 1; });
+        return testing::Test::HasFailure() ? 1 : 0;
+      },
+      {.parent_death_signal = SIGKILL});
+  EXPECT_EQ(child.wait(soon()), 0);
+}
+
 TEST_F(DaemonTest, ASignalOnceItStopsForAnotherReasonMeansNow) {
   const int status = run([&](Daemon& daemon, auto& loop, std::vector<Stop>& stops) {
     daemon.begin_stop();
