@@ -1,4 +1,7 @@
 // fo-route: one OpenAI-compatible address for many engines.
+#include <string>
+#include <vector>
+
 #include "cli/app.h"
 #include "ctl.h"
 #include "options.h"
@@ -10,6 +13,8 @@ int main(int argc, char** argv) {
                        .summary = "Serve one OpenAI-compatible address for many engines.",
                        .version = FO_VERSION,
                        .is_daemon = true};
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  options.serve.reload = [&] { return fo_route::read_again(tool, arguments); };
   return cli::run(
       argc, argv, tool, options.common, [&](CLI::App& app) { fo_route::declare(app, options); },
       [&] {

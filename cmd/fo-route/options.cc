@@ -24,16 +24,15 @@ void add_list(CLI::App& app, const char* name, std::vector<std::string>& values,
   app.add_option(name, values, description)->expected(1)->take_all()->type_name(type);
 }
 
+std::uint64_t read_count(const std::string& name, const std::string& text) {
+  const std::optional<std::uint64_t> number = base::parse_uint(text);
+  if (number.value_or(0) > 0) return *number;
+  throw CLI::ValidationError(name, "'" + text + "' is not a number above 0");
+}
+
 void add_count(CLI::App& app, const char* name, std::uint64_t& value, const char* description) {
   app.add_option_function<std::string>(
-         name,
-         [&value, name](const std::string& text) {
-           const std::optional<std::uint64_t> number = base::parse_uint(text);
-           if (!number || *number == 0) {
-             throw CLI::ValidationError(name, "'" + text + "' is not a number above 0");
-           }
-           value = *number;
-         },
+         name, [&value, name](const std::string& text) { value = read_count(name, text); },
          description)
       ->default_str(std::to_string(value))
       ->type_name("N");
@@ -51,6 +50,9 @@ void declare_serve(CLI::App& app, Options& options) {
   add_list(app, "--listen", serve.listen, "serve clients here; repeatable", "HOST:PORT");
   add_list(app, "--worker", options.workers, "an engine; repeatable", "[NAME=]URL");
   app.add_option("--registry", serve.registry, "find engines here")->type_name("URI");
+  app.add_option("--state", serve.state,
+                 "the last engines of the registry, for a start while it is unreachable")
+      ->type_name("FILE");
   add_list(app, "--namespace", options.namespaces,
            "only engines of this namespace, or of NAME-*; repeatable", "NAMESPACE");
   app.add_option("--worker-key", options.worker_key_file, "the engines' API key")
@@ -68,6 +70,13 @@ void declare_serve(CLI::App& app, Options& options) {
   app.add_option("--keys", options.keys_file, "the clients' keys, their tiers and limits (TOML)")
       ->type_name("FILE");
   add_count(app, "--slots", serve.source.slots, "requests of an engine at a time, unless it says");
+  app.add_option_function<std::string>(
+         "--routers",
+         [&serve](const std::string& text) {
+           serve.source.routers = read_count("--routers", text);
+         },
+         "the routers that share the engines (default: those in the registry)")
+      ->type_name("N");
   app.add_option("--choice", options.choice, "how an engine is chosen")
       ->check(CLI::IsMember({"prefix", "least", "round-robin"}))
       ->capture_default_str()
@@ -106,6 +115,8 @@ void declare_serve(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({503, 529}))
       ->capture_default_str()
       ->type_name("STATUS");
+  app.add_flag("--takeover", serve.takeover,
+               "take over from the router with this admin socket, which finishes its requests");
   cli::add_duration(app, "--lame-duck", serve.lame_duck,
                     "after SIGTERM, before connections are refused");
   cli::add_duration(app, "--drain", serve.drain, "then, for requests to end");
@@ -144,6 +155,7 @@ void check(Options& options) {
   if (serve.workers.empty() && serve.registry.empty()) {
     refuse("expected --worker or --registry");
   }
+  if (!serve.state.empty() && serve.registry.empty()) refuse("--state needs --registry");
   if (serve.tls.certificate.empty() != serve.tls.key.empty()) {
     refuse("--tls-cert and --tls-key: one needs the other");
   }
@@ -175,6 +187,15 @@ void check(Options& options) {
     serve.router.worker_headers.emplace_back("authorization", "Bearer " + key);
   }
   serve.admin = options.admin.empty() ? route::default_admin_path() : options.admin;
+}
+
+route::ServeOptions read_again(const cli::Tool& tool, const std::vector<std::string>& arguments) {
+  Options options;
+  const auto declare_all = [&](CLI::App& app) { declare(app, options); };
+  const cli::ParseResult result = cli::parse(tool, options.common, declare_all, arguments);
+  if (result.kind != cli::ParseResult::Kind::kRun) throw Error(ExitStatus::kConfig, result.text);
+  check(options);
+  return options.serve;
 }
 
 }  // namespace fo::fo_route

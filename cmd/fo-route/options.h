@@ -40,4 +40,8 @@ void declare(CLI::App& app, Options& options);
 /// Checks values and their combinations, and reads the files that options name. Throws Error.
 void check(Options& options);
 
+/// The options of `serve` from the same arguments, but present files, for a reload. Throws like
+/// check(), and what cli::parse throws.
+route::ServeOptions read_again(const cli::Tool& tool, const std::vector<std::string>& arguments);
+
 }  // namespace fo::fo_route

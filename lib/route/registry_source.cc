@@ -23,7 +23,6 @@ constexpr std::string_view kInstances = RegistrySource::kPrefixes[0];
 constexpr std::string_view kWeights = RegistrySource::kPrefixes[1];
 constexpr std::string_view kRouters = RegistrySource::kPrefixes[2];
 constexpr std::string_view kEndpoint = "generate";
-constexpr base::ByteCount kMaxSavedBytes = 256 * base::kMiB;
 
 std::string last_segment(const std::string& key) { return key.substr(key.rfind('/') + 1); }
 
@@ -105,7 +104,7 @@ void RegistrySource::put_instance(const fleet::Record& record) {
     worker->name = instance.id;
     worker->model = instance.model;
   }
-  instances_[record.key] = record.text;
+  if (std::exchange(instances_[record.key], record.text) != record.text) ++changes_;
   worker->url = instance.url;
   worker->origin = std::move(origin);
   worker->base_path = url.target == "/" ? std::string() : url.target;
@@ -137,8 +136,16 @@ void RegistrySource::put_weights(const fleet::Record& record) {
   workers_.set_weights(decode_segment(last_segment(record.key)), std::move(weights));
 }
 
+void RegistrySource::add(const WorkerPtr& worker) {
+  slots_of_record_[worker->id] = std::nullopt;
+  workers_.add(worker);
+  update_slots();
+  events_.on_new(worker);
+}
+
 void RegistrySource::remove(const std::string& id) {
-  std::erase_if(instances_, [&](const auto& entry) { return last_segment(entry.first) == id; });
+  changes_ +=
+      std::erase_if(instances_, [&](const auto& entry) { return last_segment(entry.first) == id; });
   slots_of_record_.erase(id);
   const WorkerPtr worker = workers_.find(id);
   if (!worker) return;
@@ -185,6 +192,7 @@ void RegistrySource::load(const std::string& text) {
     if (!value.is_string()) continue;
     RegistryChange change{.kind = RegistryChange::Kind::kPut,
                           .record = {.key = key, .text = value.get<std::string>()}};
+    if (fleet::fault_of(change.record)) continue;
     apply(change);
     change.kind = RegistryChange::Kind::kStale;
     apply(change);

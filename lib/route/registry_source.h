@@ -59,14 +59,22 @@ class RegistrySource {
   /// False until every kind of record was listed once.
   [[nodiscard]] bool is_listed() const { return listed_ >= kPrefixes.size(); }
 
-  /// The listing as text, for a start without a registry; and back. Throws kBadData.
+  /// Adds a worker that has no record, and shares its slots like those of the others.
+  void add(const WorkerPtr& worker);
+  /// Removes a worker that has ended, or is not used any more, whatever its record says.
+  void remove(const std::string& id);
+
+  /// The listing as text, for a start without a registry; and back: all its workers are stale.
+  /// Throws kBadData.
   [[nodiscard]] std::string save() const;
   void load(const std::string& text);
+  static constexpr base::ByteCount kMaxSavedBytes = 256 * base::kMiB;
+  /// Grows with each change of the text.
+  [[nodiscard]] std::uint64_t changes() const { return changes_; }
 
  private:
   void put_instance(const fleet::Record& record);
   void put_weights(const fleet::Record& record);
-  void remove(const std::string& id);
   void update_slots();
 
   SourceOptions options_;
@@ -74,6 +82,7 @@ class RegistrySource {
   Events events_;
   /// Texts of instances by key.
   std::map<std::string, std::string> instances_;
+  std::uint64_t changes_ = 0;
   std::map<std::string, std::optional<std::uint64_t>> slots_of_record_;
   std::set<std::string> routers_;
   std::size_t listed_ = 0;

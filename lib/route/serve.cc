@@ -1,23 +1,27 @@
 #include "route/serve.h"
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "fleet/registry/uri.h"
 #include "http/pages.h"
 #include "loop/daemon.h"
-#include "loop/event.h"
 #include "loop/pause.h"
 #include "net/address.h"
 #include "os/log.h"
 #include "os/process.h"
-#include "os/server_socket.h"
 #include "route/admin.h"
+#include "route/listeners.h"
+#include "route/router_record.h"
+#include "route/state_file.h"
 
 namespace fo::route {
 namespace {
@@ -27,6 +31,13 @@ using asio::awaitable;
 using base::Deadline;
 using base::Error;
 using base::ExitStatus;
+
+// How long the next router waits for the running one, and for the first checks of its workers.
+constexpr base::Duration kTakeoverTimeout = std::chrono::seconds(60);
+constexpr base::Duration kFirstChecks = std::chrono::seconds(5);
+constexpr base::Duration kCheckInterval = std::chrono::milliseconds(10);
+// The timeout of the admin socket's and the metrics' last answers.
+constexpr base::Duration kProbeTime = std::chrono::seconds(5);
 
 class Server {
  public:
@@ -43,7 +54,7 @@ class Server {
             io_.get_executor(),
             [this](const http::Request& from, http::Reply& reply) { return handle(from, reply); },
             options.limits),
-        stopped_(io_.get_executor()) {}
+        listeners_(io_.get_executor(), options.admin) {}
 
   int run();
 
@@ -78,16 +89,22 @@ class Server {
   }
 
   void on_ended(const WorkerPtr& worker) {
-    router_.workers().remove(worker->id);
+    source_.remove(worker->id);
     router_.on_change();
   }
 
   AdminActions admin_actions();
-  void open_admin();
-  void open_metrics();
+  void serve_admin();
+  void serve_metrics(base::UniqueFd listener);
   bool set_drained(const std::string& id, bool is_drained);
-  void add_named_workers();
+  void set_named_workers(const std::vector<NamedWorker>& list);
+  void reload();
+  void on_hangup();
   void listen();
+  awaitable<void> start();
+  awaitable<void> until_workers_are_known();
+  awaitable<void> offer_listeners();
+  void stop(loop::Stop how);
   awaitable<void> end();
 
   const ServeOptions& options_;
@@ -99,31 +116,62 @@ class Server {
   std::unique_ptr<fleet::Registry> registry_;
   const http::Handler probes_ =
       http::make_handler(http::probe_pages([this] { return daemon_.is_ready(); }));
+  std::optional<RouterRecord> record_;
+  /// The ids of the workers that have no record.
+  std::set<std::string> named_;
   http::Server public_;
   std::optional<http::Server> admin_;
   std::optional<http::Server> metrics_;
-  std::optional<os::ServerSocket> admin_socket_;
+  Listeners listeners_;
   std::string ready_line_ = "\n";
-  loop::Event stopped_;
-  bool is_stopping_now_ = false;
+  bool accepts_clients_ = false;
+  bool has_successor_ = false;
   bool was_whole_ = true;
 };
 
-void Server::add_named_workers() {
-  for (const NamedWorker& named : options_.workers) {
+// An invalid list changes nothing.
+void Server::set_named_workers(const std::vector<NamedWorker>& list) {
+  std::vector<WorkerPtr> added;
+  std::set<std::string> ids;
+  for (const NamedWorker& named : list) {
     const net::Url url = net::parse_url(named.url);
     const std::string& id = named.name.empty() ? named.url : named.name;
-    if (router_.workers().find(id)) {
-      throw Error(ExitStatus::kUsage, "worker " + base::quoted(id) + ": appears twice");
+    const WorkerPtr present = router_.workers().find(id);
+    const bool is_new = ids.insert(id).second && (!present || named_.contains(id));
+    if (!is_new) throw Error(ExitStatus::kUsage, "worker " + base::quoted(id) + ": appears twice");
+    if (present && present->url != named.url) {
+      throw Error(ExitStatus::kUsage,
+                  "worker " + base::quoted(id) + ": another URL needs another name");
     }
+    if (present) continue;
     const auto worker = std::make_shared<Worker>(id, fleet::Health(options_.source.health));
     worker->name = id;
     worker->url = named.url;
     worker->origin = http::make_origin(url, options_.source.tls);
     if (url.target != "/") worker->base_path = url.target;
-    worker->slots = options_.source.slots;
-    router_.workers().add(worker);
-    monitor_.watch(worker);
+    added.push_back(worker);
+  }
+  for (const std::string& id : named_) {
+    if (!ids.contains(id)) source_.remove(id);
+  }
+  for (const WorkerPtr& worker : added) source_.add(worker);
+  named_ = std::move(ids);
+  router_.on_change();
+}
+
+void Server::reload() {
+  if (!options_.reload) throw Error(ExitStatus::kConfig, "there is no configuration to read");
+  ServeOptions options = options_.reload();
+  set_named_workers(options.workers);
+  router_.set_keys(std::move(options.router.keys));
+  os::log(os::LogLevel::kInfo, "configuration: reloaded");
+}
+
+void Server::on_hangup() {
+  try {
+    reload();
+  } catch (const Error& error) {
+    os::log(os::LogLevel::kError, "configuration: not reloaded: {}", error.what());
   }
 }
 
@@ -143,66 +191,134 @@ AdminActions Server::admin_actions() {
                            double weight) { return router_.set_weight(model, card, weight); },
           .level = [this](std::optional<std::size_t> level) { router_.pin_level(level); },
           .kill = [this](const std::string& id) { return router_.kill(id); },
-          .reload = [] {}};
+          .reload = [this] { reload(); }};
 }
 
-void Server::open_admin() {
-  prepare_admin_folder(options_.admin);
-  admin_socket_.emplace(os::open_server_socket(options_.admin));
+void Server::serve_admin() {
   admin_.emplace(io_.get_executor(), http::make_handler(admin_pages(admin_actions())),
                  http::limits_for_probes(64));
-  admin_->listen(std::move(admin_socket_->listener));
+  admin_->listen(listeners_.admin());
 }
 
-void Server::open_metrics() {
-  if (options_.metrics.empty()) return;
+void Server::serve_metrics(base::UniqueFd listener) {
   metrics_.emplace(io_.get_executor(),
                    http::make_handler(http::daemon_pages([this] { return router_.metrics_text(); },
                                                          [this] { return daemon_.is_ready(); })),
                    http::limits_for_probes(64));
-  metrics_->listen(options_.metrics);
+  metrics_->listen(std::move(listener));
 }
 
 void Server::listen() {
-  for (const std::string& address : options_.listen) {
+  std::vector<http::Listener> opened;
+  for (const std::string& address : options_.listen) opened.push_back(listeners_.tcp(address));
+  // After the last failure that an address can cause: what is accepted is served.
+  for (std::size_t i = 0; i < opened.size(); ++i) {
     const bool has_tls = !options_.tls.certificate.empty();
-    const std::uint16_t port =
-        has_tls ? public_.listen(address, options_.tls) : public_.listen(address);
-    const std::string bound = net::to_string({net::parse_address(address).host, port});
+    has_tls ? public_.listen(std::move(opened[i].fd), options_.tls)
+            : public_.listen(std::move(opened[i].fd));
+    const std::string host = net::parse_address(options_.listen[i]).host;
+    const std::string bound = net::to_string({host, opened[i].port});
     os::log(os::LogLevel::kInfo, "listening on {}", bound);
-    if (ready_line_ == "\n") ready_line_ = bound + "\n";
+    if (i == 0) ready_line_ = bound + "\n";
+  }
+  accepts_clients_ = true;
+}
+
+awaitable<void> Server::start() {
+  prepare_admin_folder(options_.admin);
+  const Deadline deadline = Deadline::after(kTakeoverTimeout);
+  if (options_.takeover) {
+    co_await listeners_.take_over(deadline);
+  } else {
+    listeners_.open();
+  }
+  if (listeners_.has_received()) co_await until_workers_are_known();
+  http::Listener metrics;
+  if (!options_.metrics.empty()) metrics = listeners_.tcp(options_.metrics);
+  listen();
+  if (metrics.fd) serve_metrics(std::move(metrics.fd));
+  co_await listeners_.own();
+  serve_admin();
+  daemon_.ready(ready_line_);
+  co_await offer_listeners();
+}
+
+// The running router knows them, so its clients must not find that a model is not served here.
+awaitable<void> Server::until_workers_are_known() {
+  const Deadline deadline = Deadline::after(kFirstChecks);
+  const auto is_checked = [](const auto& entry) {
+    return entry.second->is_known || entry.second->unreachable_since;
+  };
+  for (;;) {
+    const auto& all = router_.workers().all();
+    const bool is_listed = options_.registry.empty() || source_.is_listed();
+    if (is_listed && std::all_of(all.begin(), all.end(), is_checked)) co_return;
+    if (deadline.expired()) co_return;
+    co_await loop::pause_for(kCheckInterval);
   }
 }
 
+awaitable<void> Server::offer_listeners() {
+  try {
+    has_successor_ = co_await listeners_.offer();
+  } catch (const Error& error) {
+    os::log(os::LogLevel::kError, "no other router can take over: {}", error.what());
+  }
+  if (!has_successor_) co_return;
+  os::log(os::LogLevel::kInfo, "another router has taken over; requests in flight may finish");
+  asio::co_spawn(io_, admin_->stop(Deadline::after(kProbeTime)), asio::detached);
+  if (metrics_) asio::co_spawn(io_, metrics_->stop(Deadline::after(kProbeTime)), asio::detached);
+  if (daemon_.is_stopping()) co_return;
+  daemon_.begin_stop();
+  co_await end();
+}
+
+void Server::stop(loop::Stop how) {
+  if (how == loop::Stop::kNow || !accepts_clients_) {
+    was_whole_ = public_.connections() == 0;
+    io_.stop();
+    return;
+  }
+  asio::co_spawn(io_, end(), asio::detached);
+}
+
 awaitable<void> Server::end() {
-  co_await loop::pause_for(options_.lame_duck);
-  was_whole_ = co_await public_.stop(Deadline::after(options_.drain));
+  const Deadline lame_duck = Deadline::after(options_.lame_duck);
+  const Deadline deadline = Deadline::after(options_.lame_duck + options_.drain);
+  public_.close_after_answers();
+  if (!has_successor_) co_await loop::pause_for(options_.lame_duck);
+  listeners_.withdraw();
+  was_whole_ = co_await public_.stop(deadline, lame_duck);
+  if (record_) co_await record_->leave();
   io_.stop();
 }
 
 int Server::run() {
-  const auto stop = [this](loop::Stop how) {
-    if (how == loop::Stop::kNow) {
-      was_whole_ = public_.connections() == 0;
-      io_.stop();
-      return;
-    }
-    asio::co_spawn(io_, end(), asio::detached);
-  };
-  asio::co_spawn(io_, daemon_.run(stop), asio::detached);
+  std::function<void()> on_reload;
+  if (options_.reload) on_reload = [this] { on_hangup(); };
+  const auto on_stop = [this](loop::Stop how) { stop(how); };
+  asio::co_spawn(io_, daemon_.run(on_stop, std::move(on_reload)), asio::detached);
   asio::co_spawn(io_, router_.keep_time(), asio::detached);
-  add_named_workers();
+  set_named_workers(options_.workers);
   if (!options_.registry.empty()) {
     registry_ = fleet::make_registry(options_.registry);
+    if (!options_.state.empty()) {
+      load_state(source_, options_.state);
+      asio::co_spawn(io_, save_state(source_, options_.state), asio::detached);
+    }
+    record_.emplace(*registry_, options_.admin);
+    asio::co_spawn(io_, record_->keep(), asio::detached);
     for (const std::string_view prefix : RegistrySource::kPrefixes) {
       asio::co_spawn(io_, source_.follow(*registry_, std::string(prefix)), asio::detached);
     }
   }
-  open_admin();
-  open_metrics();
-  listen();
-  daemon_.ready(ready_line_);
+  std::exception_ptr failure;
+  asio::co_spawn(io_, start(), [&](std::exception_ptr error) {
+    failure = std::move(error);
+    if (failure) io_.stop();
+  });
   io_.run();
+  if (failure) std::rethrow_exception(failure);
   return base::to_int(was_whole_ ? ExitStatus::kOk : ExitStatus::kTryAgain);
 }
 

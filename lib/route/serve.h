@@ -1,6 +1,7 @@
 // The daemon of the router: its listeners, its workers, its admin socket and its end.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,16 +30,27 @@ struct ServeOptions {
   /// Empty: none.
   std::string registry;
   SourceOptions source;
+  /// A file with the last listing of the registry; empty: none.
+  std::string state;
   RouterOptions router;
   http::ServerLimits limits;
   WorkerMonitor::Options monitor;
   /// Empty: the default one.
   std::string admin;
   std::string metrics;
+  /// Receives the sockets of the router that runs at the same admin socket, if there is one, which
+  /// finishes its requests.
+  bool takeover = false;
   /// How long connections are accepted after the first signal, and how long requests may then take.
   base::Duration lame_duck = std::chrono::seconds(5);
   base::Duration drain = std::chrono::seconds(30);
   int ready_fd = -1;
+  /// Reads the configuration again for SIGHUP and `fo-route ctl reload`, and checks all of it. The
+  /// router then uses its keys and its workers: those that are not in it any more get no new
+  /// requests, and each other one goes on as it is. Its other options need a new router
+  /// (`takeover`). Throws what makes it invalid; then nothing changes. Empty: SIGHUP ends the
+  /// router.
+  std::function<ServeOptions()> reload;
 };
 
 /// Serves until a signal ends it. Returns the exit status. Throws base::Error if it cannot start.

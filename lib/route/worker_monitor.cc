@@ -160,7 +160,9 @@ awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worke
     const bool is_long = Clock::now() - *worker->unreachable_since > kSlowAfter;
     co_await loop::pause_for(is_long ? options.slow_retry : options.retry);
   }
-  state->events.erase(worker->id);
+  // Meanwhile, the id may be that of another worker.
+  const auto found = state->events.find(worker->id);
+  if (found != state->events.end() && found->second == event) state->events.erase(found);
 }
 
 WorkerMonitor::WorkerMonitor(boost::asio::any_io_executor executor, Options options,

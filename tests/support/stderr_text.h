@@ -21,7 +21,7 @@ class StderrText {
   StderrText& operator=(const StderrText&) = delete;
   ~StderrText() { ::dup2(before_.get(), STDERR_FILENO); }
 
-  [[nodiscard]] bool contains(const std::string& part) const {
+  [[nodiscard]] std::string text() const {
     std::string text;
     std::array<char, 4096> bytes{};
     ssize_t got = 0;
@@ -29,7 +29,10 @@ class StderrText {
                           static_cast<off_t>(text.size()))) > 0) {
       text.append(bytes.data(), static_cast<std::size_t>(got));
     }
-    return text.find(part) != std::string::npos;
+    return text;
+  }
+  [[nodiscard]] bool contains(const std::string& part) const {
+    return text().find(part) != std::string::npos;
   }
 
  private:

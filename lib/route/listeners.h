@@ -1,0 +1,74 @@
+// The listening sockets of a router, which the next router takes over while both accept clients, so
+// that no client is refused. They are offered on a Unix socket beside the admin socket, which has
+// its name and ".next", and which is handed over as well, so that several takeovers at once happen
+// one after the other. The lock of the admin socket protects both names, and goes with them.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/unique_fd.h"
+#include "http/server.h"
+#include "loop/event.h"
+#include "net/socket_handover.h"
+#include "os/server_socket.h"
+
+namespace fo::route {
+
+class Listeners {
+ public:
+  Listeners(boost::asio::any_io_executor executor, std::string admin_path);
+  Listeners(const Listeners&) = delete;
+  Listeners& operator=(const Listeners&) = delete;
+
+  /// Creates the sockets at the admin path. Throws what os::open_server_socket throws.
+  void open();
+  /// Receives the sockets of the router that runs at the admin path, or does as open() if none
+  /// runs. Waits until `deadline` for one that is ending, or that hands its sockets to another
+  /// process now. Throws what open() and net::receive_sockets throw.
+  boost::asio::awaitable<void> take_over(base::Deadline deadline);
+  /// Whether the running router's sockets were received.
+  [[nodiscard]] bool has_received() const { return received_.giver.valid(); }
+
+  /// The listening socket at "HOST:PORT": the running router's, or a new one; port 0 is always a
+  /// new one. Throws what http::listen_tcp throws.
+  http::Listener tcp(const std::string& address);
+
+  /// Once clients are accepted: ends the running router, which finishes its requests. From then on
+  /// the admin socket is ours.
+  boost::asio::awaitable<void> own();
+  /// The listening admin socket; after own().
+  [[nodiscard]] base::UniqueFd admin() const;
+
+  /// Offers the sockets to the next router. True: it has them and accepts clients, and this process
+  /// has none of them any more, except those that tcp() and admin() returned. False: withdraw()
+  /// was called.
+  boost::asio::awaitable<bool> offer();
+  /// Ends the offer, and closes the TCP sockets. A router that has received them goes on with them;
+  /// another one waits for the end of this process.
+  void withdraw();
+
+ private:
+  void identify(std::vector<base::UniqueFd> sockets);
+  boost::asio::awaitable<void> give(bool& is_given);
+  boost::asio::awaitable<void> until_withdrawn();
+
+  std::string admin_path_;
+  std::string next_path_;
+  net::ReceivedSockets received_;
+  /// TCP sockets that were received, and for which nothing has asked yet.
+  std::vector<base::UniqueFd> spare_;
+  base::UniqueFd lock_;
+  base::UniqueFd admin_;
+  base::UniqueFd next_;
+  std::vector<base::UniqueFd> tcp_;
+  // Removed before the sockets are closed, so that no other inode has got their numbers.
+  std::vector<os::OwnedPath> names_;
+  bool is_withdrawn_ = false;
+  loop::Event withdrawn_;
+};
+
+}  // namespace fo::route
