@@ -1,0 +1,121 @@
+#!/usr/bin/env bats
+# fo-route: clients' keys, their tiers and limits, and the levels of degradation.
+
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154  # tests are subshells
+load test_helper
+load route
+
+setup() {
+  fo_setup
+  unset FO_REGISTRY FO_STATE_REGISTRY
+  # The folder of the admin socket must be the router's own.
+  export FO_ROUTE_ADMIN=$T/route/route.sock
+}
+
+# key NAME [LINE]...: adds the key NAME, with these lines, to the file of keys.
+key() {
+  printf '["%s"]\n' "$(printf %s "$1" | sha256sum | cut -d' ' -f1)" >>"$T/keys.toml"
+  printf '%s\n' "${@:2}" >>"$T/keys.toml"
+}
+
+# start_with_keys [OPTION]...: starts a worker, and a router with the file of keys.
+start_with_keys() {
+  start_oracle a
+  start_router --worker "a=$WORKER" --keys "$T/keys.toml" "$@"
+  await_healthy 1
+}
+
+# ask KEY [CURL-OPTION]...: prints the status of a completion with this key; the answer is in
+# $T/answer, the headers in $T/head.
+ask() {
+  curl -sS --max-time 60 -o "$T/answer" -D "$T/head" -w '%{http_code}\n' "$URL/v1/completions" \
+    -H "Authorization: Bearer $1" -d '{"model":"oracle","prompt":"one two","max_tokens":4}' "${@:2}" 3>&-
+}
+
+@test "a key that is missing or unknown is 401, and one of the file is served" {
+  key good
+  start_with_keys
+  [ "$(ask good)" = 200 ]
+  [ "$(ask bad)" = 401 ]
+  [ "$(jq -r .error.code "$T/answer")" = invalid_api_key ]
+  [ "$(curl -sS -o /dev/null -w '%{http_code}' "$URL/v1/models")" = 401 ]
+  [ "$(curl -sS -o /dev/null -w '%{http_code}' -H 'x-api-key: good' "$URL/v1/models")" = 200 ]
+}
+
+@test "a key of other models does not see this one" {
+  key limited 'models = ["llama"]'
+  start_with_keys
+  [ "$(ask limited)" = 404 ]
+  [ "$(jq -r .error.code "$T/answer")" = model_not_found ]
+  run -0 curl -sS -H 'Authorization: Bearer limited' "$URL/v1/models"
+  [ "$(jq -c .data <<<"$output")" = "[]" ]
+}
+
+@test "a key beyond its limit is 429 with Retry-After, and others are served" {
+  key small 'requests_per_minute = 2'
+  key few 'tokens_per_minute = 3'
+  key other
+  start_with_keys
+  [ "$(ask small)" = 200 ]
+  [ "$(ask small)" = 200 ]
+  [ "$(ask small)" = 429 ]
+  [ "$(jq -r .error.code "$T/answer")" = rate_limit_exceeded ]
+  grep -qi '^retry-after: [1-9]' "$T/head"
+  # A request may need more than a minute's tokens; the next one waits for them.
+  [ "$(ask few)" = 200 ]
+  [ "$(ask few)" = 429 ]
+  [ "$(ask other)" = 200 ]
+}
+
+@test "a key with a limit of requests at a time gets the next one when one has ended" {
+  key one 'requests_at_a_time = 1'
+  start_with_keys
+  start_bg stream curl -sSN --max-time 60 "$URL/v1/completions" -H 'Authorization: Bearer one' \
+    -d '{"model":"oracle","prompt":"a","max_tokens":50,"ignore_eos":true,"stream":true,"oracle":{"fail":"stall@3"}}'
+  local stream=$BG_PID
+  wait_for "grep -q '\"text\"' $T/stream.out"
+  [ "$(ask one)" = 429 ]
+  kill "$stream"
+  wait_for '[ "$(ask one)" = 200 ]'
+}
+
+@test "levels refuse tiers: best effort at 2, all but premium at 4" {
+  key high 'tier = "premium"'
+  key middle
+  key low 'tier = "best_effort"'
+  start_with_keys --slo-rate 0.001
+  ctl level 2
+  [ "$(state .level)" = 2 ]
+  [ "$(ask low)" = 503 ]
+  [ "$(jq -r '.error | [.code, .param] | join(" ")' "$T/answer")" = "capacity_shed best_effort" ]
+  grep -qi '^retry-after: [1-9]' "$T/head"
+  [ "$(ask middle)" = 200 ]
+  grep -qi '^x-fo-level: 2' "$T/head"
+  ctl level 4
+  [ "$(ask middle)" = 503 ]
+  [ "$(ask high)" = 200 ]
+  ctl level auto
+  [ "$(state .level)" = 0 ]
+  [ "$(ask low)" = 200 ]
+  run -64 ctl level 5
+}
+
+@test "an invalid file of keys is 78, and names the line but no key" {
+  local hash
+  hash=$(printf secret | sha256sum | cut -d' ' -f1)
+  refused() {
+    printf '%s\n' "${@:2}" >"$T/keys.toml"
+    run -78 --separate-stderr timeout 30 fo-route serve --listen 127.0.0.1:0 --worker http://127.0.0.1:1 \
+      --keys "$T/keys.toml"
+    [[ $stderr == "fo-route: error: read keys '$T/keys.toml': line $1"* ]] || { echo "$stderr"; return 1; }
+  }
+  refused 1 '[secret]'
+  refused "1: expected a table" "$hash = 3"
+  refused "2: tier: expected premium, standard or best_effort" "[$hash]" 'tier = "gold"'
+  refused "2: expected a number from 1" "[$hash]" 'requests_per_minute = 0'
+  refused "2: expected a number from 1" "[$hash]" 'tokens_per_minute = "7"'
+  refused "2: models: expected a list of names" "[$hash]" 'models = "llama"'
+  refused "3: unknown field 'teir'" "[$hash]" 'tier = "premium"' 'teir = "premium"'
+  refused 1 'x = ='
+  run -66 timeout 30 fo-route serve --worker http://127.0.0.1:1 --keys "$T/absent"
+}
