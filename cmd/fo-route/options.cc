@@ -39,9 +39,9 @@ void add_count(CLI::App& app, const char* name, std::uint64_t& value, const char
 }
 
 void declare_admin(CLI::App& app, Options& options) {
-  app.add_option("--admin", options.admin, "the admin socket")
+  app.add_option("--admin", options.admin,
+                 "the admin socket (default: fo/route.sock in $XDG_RUNTIME_DIR, or /run)")
       ->envname("FO_ROUTE_ADMIN")
-      ->default_str("$XDG_RUNTIME_DIR/fo/route.sock, of root /run/fo/route.sock")
       ->type_name("PATH");
 }
 
