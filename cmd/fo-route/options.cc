@@ -39,8 +39,7 @@ void add_count(CLI::App& app, const char* name, std::uint64_t& value, const char
 }
 
 void declare_admin(CLI::App& app, Options& options) {
-  app.add_option("--admin", options.admin,
-                 "the admin socket (default: fo/route.sock in $XDG_RUNTIME_DIR, or /run)")
+  app.add_option("--admin", options.admin, "admin socket (default: $XDG_RUNTIME_DIR/fo/route.sock)")
       ->envname("FO_ROUTE_ADMIN")
       ->type_name("PATH");
 }
@@ -111,7 +110,7 @@ void declare_serve(CLI::App& app, Options& options) {
   app.add_flag("--pass-authorization", serve.router.rules.pass_authorization,
                "forward the clients' Authorization");
   app.add_option("--overload-status", serve.router.dispatch.overload_status,
-                 "the status of a refusal for want of capacity")
+                 "the status of a refusal when no engine has room")
       ->check(CLI::IsMember({503, 529}))
       ->capture_default_str()
       ->type_name("STATUS");
