@@ -55,6 +55,32 @@ AnswerFault fault_of_status(int status, const std::string& body) {
   return fault;
 }
 
+// The reason with which the engine ended a choice that it did not finish; empty if there is none.
+std::string abort_reason(const StreamChunk& chunk) {
+  for (const StreamChunk::Finish& ending : chunk.finishes) {
+    if (ending.reason == "abort" || ending.reason == "error") return ending.reason;
+  }
+  return {};
+}
+
+// The same of an answer in one piece, in any API.
+std::string abort_reason_of_whole(const std::string& body) {
+  const bool may_be_aborted =
+      body.find("\"abort\"") != body.npos || body.find("\"error\"") != body.npos;
+  if (!may_be_aborted) return {};
+  try {
+    return abort_reason(read_stream_chunk(body));
+  } catch (const base::Error&) {
+    // It is not JSON, as audio is.
+    return {};
+  }
+}
+
+AnswerFault aborted(const std::string& reason) {
+  return {.kind = AnswerFault::Kind::kAborted,
+          .reason = "the engine ended the answer with " + base::quoted(reason)};
+}
+
 http::Fields forwarded_headers(const http::Fields& headers) {
   // Connection names more headers that belong to the connection (RFC 9110, section 7.6.1).
   std::string named = ",";
@@ -158,11 +184,7 @@ void Exchange::on_event(const http::SseEvent& event) {
     if (state_ == State::kFailed && !is_delivered_) held_ = event.data;
     return;
   }
-  for (const StreamChunk::Finish& ending : chunk.finishes) {
-    if (ending.reason != "abort" && ending.reason != "error") continue;
-    return fail({.kind = AnswerFault::Kind::kAborted,
-                 .reason = "the engine ended the answer with " + base::quoted(ending.reason)});
-  }
+  if (const std::string reason = abort_reason(chunk); !reason.empty()) return fail(aborted(reason));
   for (const StreamChunk::Finish& ending : chunk.finishes) finish(ending.choice);
   // Without its id: a stream of several attempts has no place to return to, and an id, which stays
   // in force for all later events, would be written with each of them.
@@ -190,6 +212,9 @@ void Exchange::on_end() {
   } else if (mode_ == Mode::kChunks && !is_finished()) {
     fail({.kind = AnswerFault::Kind::kTruncated,
           .reason = "the stream ended without a finish_reason"});
+  } else if (mode_ == Mode::kWhole && !is_delivering_) {
+    const std::string reason = abort_reason_of_whole(held_);
+    reason.empty() ? complete() : fail(aborted(reason));
   } else {
     complete();
   }

@@ -349,6 +349,21 @@ TEST(Exchange, AStreamOfAnotherApiIsPassedOnFromItsFirstByte) {
   EXPECT_EQ(answer.exchange.state(), State::kDone);
 }
 
+TEST(Exchange, AnAnswerInOnePieceThatTheEngineAbortedIsNone) {
+  for (const char* reason : {"abort", "error"}) {
+    Answer answer{route::ClientRequest{}};
+    answer.head(kJsonHead).body(R"({"choices":[{"index":0,"message":{"content":"Hi"},)");
+    answer.body(R"("finish_reason":")" + std::string(reason) + "\"}]}").end();
+    EXPECT_EQ(answer.exchange.state(), State::kFailed);
+    EXPECT_EQ(answer.fault(), Kind::kAborted);
+    EXPECT_EQ(answer.output, "");
+  }
+  // A text that has the word is not.
+  Answer answer{route::ClientRequest{}};
+  answer.head(kJsonHead).body(R"({"choices":[{"text":"\"abort\"","finish_reason":"stop"}]})").end();
+  EXPECT_EQ(answer.exchange.state(), State::kDone);
+}
+
 TEST(Exchange, WithoutEventsAStreamIsAnAnswerInOnePiece) {
   Answer answer(streamed());
   answer.head(kJsonHead).body(R"({"choices":[]})");
