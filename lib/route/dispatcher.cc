@@ -394,7 +394,8 @@ QueueGauge Dispatcher::queued(const SetKey& key) const {
   const auto found = state_->sets.find(key);
   if (found == state_->sets.end()) return {};
   const State::Set& set = found->second;
-  QueueGauge queued{.requests = set.queue.size() + set.first.size()};
+  QueueGauge queued;
+  queued.requests = set.queue.size() + set.first.size();
   for (std::size_t tier = 0; tier < plan::kTiers; ++tier) queued.tokens += set.queue.tokens(tier);
   if (const auto since = set.queue.oldest_arrival()) queued.oldest_age = time_now() - *since;
   return queued;
