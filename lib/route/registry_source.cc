@@ -126,9 +126,10 @@ void RegistrySource::put_instance(const fleet::Record& record) {
 }
 
 void RegistrySource::put_weights(const fleet::Record& record) {
-  const auto object = fo::json::find_object(record.text, fleet::kMaxRecordBytes);
+  const nlohmann::json object = fo::json::find_object(record.text, fleet::kMaxRecordBytes)
+                                    .value_or(nlohmann::json::object());
   CardWeights weights;
-  for (const auto& [card, weight] : object.value_or(nlohmann::json::object()).items()) {
+  for (const auto& [card, weight] : object.items()) {
     if (weight.is_number() && card != "version") {
       weights[card] = std::clamp(weight.get<double>(), 0.0, 1e6);
     }
