@@ -155,7 +155,11 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
         if (!std::exchange(is_last_look, true)) continue;
         reason_ = reason_of(patience.end);
         connection_->close();
-        co_return patience.end;
+        // An answer that has its finish_reason is complete.
+        exchange_.on_broken(reason_);
+        if (exchange_.state() != Exchange::State::kDone) co_return patience.end;
+        co_await deliver();
+        co_return CallEnd::kDone;
       }
       reason_ = error.what();
       exchange_.on_broken(reason_);
