@@ -54,7 +54,7 @@ std::string cell(const json& object, const char* name) {
   return text.empty() ? "-" : text::shown(text);
 }
 
-std::string table(const json& rows, std::span<const Column> columns) {
+std::string table(const json::array_t& rows, std::span<const Column> columns) {
   std::string alignment;
   std::vector<std::string> header;
   for (const Column& column : columns) {
@@ -129,8 +129,9 @@ std::string requests_json(const std::map<std::string, Job*>& jobs, TimePoint now
 std::string to_table(std::string_view page, const std::string& answer) {
   const auto what = [&] { return "the answer of the router"; };
   return fo::json::read_object(answer, kMaxListingBytes, what, [&](const json& object) {
-    if (page == "state") return table(object.at("workers"), kWorkerColumns);
-    return table(object.at("requests"), kRequestColumns);
+    const bool is_state = page == "state";
+    const auto& rows = object.at(is_state ? "workers" : "requests").get_ref<const json::array_t&>();
+    return is_state ? table(rows, kWorkerColumns) : table(rows, kRequestColumns);
   });
 }
 
