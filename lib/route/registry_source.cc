@@ -193,7 +193,6 @@ void RegistrySource::load(const std::string& text) {
     if (!value.is_string()) continue;
     RegistryChange change{.kind = RegistryChange::Kind::kPut,
                           .record = {.key = key, .text = value.get<std::string>()}};
-    if (fleet::fault_of(change.record)) continue;
     apply(change);
     change.kind = RegistryChange::Kind::kStale;
     apply(change);

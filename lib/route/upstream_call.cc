@@ -158,11 +158,10 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
         // An answer that has its finish_reason is complete.
         exchange_.on_broken(reason_);
         if (exchange_.state() != Exchange::State::kDone) co_return patience.end;
-        co_await deliver();
-        co_return CallEnd::kDone;
+      } else {
+        reason_ = error.what();
+        exchange_.on_broken(reason_);
       }
-      reason_ = error.what();
-      exchange_.on_broken(reason_);
     }
     is_last_look = false;
     const std::uint64_t tokens_before = exchange_.attempt_tokens();
