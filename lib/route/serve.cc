@@ -36,6 +36,8 @@ using base::ExitStatus;
 constexpr base::Duration kTakeoverTimeout = std::chrono::seconds(60);
 constexpr base::Duration kFirstChecks = std::chrono::seconds(5);
 constexpr base::Duration kCheckInterval = std::chrono::milliseconds(10);
+// How long a client that was accepted last may take to send its request.
+constexpr base::Duration kFirstRequest = std::chrono::seconds(1);
 // The timeout of the admin socket's and the metrics' last answers.
 constexpr base::Duration kProbeTime = std::chrono::seconds(5);
 
@@ -160,7 +162,7 @@ void Server::set_named_workers(const std::vector<NamedWorker>& list) {
 }
 
 void Server::reload() {
-  if (!options_.reload) throw Error(ExitStatus::kConfig, "there is no configuration to read");
+  if (!options_.reload) throw Error(ExitStatus::kConfig, "reload: nothing to read again");
   ServeOptions options = options_.reload();
   set_named_workers(options.workers);
   router_.set_keys(std::move(options.router.keys));
@@ -283,12 +285,15 @@ void Server::stop(loop::Stop how) {
 }
 
 awaitable<void> Server::end() {
-  const Deadline lame_duck = Deadline::after(options_.lame_duck);
   const Deadline deadline = Deadline::after(options_.lame_duck + options_.drain);
+  Deadline idle_until = Deadline::after(options_.lame_duck);
   public_.close_after_answers();
-  if (!has_successor_) co_await loop::pause_for(options_.lame_duck);
+  if (!has_successor_) {
+    co_await loop::pause_for(options_.lame_duck);
+    idle_until = Deadline::after(kFirstRequest);
+  }
   listeners_.withdraw();
-  was_whole_ = co_await public_.stop(deadline, lame_duck);
+  was_whole_ = co_await public_.stop(deadline, idle_until);
   if (record_) co_await record_->leave();
   io_.stop();
 }
