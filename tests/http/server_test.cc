@@ -469,6 +469,7 @@ TEST(HttpServer, StopLeavesIdleConnectionsTimeForOneMoreAnswer) {
   RawClient idle(server.port());
   fo::test::await([&] { return server.connections() == 1; });
   std::future<bool> stopped = server.stop(base::Deadline::never(), base::Deadline::never());
+  EXPECT_EQ(server.connections(), 1U);  // the loop has begun to stop once it answers this
   EXPECT_THROW(fetch("GET", server.url(), soon()), base::Error);
   idle.send(get("/x"));
   EXPECT_THAT(idle.read_to_end(), HasSubstr("Connection: close"));
