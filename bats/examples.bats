@@ -202,6 +202,16 @@ lives() {
 
 no_example man/fo-route.1 'worker_lost'
 
+@test "fo-route(1): the keys of clients" {
+  two_workers
+  example man/fo-route.1 'requests_per_minute'
+  # The page has the SHA-256 of nothing.
+  sed "1s/.*/[$(printf mine | sha256sum | cut -d ' ' -f 1)]/" <<<"$EXAMPLE" >"$ROOM/root/here/keys.toml"
+  start_bg router "${INSIDE[@]}" fo-route serve --lame-duck 0s --worker http://127.0.0.1:8001 --keys keys.toml
+  wait_for 'inside curl -sSf -H "Authorization: Bearer mine" http://127.0.0.1:8080/v1/models'
+  run -22 inside curl -sSf http://127.0.0.1:8080/v1/models
+}
+
 @test "fo-route(1): two engines behind one address, one of which is drained" {
   two_workers
   example man/fo-route.1 'fo-route serve --worker'

@@ -387,8 +387,9 @@ ask_all_the_time() {
   ctl drain "$idle"
   # Both are drained.
   answers 503 /v1/completions "$(members)" -H 'x-request-timeout: 1'
+  # Without any worker, requests are refused for a moment longer.
   ctl undrain "$idle"
-  answers 200 /v1/completions "$(members)"
+  wait_for 'answers 200 /v1/completions "$(members)"'
   wait_exit "$STREAM"
   [ "$status" -eq 0 ]
   [ "$(tail -n 2 "$T/stream.out" | head -n 1)" = "data: [DONE]" ]
