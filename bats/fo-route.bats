@@ -9,7 +9,7 @@ setup() {
   fo_setup
   unset FO_REGISTRY FO_STATE_REGISTRY
   # The folder of the admin socket must be the router's own.
-  export FO_ROUTE_ADMIN=$T/route/route.sock
+  export FO_ROUTE_ADMIN=$T/route/route.sock FO_ROUTE_LAME_DUCK=0s
 }
 
 # start_oracle NAME [OPTION]...: starts a worker; its pid is in ORACLE, its URL in WORKER.
@@ -24,7 +24,7 @@ start_oracle() {
 
 # start_router [OPTION]...: starts a router; its pid is in ROUTER, its URL in URL.
 start_router() {
-  start_bg router fo-route serve --listen 127.0.0.1:0 --lame-duck 0s --ready-fd 9 "$@" 9>"$T/ready"
+  start_bg router fo-route serve --listen 127.0.0.1:0 --ready-fd 9 "$@" 9>"$T/ready"
   ROUTER=$BG_PID
   wait_for "[ -s $T/ready ] || ! kill -0 $ROUTER"
   URL=http://$(cat "$T/ready")
@@ -72,6 +72,9 @@ start_stream() {
   STREAM=$BG_PID
   wait_for "grep -q '\"text\"' $T/stream.out"
 }
+
+# metric NAME URL: prints the value of one of an oracle's metrics.
+metric() { curl -sSf "$2/metrics" | sed -n "s/^$1{[^}]*} //p"; }
 
 # fails STATUS MESSAGE COMMAND...: it prints nothing but one line, an error that matches.
 fails() {
@@ -183,6 +186,52 @@ fails() {
   answers 413 /v1/completions "$(members "\"user\":\"$(printf '%01024d' 0)\"")"
 }
 
+@test "keys have a tier, limits and models" {
+  local key
+  hash_of() { printf %s "$1" | sha256sum | cut -d ' ' -f 1; }
+  cat >"$T/keys.toml" <<END
+[$(hash_of one)]
+requests_per_minute = 2
+[$(hash_of two)]
+tier = "premium"
+models = ["other"]
+END
+  start_two --keys "$T/keys.toml"
+  answers 401 /v1/completions "$(members)"
+  answers 401 /v1/completions "$(members)" -H 'Authorization: Bearer three'
+  jq -e '.error.type == "authentication_error"' "$T/body"
+  # Another model than the key's does not exist for it.
+  answers 404 /v1/completions "$(members)" -H 'Authorization: Bearer two'
+  for key in 'Authorization: Bearer one' 'x-api-key: one'; do answers 200 /v1/completions "$(members)" -H "$key"; done
+  answers 429 /v1/completions "$(members)" -H 'x-api-key: one'
+  grep -qi '^retry-after: ' "$T/head"
+  run -1 grep -rhE 'three|two|one' "$T/router.err"
+  printf '[x]\n' >"$T/keys.toml"
+  fails 78 "read keys '$T/keys.toml': line 1: *" serve --worker "$WORKER" --keys "$T/keys.toml"
+}
+
+@test "--choice round-robin gives each worker its part" {
+  start_two --choice round-robin
+  for _ in 1 2 3 4; do answers 200 /v1/completions "$(members)"; done
+  local url
+  for url in $(state '.workers[].url'); do [ "$(metric oracle_requests_total "$url")" -eq 2 ]; done
+}
+
+@test "metrics that promtool accepts, and probes" {
+  need_promtool
+  pick_port
+  start_two --metrics "127.0.0.1:$PORT"
+  answers 200 /v1/completions "$(members)"
+  curl -sSf "http://127.0.0.1:$PORT/metrics" >"$T/metrics"
+  promtool check metrics <"$T/metrics"
+  grep -qx 'fo_route_requests_total{model="oracle",code="200",tier="premium"} 1' "$T/metrics"
+  # A series that nothing has happened to yet.
+  grep -qx 'fo_route_requests_total{model="oracle",code="502",tier="best_effort"} 0' "$T/metrics"
+  curl -sSf "http://127.0.0.1:$PORT/ready" "$URL/live" "$URL/ready"
+  # Clients do not see metrics.
+  answers 404 /metrics '' -X GET
+}
+
 # raw TEXT: sends it, and prints what the router answers until it closes the connection.
 raw() {
   local address=${URL#http://}
@@ -225,9 +274,6 @@ raw() {
 }
 
 # --- workers that fail ----------------------------------------------------------------------------
-
-# metric NAME URL: prints the value of one of an oracle's metrics.
-metric() { curl -sSf "$2/metrics" | sed -n "s/^$1{[^}]*} //p"; }
 
 @test "a request whose worker fails before its first byte is answered by another" {
   local fault first url before is_streamed PROMPT
@@ -462,6 +508,58 @@ ask_all_the_time() {
   [ ! -e "$T/route/route.sock" ]
 }
 
+@test "SIGTERM is seen at /ready while connections are accepted" {
+  start_two --lame-duck 1h
+  curl -sSf "$URL/ready"
+  kill -TERM "$ROUTER"
+  wait_for '[ "$(curl -sS -o /dev/null -w "%{http_code}" "$URL/ready")" = 503 ]'
+  answers 200 /v1/completions "$(members)"
+  grep -qi '^connection: close' "$T/head"
+}
+
+@test "SIGHUP and ctl reload read the workers again, if all is valid" {
+  start_oracle a
+  local first=$WORKER
+  start_oracle b
+  printf 'worker = ["%s"]\n' "$first" >"$T/route.toml"
+  start_router --config "$T/route.toml"
+  await_healthy 1
+  printf 'worker = ["%s", "%s"]\n' "$first" "$WORKER" >"$T/route.toml"
+  kill -HUP "$ROUTER"
+  await_healthy 2
+  printf 'worker = ["%s"]\n' "$WORKER" >"$T/route.toml"
+  ctl reload
+  await_healthy 1
+  [ "$(state '.workers[] | select(.life == "ready").url')" = "$WORKER" ]
+  printf 'worker = [\n' >"$T/route.toml"
+  fails 78 "*route.toml*" ctl reload
+  kill -HUP "$ROUTER"
+  wait_for "grep -q 'error: .*route.toml' $T/router.err"
+  answers 200 /v1/completions "$(members)"
+}
+
+@test "--takeover: another router goes on without a failed request" {
+  start_two
+  local old=$ROUTER a b
+  a=$(state '.workers[0].url')
+  b=$(state '.workers[1].url')
+  ask_all_the_time 0 whole &
+  local client=$!
+  start_stream '"max_tokens":50' '"oracle":{"gap":"20ms"}'
+  start_bg next fo-route serve --listen "${URL#http://}" --worker "$a" --worker "$b" \
+    --takeover --ready-fd 9 9>"$T/next"
+  wait_for "[ -s $T/next ]"
+  wait_exit "$old" 60
+  [ "$status" -eq 0 ]
+  wait_exit "$STREAM"
+  grep -qF '[DONE]' "$T/stream.out"
+  await_healthy 2
+  wait_for "[ \$(wc -l <$T/client.0) -ge 10 ]"
+  touch "$T/enough"
+  wait "$client"
+  run -1 grep -vx good "$T/client.0"
+}
+
 @test "SIGTERM ends the router when --drain is over, and a second one at once: 75" {
   start_two --drain 100ms
   start_stream '"oracle":{"fail":"stall@2"}'
@@ -534,6 +632,22 @@ register() {
   wait_exit "$ORACLE"
   wait_for '[ "$(state .total)" -eq 0 ]'
   kill -CONT "$PUT"
+}
+
+@test "--state: a router that starts without its registry has the workers of the last listing" {
+  use_dir
+  start_oracle a
+  register worker-a
+  start_router --registry "$FO_REGISTRY" --state "$T/state"
+  await_healthy 1
+  wait_for "grep -q $ID $T/state"
+  kill -KILL "$ROUTER"
+  wait_exit "$ROUTER"
+  # Not an etcd.
+  start_router --registry "etcd:${WORKER}/fleet" --state "$T/state"
+  await_healthy 1
+  [ "$(state '.workers[0].stale')" = true ]
+  answers 200 /v1/completions "$(members)"
 }
 
 # start_member N: one engine of a pair that publishes 127.0.0.1:$PORT. Sets MEMBER[N].
