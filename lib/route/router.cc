@@ -53,13 +53,14 @@ ApiError unknown_path(Api api, const Request& request) {
           .code = is_method ? "method_not_allowed" : "unknown_path"};
 }
 
+ApiError no_worker() {
+  return {.status = 503,
+          .message = "no worker has been reached yet",
+          .code = "no_worker",
+          .retry_after = std::chrono::seconds(1)};
+}
+
 ApiError unknown_model(const std::string& model, const std::vector<std::string>& models) {
-  if (models.empty()) {
-    return {.status = 503,
-            .message = "no worker has been reached yet",
-            .code = "no_worker",
-            .retry_after = std::chrono::seconds(1)};
-  }
   if (model.empty()) {
     return {.status = 400, .message = "model: missing", .code = "model_missing", .param = "model"};
   }
@@ -70,7 +71,7 @@ ApiError unknown_model(const std::string& model, const std::vector<std::string>&
   }
   std::string names;
   for (const std::string& name : models) names += (names.empty() ? "" : ", ") + name;
-  message += "; models: " + names;
+  if (!names.empty()) message += "; models: " + names;
   return {.status = 404, .message = message, .code = "model_not_found", .param = "model"};
 }
 
@@ -310,6 +311,7 @@ std::optional<ApiError> Router::State::find_target(Job& job,
   const bool is_only = request.model.empty() && models.size() == 1;
   job.model = is_only ? models.front() : request.model;
   const bool is_known = std::find(models.begin(), models.end(), job.model) != models.end();
+  if (workers.models().empty()) return no_worker();
   if (!is_known) return unknown_model(job.model, models);
   return std::nullopt;
 }
