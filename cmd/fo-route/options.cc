@@ -180,7 +180,7 @@ void check(Options& options) {
   if (options.choice == "round-robin") serve.router.dispatch.policy = route::Policy::kRoundRobin;
   if (options.breaker == "classic") serve.source.health = fleet::kClassicBreaker;
   serve.router.dispatch.uses_unweighted_sets = !options.strict_sets;
-  if (!options.worker_ca.empty()) serve.source.tls = net::TlsFiles{.ca = options.worker_ca};
+  if (!options.worker_ca.empty()) serve.source.tls.emplace().ca = options.worker_ca;
   if (!options.worker_key_file.empty()) {
     const std::string key = base::one_line(os::read_file(options.worker_key_file, base::kMiB));
     serve.router.worker_headers.emplace_back("authorization", "Bearer " + key);
