@@ -35,6 +35,16 @@ class Peer {
     got_.erase(0, head.size());
     co_return head;
   }
+  /// Reads `count` bytes, or less at the end of the stream.
+  boost::asio::awaitable<std::string> read_bytes(std::size_t count) {
+    while (got_.size() < count) {
+      const bool more = co_await read_more();
+      if (!more) break;
+    }
+    std::string bytes = got_.substr(0, count);
+    got_.erase(0, bytes.size());
+    co_return bytes;
+  }
   boost::asio::awaitable<std::string> read_to_end() {
     for (bool more = true; more;) more = co_await read_more();
     co_return std::exchange(got_, {});
@@ -45,8 +55,7 @@ class Peer {
   boost::asio::awaitable<void> write(std::string bytes) {
     boost::system::error_code error;
     auto result = boost::asio::redirect_error(boost::asio::use_awaitable, error);
-    co_await boost::asio::async_write(socket_, boost::asio::buffer(bytes), result);
-    written_ += bytes.size();
+    written_ += co_await boost::asio::async_write(socket_, boost::asio::buffer(bytes), result);
   }
   /// The number of bytes of write() that the kernel has accepted.
   [[nodiscard]] std::size_t written() const { return written_; }

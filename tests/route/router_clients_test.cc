@@ -1,0 +1,222 @@
+// Clients that leave, and clients that are too many. Dynamo: test_request_cancellation_* and
+// admission_control.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "fleet.h"
+#include "route/router.h"
+
+namespace fo::test {
+namespace {
+
+using nlohmann::json;
+
+/// One worker, whose request must end when its client leaves.
+class Cancellation : public FdCounting {
+ protected:
+  explicit Cancellation(std::uint64_t slots = 64) {
+    fleet_.add_engine({}, [slots](route::Worker& worker) { worker.slots = slots; });
+  }
+  void leave(const Client& client) {
+    client->disconnect();
+    fleet_.run_until([this] { return fleet_.busy(0) == 0 && fleet_.requests().size() == 0; });
+    EXPECT_EQ(fleet_.counts(0).aborted, 1U);
+    EXPECT_EQ(fleet_.counts(0).requests, 1U) << "it is not sent to any worker again";
+    EXPECT_EQ(fleet_.worker(0).requests, 0U);
+    EXPECT_EQ(fleet_.worker(0).tokens, 0U);
+    EXPECT_EQ(fleet_.worker(0).health.state(), fleet::HealthState::kHealthy);
+    const auto& counted = fleet_.router().metrics().requests;
+    EXPECT_TRUE(counted.contains({"oracle", 499, "premium"}));
+    EXPECT_EQ(fleet_.ask(chat(true))->status(), 200);
+  }
+
+  Fleet fleet_;
+};
+
+TEST_F(Cancellation, BeforeTheFirstToken) {
+  const Client client = fleet_.begin(chat(true, 8, {{"fail", "stall@start"}}));
+  fleet_.run_until([this] { return fleet_.busy(0) == 1; });
+  leave(client);
+}
+
+TEST_F(Cancellation, InTheQueueOfTheEngine) {
+  fleet_.engine(0).knobs().slots = 1;
+  const Client first = fleet_.begin(chat(true, 8, {{"fail", "stall@3"}}));
+  fleet_.run_until([this] { return fleet_.counts(0).running == 1; });
+  const Client client = fleet_.begin(chat(true));
+  fleet_.run_until([this] { return fleet_.counts(0).waiting == 1; });
+  client->disconnect();
+  fleet_.run_until([this] { return fleet_.counts(0).waiting == 0; });
+  EXPECT_EQ(fleet_.counts(0).running, 1U);
+}
+
+TEST_F(Cancellation, InMidStream) {
+  const Client client = fleet_.begin(chat(true, 8, {{"fail", "stall@3"}}));
+  fleet_.run_until([&] { return client->events().size() >= 3; });
+  leave(client);
+}
+
+TEST_F(Cancellation, OfAnAnswerInOnePiece) {
+  const Client client = fleet_.begin(chat(false, 8, {{"fail", "stall@3"}}));
+  fleet_.run_until([this] { return fleet_.counts(0).generation_tokens == 3; });
+  leave(client);
+}
+
+TEST_F(Cancellation, OfACompletion) {
+  const Client client = fleet_.begin(
+      {{"model", "oracle"}, {"prompt", "Which way?"}, {"oracle", {{"fail", "stall@3"}}}},
+      "/v1/completions");
+  fleet_.run_until([this] { return fleet_.counts(0).generation_tokens == 3; });
+  leave(client);
+}
+
+TEST_F(Cancellation, WhileTheWorkerSendsWhatTheClientDoesNotRead) {
+  const Client client = fleet_.begin(chat(true, 20'000));
+  fleet_.run_until([&] { return client->events().size() >= 3; });
+  leave(client);
+}
+
+class OneSlot : public Cancellation {
+ protected:
+  OneSlot() : Cancellation(1) {}
+};
+
+TEST_F(OneSlot, ACancelledRequestLeavesTheQueueOfTheRouter) {
+  const Client first = fleet_.begin(chat(true, 8, {{"fail", "stall@3"}}));
+  fleet_.run_until([&] { return first->events().size() >= 3; });
+  const Client second = fleet_.begin(chat(true));
+  const Client third = fleet_.begin(chat(true));
+  fleet_.run_until([&] { return fleet_.requests().size() == 3; });
+  second->disconnect();
+  fleet_.run_until([&] { return fleet_.requests().size() == 2; });
+  EXPECT_EQ(fleet_.counts(0).requests, 1U);
+  first->disconnect();
+  fleet_.run_until([&] { return third->has_ended(); });
+  EXPECT_EQ(third->status(), 200);
+  EXPECT_EQ(fleet_.counts(0).requests, 2U);
+}
+
+TEST_F(OneSlot, AnOperatorEndsARequestInTheQueue) {
+  const Client first = fleet_.begin(chat(true, 8, {{"fail", "stall@3"}}));
+  fleet_.run_until([&] { return first->events().size() >= 3; });
+  const Client second = fleet_.begin(chat(true));
+  fleet_.run_until([this] { return fleet_.requests().size() == 2; });
+  const json list = fleet_.requests();
+  EXPECT_TRUE(list[1]["worker"].is_null());
+  EXPECT_TRUE(fleet_.router().kill(list[1]["id"]));
+  fleet_.run_until([&] { return second->has_ended(); });
+  EXPECT_EQ(second->status(), 503);
+  EXPECT_EQ(second->error_code(), "request_killed");
+  EXPECT_FALSE(first->has_ended());
+}
+
+TEST_F(Cancellation, TheClientsDeadlineEndsTheWorkersRequest) {
+  for (const bool is_streamed : {true, false}) {
+    const Client client = fleet_.ask(chat(is_streamed, 8, {{"fail", "stall@start"}}),
+                                     "/v1/chat/completions", {{"x-request-timeout", "200ms"}});
+    EXPECT_EQ(client->status(), 504);
+    EXPECT_EQ(client->error_code(), "timeout");
+    fleet_.run_until([this] { return fleet_.busy(0) == 0; });
+  }
+  EXPECT_EQ(fleet_.counts(0).requests, 2U) << "no worker is asked after the deadline";
+  EXPECT_EQ(fleet_.worker(0).health.state(), fleet::HealthState::kHealthy);
+}
+
+TEST_F(Cancellation, TheDeadlineOfAStreamIsAnErrorInIt) {
+  const Client client = fleet_.ask(chat(true, 8, {{"fail", "stall@3"}}), "/v1/chat/completions",
+                                   {{"x-request-timeout", "1s"}});
+  EXPECT_EQ(client->status(), 200);
+  EXPECT_TRUE(client->is_whole());
+  EXPECT_EQ(client->error_code(), "timeout");
+  fleet_.run_until([this] { return fleet_.busy(0) == 0; });
+}
+
+class Overload : public FdCounting {
+ protected:
+  /// Fills the only slot, and the queue of the router.
+  void fill(Fleet& fleet, std::size_t queued) {
+    fleet.add_engine({}, [](route::Worker& worker) { worker.slots = 1; });
+    for (std::size_t i = 0; i < 1 + queued; ++i) {
+      calls_.push_back(fleet.begin(chat(true, 8, {{"fail", "stall@3"}})));
+    }
+    fleet.run_until([&] { return fleet.requests().size() == calls_.size() && fleet.busy(0) == 1; });
+  }
+  static void expect_retry_after(const Client& call) {
+    const auto pause = base::parse_uint(call->header("retry-after"));
+    ASSERT_TRUE(pause);
+    EXPECT_GE(*pause, 1U);
+    EXPECT_LE(*pause, 60U);
+  }
+
+  std::vector<Client> calls_;
+};
+
+TEST_F(Overload, AFullQueueRefusesAtOnce) {
+  route::RouterOptions options = in_turns();
+  options.dispatch.queue.requests = 2;
+  Fleet fleet(std::move(options));
+  fill(fleet, 2);
+  const Client call = fleet.ask(chat(true));
+  EXPECT_EQ(call->status(), 503);
+  EXPECT_EQ(call->error_code(), "queue_full");
+  expect_retry_after(call);
+  EXPECT_EQ(fleet.counts(0).requests, 1U);
+}
+
+TEST_F(Overload, TheQueueIsBoundedInTokens) {
+  route::RouterOptions options = in_turns();
+  options.dispatch.queue.tokens = 2000;
+  Fleet fleet(std::move(options));
+  fill(fleet, 1);
+  json large = chat(true);
+  large["messages"][0]["content"] = std::string(8000, 'x');
+  EXPECT_EQ(fleet.ask(large)->error_code(), "queue_full");
+  const Client small = fleet.begin(chat(true));
+  fleet.run_until([&] { return fleet.requests().size() == 3; });
+  EXPECT_FALSE(small->has_ended());
+}
+
+TEST_F(Overload, ARequestDoesNotWaitForever) {
+  route::RouterOptions options = in_turns();
+  options.dispatch.queue.timeout = std::chrono::milliseconds(200);
+  options.dispatch.overload_status = 529;
+  Fleet fleet(std::move(options));
+  fill(fleet, 0);
+  const Client call = fleet.ask(chat(true));
+  EXPECT_EQ(call->status(), 529);
+  expect_retry_after(call);
+  EXPECT_EQ(fleet.counts(0).requests, 1U);
+}
+
+TEST_F(Overload, ARequestThatIsTooLargeForTheOthersCachesWaitsForAnIdleWorker) {
+  Fleet fleet;
+  fleet.add_engine({}, [](route::Worker& worker) { worker.kv_tokens = 2000; });
+  const Client first = fleet.begin(chat(true, 8, {{"fail", "stall@3"}}));
+  fleet.run_until([&] { return fleet.busy(0) == 1; });
+  json large = chat(true);
+  large["messages"][0]["content"] = std::string(16'000, 'x');
+  const Client second = fleet.begin(large);
+  fleet.run_until([&] { return fleet.requests().size() == 2; });
+  EXPECT_EQ(fleet.counts(0).requests, 1U);
+  first->disconnect();
+  fleet.run_until([&] { return second->has_ended(); });
+  EXPECT_EQ(second->status(), 200);
+}
+
+TEST_F(Overload, WithoutAWorkerARequestWaitsAndThenFails) {
+  route::RouterOptions options = in_turns();
+  options.dispatch.queue.timeout = std::chrono::milliseconds(200);
+  Fleet fleet(std::move(options));
+  fleet.add_engine();
+  fleet.kill(0);
+  fleet.run_until([&] { return !fleet.worker(0).is_reachable; });
+  const Client call = fleet.ask(chat(true));
+  EXPECT_EQ(call->status(), 503);
+  expect_retry_after(call);
+}
+
+}  // namespace
+}  // namespace fo::test

@@ -1,0 +1,484 @@
+// Workers that fail. The scenarios are those of Dynamo's tests of fault tolerance (migration,
+// deploy/scenarios, etcd_ha) and the rows of the table in lib/route/outcome.h.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "fleet.h"
+#include "route/outcome.h"
+#include "route/router.h"
+#include "scripted_worker.h"
+
+namespace fo::test {
+namespace {
+
+using fleet::HealthState;
+using nlohmann::json;
+
+void set_fault(Fleet& fleet, std::size_t engine, const std::string& fault, std::uint64_t times) {
+  oracle::Knobs& knobs = fleet.engine(engine).knobs();
+  knobs.fail = oracle::parse_fault(fault);
+  knobs.fail_next = times;
+}
+
+void refuse(Fleet& fleet, std::size_t engine, std::uint64_t status, std::uint64_t times = 1) {
+  oracle::Knobs& knobs = fleet.engine(engine).knobs();
+  knobs.refuse_status = status;
+  knobs.refuse_next = times;
+}
+
+/// What the test's name can contain of a fault or a path.
+std::string as_name(std::string text) {
+  std::erase_if(text, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
+  return text;
+}
+
+class EachFault : public FdCounting, public testing::WithParamInterface<const char*> {};
+
+// Dynamo: test_request_migration_*, before the first token.
+class FaultBeforeTheFirstToken : public EachFault {};
+
+TEST_P(FaultBeforeTheFirstToken, AnotherWorkerAnswers) {
+  Fleet fleet;
+  fleet.add_engines(2);
+  const std::string text = fleet.text_of(chat(true));
+  for (const bool is_streamed : {true, false}) {
+    set_fault(fleet, 0, GetParam(), 1);
+    const auto faults = fleet.counts(0).faults;
+    // The next one in turn is the first worker, or it is passed over until it is.
+    for (;;) {
+      const Client call = fleet.ask(chat(is_streamed));
+      EXPECT_EQ(call->status(), 200);
+      EXPECT_EQ(call->text(), text);
+      EXPECT_TRUE(call->is_whole());
+      if (fleet.counts(0).faults > faults) break;
+    }
+    EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kSuspicious);
+    EXPECT_EQ(fleet.worker(1).health.state(), HealthState::kHealthy);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, FaultBeforeTheFirstToken,
+                         testing::Values("reset@start", "cut@start", "error@start", "abort@start",
+                                         "reset@0", "cut@0", "half@0", "end@0", "error@0",
+                                         "abort@0"),
+                         [](const auto& fault) { return as_name(fault.param); });
+
+class FaultInAnAnswer : public EachFault {};
+
+// Dynamo: test_request_migration_*, stream.
+TEST_P(FaultInAnAnswer, AStreamEndsWithAnHonestError) {
+  Fleet fleet;
+  fleet.add_engines(2);
+  const std::string text = fleet.text_of(chat(true, 16));
+  const Client call = fleet.ask(chat(true, 16, {{"fail", GetParam()}, {"gap", "2ms"}}));
+  EXPECT_EQ(call->status(), 200);
+  EXPECT_TRUE(call->is_whole()) << "the answer ends as HTTP frames it";
+  const std::vector<std::string> events = call->events();
+  ASSERT_FALSE(events.empty());
+  const json error = json::parse(events.back())["error"];
+  EXPECT_EQ(error["code"], "worker_lost");
+  EXPECT_GE(error["delivered_tokens"], 1);
+  EXPECT_FALSE(call->text().empty());
+  EXPECT_TRUE(text.starts_with(call->text())) << call->text();
+  EXPECT_NE(text, call->text());
+  EXPECT_EQ(fleet.counts(1).requests, 0U);
+}
+
+// Dynamo: the same, unary.
+TEST_P(FaultInAnAnswer, AnAnswerInOnePieceComesFromAnotherWorker) {
+  Fleet fleet;
+  fleet.add_engines(2);
+  set_fault(fleet, 0, GetParam(), 1);
+  const Client call = fleet.ask(chat(false, 16));
+  EXPECT_EQ(call->status(), 200);
+  EXPECT_EQ(call->text(), fleet.text_of(chat(false, 16)));
+  EXPECT_EQ(fleet.counts(0).faults, 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(, FaultInAnAnswer,
+                         testing::Values("reset@8", "cut@8", "half@8", "end@8", "error@8",
+                                         "abort@8"),
+                         [](const auto& fault) { return as_name(fault.param); });
+
+class RouterFaults : public FdCounting {};
+
+// Dynamo: decode_worker, sglang_engine, …: the process is killed.
+TEST_F(RouterFaults, AKilledWorkersRequestsWithoutATokenAreAnsweredByAnother) {
+  Fleet fleet;
+  fleet.add_engines(2);
+  fleet.engine(0).knobs().fail = oracle::parse_fault("stall@start");
+  std::vector<Client> calls;
+  for (int i = 0; i < 8; ++i) calls.push_back(fleet.begin(chat(i % 2 == 0)));
+  fleet.run_until([&] { return fleet.busy(0) == 4 && fleet.counts(1).length == 4; });
+  fleet.kill(0);
+  for (const Client& call : calls) {
+    fleet.run_until([&] { return call->has_ended(); });
+    EXPECT_EQ(call->status(), 200);
+    EXPECT_EQ(call->text(), fleet.text_of(chat(true)));
+  }
+  // What is asked now does not wait for the dead one.
+  EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
+  fleet.run_until([&] { return !fleet.worker(0).is_reachable; });
+  // It comes back by itself.
+  fleet.start(0);
+  fleet.run_until([&] { return fleet.worker(0).is_reachable; });
+}
+
+TEST_F(RouterFaults, ARefusedConnectionIsNoFault) {
+  route::WorkerMonitor::Options monitor = quick_checks();
+  // Only requests find out.
+  monitor.check = std::chrono::hours(1);
+  Fleet fleet(in_turns(), monitor);
+  fleet.add_engines(2);
+  fleet.kill(0);
+  EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
+  EXPECT_FALSE(fleet.worker(0).is_reachable);
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+  EXPECT_EQ(fleet.worker(0).health.weight(base::Deadline::Clock::now().time_since_epoch()), 1.0);
+}
+
+// A standby binds the same address.
+TEST_F(RouterFaults, ARequestWaitsForTheOnlyWorkerToComeBack) {
+  Fleet fleet;
+  fleet.add_engine();
+  fleet.kill(0);
+  const Client call = fleet.begin(chat(false));
+  fleet.run_until([&] { return !fleet.worker(0).is_reachable; });
+  EXPECT_FALSE(call->has_ended());
+  fleet.start(0);
+  fleet.run_until([&] { return call->has_ended(); });
+  EXPECT_EQ(call->status(), 200);
+}
+
+TEST_F(RouterFaults, AServerErrorOfTwoWorkersIsTheClients) {
+  for (const char* fault : {"error@start", "error@0"}) {
+    Fleet fleet;
+    fleet.add_engines(3);
+    for (std::size_t i = 0; i < 3; ++i) set_fault(fleet, i, fault, 0);
+    const Client call = fleet.ask(chat(true));
+    EXPECT_EQ(call->status(), 500);
+    EXPECT_EQ(call->header("x-should-retry"), "false");
+    EXPECT_EQ(call->error_message(), "the oracle fails on purpose");
+    EXPECT_EQ(fleet.counts(0).faults + fleet.counts(1).faults + fleet.counts(2).faults, 2U);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(fleet.worker(i).health.state(), HealthState::kHealthy) << fault;
+    }
+  }
+}
+
+TEST_F(RouterFaults, AnErrorThatNamesTheClientsFaultIsPassedOn) {
+  Fleet fleet;
+  ScriptedWorker worker(fleet.executor(), [](ScriptedWorker::Peer& peer, const std::string&) {
+    return peer.write(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+        "data: {\"error\":{\"message\":\"too long\",\"code\":400}}\n\ndata: [DONE]\n\n");
+  });
+  fleet.add_worker(worker.url());
+  fleet.add_engine();
+  const Client call = fleet.ask(chat(true));
+  EXPECT_EQ(call->status(), 400);
+  EXPECT_EQ(call->error_message(), "too long");
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+}
+
+TEST_F(RouterFaults, OtherErrorsOfTheRequestArePassedOn) {
+  Fleet fleet;
+  fleet.add_engines(2);
+  for (const std::uint64_t status : {400U, 409U, 413U, 422U}) {
+    refuse(fleet, 0, status);
+    refuse(fleet, 1, status);
+    const Client call = fleet.ask(chat(false));
+    EXPECT_EQ(call->status(), static_cast<int>(status));
+    EXPECT_EQ(call->error_message(), "the oracle refuses on purpose");
+    fleet.engine(0).knobs().refuse_next = fleet.engine(1).knobs().refuse_next = 0;
+  }
+  EXPECT_EQ(fleet.counts(0).refused + fleet.counts(1).refused, 4U);
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+}
+
+TEST_F(RouterFaults, AWorkersRefusalOfTheRouterIsNeverTheClients) {
+  for (const std::uint64_t status : {401U, 403U, 404U}) {
+    Fleet fleet;
+    fleet.add_engines(2);
+    refuse(fleet, 0, status, 10);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.ask(chat(false))->status(), 200) << status;
+    EXPECT_EQ(fleet.counts(0).refused, 1U) << "the worker is out";
+    refuse(fleet, 1, status, 10);
+    const Client call = fleet.ask(chat(false));
+    EXPECT_EQ(call->status(), 502);
+    EXPECT_EQ(call->error_code(), "worker_misconfigured");
+    // Until it is started again.
+    fleet.kill(0);
+    fleet.run_until([&] { return !fleet.worker(0).is_reachable; });
+    fleet.start(0);
+    fleet.run_until([&] { return fleet.worker(0).is_reachable; });
+    EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+  }
+}
+
+TEST_F(RouterFaults, AnOverloadedWorkersRequestGoesToAnother) {
+  for (const std::uint64_t status : {429U, 503U, 529U}) {
+    Fleet fleet;
+    fleet.add_engines(2);
+    fleet.engine(0).knobs().retry_after = std::chrono::seconds(20);
+    refuse(fleet, 0, status);
+    EXPECT_EQ(fleet.ask(chat(false))->status(), 200) << status;
+    EXPECT_EQ(fleet.counts(0).refused, 1U);
+    const auto now = base::Deadline::Clock::now();
+    EXPECT_TRUE(fleet.worker(0).share.is_overloaded(now));
+    EXPECT_FALSE(fleet.worker(0).share.is_overloaded(now + std::chrono::seconds(21)));
+    EXPECT_EQ(fleet.worker(0).slots_now(1), 32U);
+    EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+  }
+}
+
+TEST_F(RouterFaults, AnOverloadedWorkerGetsHalfOfWhatItHadRoomFor) {
+  Fleet fleet;
+  fleet.add_engine({}, [](route::Worker& worker) { worker.slots = 8; });
+  refuse(fleet, 0, 429);
+  std::vector<Client> calls{fleet.begin(chat(false))};
+  fleet.run_until([&] { return fleet.counts(0).refused == 1; });
+  for (int i = 0; i < 7; ++i) calls.push_back(fleet.begin(chat(false, 8, {{"fail", "stall@0"}})));
+  fleet.run_until([&] { return fleet.requests().size() == 8 && fleet.busy(0) == 4; });
+  fleet.run_until(
+      [&] { return !fleet.worker(0).share.is_overloaded(base::Deadline::Clock::now()); });
+  EXPECT_FALSE(calls[0]->has_ended()) << "it waits for a slot";
+  calls[1]->disconnect();
+  fleet.run_until([&] { return calls[0]->has_ended(); });
+  EXPECT_EQ(calls[0]->status(), 200);
+  // Its success is worth one slot more.
+  fleet.run_until([&] { return fleet.busy(0) == 5; });
+  EXPECT_EQ(fleet.requests().size(), 6U);
+}
+
+TEST_F(RouterFaults, ALoneOverloadedWorkerIsAskedAgain) {
+  Fleet fleet;
+  fleet.add_engine();
+  refuse(fleet, 0, 503);
+  EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+  EXPECT_EQ(fleet.counts(0).requests, 2U);
+}
+
+// The least limit of the router is 5 s.
+TEST_F(RouterFaults, AWorkerWhoseStreamsAllStallIsHung) {
+  Fleet fleet;
+  fleet.add_engine();
+  const Client call = fleet.ask(chat(true, 8, {{"fail", "stall@3"}}));
+  EXPECT_EQ(call->error_code(), "worker_lost");
+  EXPECT_TRUE(call->is_whole());
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kSuspicious);
+  fleet.run_until([&] { return fleet.busy(0) == 0; });
+}
+
+TEST_F(RouterFaults, ASilentStreamBesideMovingOnesIsNoFault) {
+  route::RouterOptions options = in_turns();
+  options.times.stream = std::chrono::milliseconds(300);
+  Fleet fleet(std::move(options));
+  fleet.add_engine();
+  const Client moving = fleet.begin(chat(true, 10'000, {{"gap", "5ms"}}));
+  const Client silent = fleet.ask(chat(true, 8, {{"fail", "stall@3"}}));
+  EXPECT_EQ(silent->error_code(), "worker_lost");
+  EXPECT_FALSE(moving->has_ended());
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+}
+
+TEST_F(RouterFaults, AnotherWorkerAnswersWhenTheFirstTokenIsLate) {
+  route::RouterOptions options = in_turns();
+  options.times.first_token = std::chrono::seconds(1);
+  Fleet fleet(std::move(options));
+  fleet.add_engines(2);
+  set_fault(fleet, 0, "stall@start", 1);
+  const Client call = fleet.ask(chat(true));
+  EXPECT_EQ(call->status(), 200);
+  EXPECT_EQ(call->text(), fleet.text_of(chat(true)));
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kSuspicious);
+  fleet.run_until([&] { return fleet.counts(0).aborted == 1; });
+}
+
+TEST_F(RouterFaults, ALateFirstTokenBesideMovingStreamsIsOverload) {
+  route::RouterOptions options = in_turns();
+  options.times.first_token = std::chrono::seconds(1);
+  Fleet fleet(std::move(options));
+  fleet.add_engine();
+  const Client moving = fleet.begin(chat(true, 10'000, {{"gap", "5ms"}}));
+  fleet.run_until([&] { return !moving->text().empty(); });
+  fleet.add_engine();
+  set_fault(fleet, 0, "stall@start", 1);
+  while (fleet.counts(0).requests < 2) EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+  EXPECT_TRUE(fleet.worker(0).share.is_overloaded(base::Deadline::Clock::now()) ||
+              fleet.worker(0).slots_now(1) < 64);
+}
+
+TEST_F(RouterFaults, AWorkerThatSaysItIsUnhealthyIsOut) {
+  Fleet fleet;
+  fleet.add_engines(2);
+  fleet.engine(0).knobs().health = "no";
+  fleet.run_until([&] { return !fleet.worker(0).is_reachable; });
+  const auto requests = fleet.counts(0).requests;
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+  EXPECT_EQ(fleet.counts(0).requests, requests);
+  fleet.engine(0).knobs().health = "yes";
+  fleet.run_until([&] { return fleet.worker(0).is_reachable; });
+}
+
+TEST_F(RouterFaults, AWorkerThatLiesAboutItsHealthIsOutByItsRequests) {
+  Fleet fleet;
+  fleet.add_engines(2);
+  set_fault(fleet, 0, "cut@start", 0);
+  // Its /health is 200 all the time.
+  while (fleet.worker(0).health.state() != HealthState::kUnhealthy) {
+    EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
+  }
+  EXPECT_TRUE(fleet.worker(0).is_reachable);
+  EXPECT_EQ(fleet.worker(0).weight, 0);
+  const auto requests = fleet.counts(0).requests;
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
+  EXPECT_EQ(fleet.counts(0).requests, requests);
+}
+
+TEST_F(RouterFaults, AHealthCheckWithoutAnAnswerMeansLoad) {
+  route::WorkerMonitor::Options monitor = quick_checks();
+  monitor.timeout = std::chrono::milliseconds(100);
+  Fleet fleet(in_turns(), monitor);
+  fleet.add_engine();
+  fleet.engine(0).knobs().health = "stall";
+  // Meanwhile several checks have had no answer.
+  const Client call = fleet.ask(chat(true, 100, {{"gap", "10ms"}}));
+  EXPECT_EQ(call->text(), fleet.text_of(chat(true, 100)));
+  EXPECT_TRUE(fleet.worker(0).is_reachable);
+}
+
+TEST_F(RouterFaults, ALoneWorkerThatFaultsStaysIn) {
+  Fleet fleet;
+  fleet.add_engine();
+  for (int i = 0; i < 4; ++i) {
+    // The third attempt succeeds.
+    set_fault(fleet, 0, "cut@start", 2);
+    EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
+  }
+  set_fault(fleet, 0, "cut@start", 0);
+  EXPECT_EQ(fleet.ask(chat(true))->status(), 502);
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kUnhealthy);
+  set_fault(fleet, 0, "none", 0);
+  EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
+}
+
+TEST_F(RouterFaults, AWorkerInProbationGetsOneRequestAtATime) {
+  Fleet fleet;
+  fleet.health_rules.cool_down = std::chrono::milliseconds(1);
+  fleet.add_engines(2);
+  set_fault(fleet, 0, "cut@start", 3);
+  while (fleet.worker(0).health.state() == HealthState::kHealthy ||
+         fleet.worker(0).health.state() == HealthState::kSuspicious) {
+    EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
+  }
+  fleet.run_until([&] { return fleet.worker(0).health.state() == HealthState::kProbation; });
+  const auto requests = fleet.counts(1).requests;
+  std::vector<Client> calls;
+  for (int i = 0; i < 5; ++i) calls.push_back(fleet.begin(chat(true, 8, {{"fail", "stall@3"}})));
+  fleet.run_until([&] { return fleet.counts(1).requests == requests + 4; });
+  EXPECT_EQ(fleet.busy(0), 1U);
+  for (const Client& call : calls) {
+    fleet.run_until([&] { return call->events().size() >= 3; });
+    call->disconnect();
+  }
+  fleet.run_until([&] { return fleet.busy(0) == 0 && fleet.worker(0).requests == 0; });
+  // A client that goes proves nothing; five answers do.
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kProbation);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+}
+
+/// Clients that ask all the time.
+class Load {
+ public:
+  Load(Fleet& fleet, std::size_t clients, bool is_streamed)
+      : fleet_(fleet), text_(fleet.text_of(request(is_streamed))), is_streamed_(is_streamed) {
+    for (std::size_t i = 0; i < clients; ++i) calls_.push_back(fleet.begin(request(is_streamed)));
+  }
+  /// Checks the answers that are complete, and begins further requests.
+  void go_on() {
+    for (Client& call : calls_) {
+      if (!call->has_ended()) continue;
+      check(call);
+      call = fleet_.begin(request(is_streamed_));
+    }
+  }
+  void run_until(const std::function<bool()>& done) {
+    fleet_.run_until([&] {
+      go_on();
+      return done();
+    });
+  }
+  /// Waits for what is in flight.
+  void end() {
+    for (const Client& call : calls_) {
+      fleet_.run_until([&] { return call->has_ended(); });
+      check(call);
+    }
+  }
+  [[nodiscard]] int answered() const { return answered_; }
+
+ private:
+  static json request(bool is_streamed) { return chat(is_streamed, 20, {{"gap", "1ms"}}); }
+  void check(const Client& call) {
+    ++answered_;
+    EXPECT_EQ(call->status(), 200);
+    EXPECT_EQ(call->text(), text_);
+    if (is_streamed_) {
+      EXPECT_EQ(call->events().back(), "[DONE]");
+    }
+  }
+
+  Fleet& fleet_;
+  std::string text_;
+  bool is_streamed_;
+  std::vector<Client> calls_;
+  int answered_ = 0;
+};
+
+// Dynamo: rolling upgrade.
+TEST_F(RouterFaults, ARollingRestartUnderLoadFailsNoRequest) {
+  Fleet fleet;
+  fleet.add_engines(3);
+  Load load(fleet, 8, true);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const int before = load.answered();
+    load.run_until([&] { return load.answered() >= before + 16; });
+    fleet.worker(i).is_drained = true;
+    fleet.router().on_change();
+    load.run_until([&] { return fleet.busy(i) == 0; });
+    fleet.kill(i);
+    load.run_until([&] { return !fleet.worker(i).is_reachable; });
+    fleet.start(i);
+    load.run_until([&] { return fleet.worker(i).is_reachable; });
+    fleet.worker(i).is_drained = false;
+    fleet.router().on_change();
+    load.run_until([&] { return fleet.counts(i).requests > 0; });
+  }
+  load.end();
+}
+
+// Dynamo: *_pod, without a word: nothing is drained.
+TEST_F(RouterFaults, KillsUnderLoadFailNoAnswerInOnePiece) {
+  Fleet fleet;
+  fleet.add_engines(3);
+  Load load(fleet, 8, false);
+  for (std::size_t round = 0; round < 6; ++round) {
+    const std::size_t i = round % 3;
+    load.run_until([&] { return fleet.busy(i) > 0; });
+    fleet.kill(i);
+    const int before = load.answered();
+    load.run_until([&] { return load.answered() >= before + 8; });
+    fleet.start(i);
+    load.run_until([&] { return fleet.worker(i).is_reachable && fleet.worker(i).weight > 0; });
+  }
+  load.end();
+}
+
+}  // namespace
+}  // namespace fo::test

@@ -1,0 +1,297 @@
+#include "route/router.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fleet.h"
+#include "scripted_worker.h"
+
+namespace fo::test {
+namespace {
+
+using nlohmann::json;
+
+class Router : public FdCounting {};
+
+/// A whole answer in JSON, after which the worker closes the connection.
+std::string json_answer(const std::string& body, const std::string& headers = "") {
+  return "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" + headers +
+         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+TEST_F(Router, AnAnswerIsThatOfTheEngine) {
+  Fleet fleet;
+  fleet.add_engine();
+  const std::string text = fleet.text_of(chat(false));
+  ASSERT_FALSE(text.empty());
+  for (const bool is_streamed : {false, true}) {
+    const Client call = fleet.ask(chat(is_streamed));
+    EXPECT_EQ(call->status(), 200);
+    EXPECT_TRUE(call->is_whole());
+    EXPECT_EQ(call->text(), text);
+    if (is_streamed) {
+      EXPECT_EQ(call->events().back(), "[DONE]");
+    }
+  }
+}
+
+TEST_F(Router, NamesTheModelsOfItsWorkers) {
+  Fleet fleet;
+  fleet.add_engine();
+  const Client list = fleet.get("/v1/models");
+  EXPECT_EQ(list->status(), 200);
+  ASSERT_EQ(list->json()["data"].size(), 1U);
+  EXPECT_EQ(list->json()["data"][0]["id"], "oracle");
+  EXPECT_EQ(fleet.get("/v1/models/oracle")->json()["id"], "oracle");
+  EXPECT_EQ(fleet.get("/v1/models/another")->status(), 404);
+}
+
+TEST_F(Router, AnUnknownModelIs404WithTheNearestName) {
+  Fleet fleet;
+  fleet.add_engine();
+  json body = chat(false);
+  body["model"] = "oracel";
+  const Client call = fleet.ask(body);
+  EXPECT_EQ(call->status(), 404);
+  EXPECT_EQ(call->error_code(), "model_not_found");
+  EXPECT_NE(call->error_message().find("did you mean 'oracle'?"), std::string::npos);
+  EXPECT_EQ(fleet.counts(0).requests, 0U);
+}
+
+TEST_F(Router, PathsThatControlAnEngineAreNotServed) {
+  Fleet fleet;
+  fleet.add_engine();
+  for (const char* path :
+       {"/sleep", "/wake_up", "/oracle", "/v1/../sleep", "//sleep", "/metrics"}) {
+    EXPECT_EQ(fleet.ask(json::object(), path)->status(), 404) << path;
+    EXPECT_EQ(fleet.get(path)->status(), 404) << path;
+  }
+  EXPECT_EQ(fleet.get("/v1/chat/completions")->status(), 405);
+  EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+}
+
+TEST_F(Router, FieldsOfTheEnginesInsidesAreRefused) {
+  Fleet fleet;
+  fleet.add_engine();
+  for (const char* field : {"priority", "kv_transfer_params", "bootstrap_room", "rid", "lora_path",
+                            "data_parallel_rank", "custom_logit_processor"}) {
+    json body = chat(false);
+    body[field] = 1;
+    const Client call = fleet.ask(body);
+    EXPECT_EQ(call->status(), 400) << field;
+    EXPECT_EQ(call->error_code(), "field_refused") << field;
+  }
+  EXPECT_EQ(fleet.counts(0).requests, 0U);
+}
+
+TEST_F(Router, OtherEndpointsArePassedThrough) {
+  Fleet fleet;
+  fleet.add_engine();
+  const json prompt{{"model", "oracle"}, {"prompt", "Which way?"}};
+  const Client tokens = fleet.ask(prompt, "/tokenize");
+  ASSERT_EQ(tokens->status(), 200);
+  const json ids{{"model", "oracle"}, {"tokens", tokens->json()["tokens"]}};
+  const Client text = fleet.ask(ids, "/detokenize");
+  EXPECT_NE(text->json()["prompt"].get<std::string>().find("Which way?"), std::string::npos);
+}
+
+TEST_F(Router, AnEndpointThatTheEnginesDoNotHaveIsTheClientsError) {
+  Fleet fleet;
+  fleet.add_engines(2);
+  const json input{{"model", "oracle"}, {"input", "Which way?"}};
+  for (const char* path : {"/v1/embeddings", "/v1/rerank", "/v1/audio/speech"}) {
+    EXPECT_EQ(fleet.ask(input, path)->status(), 404) << path;
+  }
+  // An API that is not there takes no worker away from those that are.
+  static_cast<void>(fleet.ask(input, "/v1/responses"));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+}
+
+TEST_F(Router, OnlyHeadersOfTheEndsAreForwarded) {
+  route::RouterOptions options = in_turns();
+  options.worker_headers = {{"authorization", "Bearer engine-key"}};
+  Fleet fleet(std::move(options));
+  std::string received;
+  ScriptedWorker worker(
+      fleet.executor(), [&received](ScriptedWorker::Peer& peer, std::string request) {
+        received = std::move(request);
+        return peer.write(
+            json_answer("{}",
+                        "Connection: keep-alive, x-inner\r\nX-Inner: 1\r\nX-Outer: 1\r\n"
+                        "Keep-Alive: timeout=5\r\nServer: engine\r\nX-Request-Id: e\r\n"));
+      });
+  fleet.add_worker(worker.url());
+  const Client call = fleet.ask(chat(false), "/v1/chat/completions",
+                                {{"authorization", "Bearer client-key"},
+                                 {"cookie", "a=b"},
+                                 {"traceparent", "00-1-2-01"},
+                                 {"x-request-id", "mine-1"}});
+  EXPECT_EQ(call->status(), 200);
+  EXPECT_EQ(call->header("x-outer"), "1");
+  EXPECT_EQ(call->header("x-inner"), "-");
+  EXPECT_EQ(call->header("keep-alive"), "-");
+  EXPECT_EQ(call->header("server"), "-");
+  EXPECT_EQ(call->header("x-request-id"), "mine-1");
+  EXPECT_NE(call->header("x-fo-request-id"), "-");
+  EXPECT_NE(received.find("authorization: Bearer engine-key\r\n"), std::string::npos) << received;
+  EXPECT_NE(received.find("x-request-id: " + call->header("x-fo-request-id") + "\r\n"),
+            std::string::npos);
+  EXPECT_NE(received.find("x-fo-attempt: 1\r\n"), std::string::npos);
+  EXPECT_NE(received.find("accept-encoding: identity\r\n"), std::string::npos);
+  EXPECT_NE(received.find("traceparent: 00-1-2-01\r\n"), std::string::npos);
+  EXPECT_EQ(received.find("client-key"), std::string::npos);
+  EXPECT_EQ(received.find("cookie"), std::string::npos);
+}
+
+TEST_F(Router, AnInvalidRequestIdOfAClientIsReplaced) {
+  Fleet fleet;
+  fleet.add_engine();
+  const Client call =
+      fleet.ask(chat(true), "/v1/chat/completions", {{"x-request-id", "not valid"}});
+  EXPECT_EQ(call->header("x-request-id"), call->header("x-fo-request-id"));
+  EXPECT_EQ(call->header("x-fo-request-id").size(), 24U);
+}
+
+/// Two workers, each of which knows the responses that it has made: "resp_0" and "resp_1".
+class Responses : public FdCounting {
+ protected:
+  Responses() {
+    for (int i = 0; i < 2; ++i) {
+      workers_.push_back(std::make_unique<ScriptedWorker>(
+          fleet_.executor(), [i](ScriptedWorker::Peer& peer, const std::string& request) {
+            const std::string id = "resp_" + std::to_string(i);
+            const bool is_unknown =
+                request.find("resp_") != std::string::npos && request.find(id) == std::string::npos;
+            if (is_unknown) return peer.write(json_answer("{}", "X-Failed: yes\r\n"));
+            return peer.write(json_answer(R"({"id":")" + id + R"(","model":"oracle"})"));
+          }));
+      fleet_.add_worker(workers_.back()->url());
+    }
+  }
+  Client ask(const json& more) {
+    json body{{"model", "oracle"}, {"input", "Which way?"}};
+    body.update(more);
+    return fleet_.ask(body, "/v1/responses");
+  }
+
+  Fleet fleet_;
+  std::vector<std::unique_ptr<ScriptedWorker>> workers_;
+};
+
+TEST_F(Responses, AContinuationGoesToTheWorkerThatMadeTheFirstOne) {
+  ASSERT_EQ(ask(json::object())->json()["id"], "resp_0");
+  ASSERT_EQ(ask(json::object())->json()["id"], "resp_1");
+  for (const char* id : {"resp_1", "resp_1", "resp_0", "resp_0", "resp_1"}) {
+    EXPECT_EQ(ask({{"previous_response_id", id}})->json()["id"], id);
+    EXPECT_EQ(fleet_.get("/v1/responses/" + std::string(id))->json()["id"], id);
+    EXPECT_EQ(fleet_.ask(json::object(), "/v1/responses/" + std::string(id) + "/cancel")->status(),
+              200);
+  }
+}
+
+TEST_F(Responses, AnUnknownResponseIs404) {
+  const Client call = ask({{"previous_response_id", "resp_0"}});
+  EXPECT_EQ(call->status(), 404);
+  EXPECT_EQ(call->error_code(), "response_not_found");
+  EXPECT_EQ(fleet_.get("/v1/responses/resp_0")->status(), 404);
+  EXPECT_EQ(workers_[0]->requests() + workers_[1]->requests(), 0);
+}
+
+TEST_F(Responses, AResponseOfAWorkerThatIsGoneIs404) {
+  ASSERT_EQ(ask(json::object())->json()["id"], "resp_0");
+  fleet_.router().workers().remove("w0");
+  fleet_.router().on_change();
+  EXPECT_EQ(fleet_.get("/v1/responses/resp_0")->status(), 404);
+}
+
+TEST_F(Responses, AResponseThatItsWorkerHasForgottenTakesNoWorkerAway) {
+  ScriptedWorker forgets(
+      fleet_.executor(), [](ScriptedWorker::Peer& peer, const std::string& request) {
+        if (request.starts_with("GET")) {
+          return peer.write("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}");
+        }
+        return peer.write(json_answer(R"({"id":"resp_2"})"));
+      });
+  fleet_.worker(0).is_drained = fleet_.worker(1).is_drained = true;
+  fleet_.add_worker(forgets.url());
+  ASSERT_EQ(ask(json::object())->json()["id"], "resp_2");
+  EXPECT_EQ(fleet_.get("/v1/responses/resp_2")->status(), 404);
+  EXPECT_EQ(ask(json::object())->json()["id"], "resp_2");
+}
+
+TEST_F(Router, TwoSetsOfAModelShareItsRequestsByWeight) {
+  Fleet fleet;
+  const auto of_card = [](const char* card, const char* started_at) {
+    return [=](route::Worker& worker) {
+      worker.card = card;
+      worker.started_at = started_at;
+    };
+  };
+  fleet.add_engine({}, of_card("new", "2026-02-01T00:00:00Z"));
+  fleet.add_engine({}, of_card("old", "2026-01-01T00:00:00Z"));
+  const auto ask_all = [&fleet] {
+    const auto before = std::pair(fleet.counts(0).requests, fleet.counts(1).requests);
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(fleet.ask(chat(false, 1))->status(), 200);
+    return std::pair(fleet.counts(0).requests - before.first,
+                     fleet.counts(1).requests - before.second);
+  };
+  // Without weights, the set of the oldest worker has all.
+  EXPECT_EQ(ask_all(), std::pair(0UL, 20UL));
+  ASSERT_TRUE(fleet.router().set_weight("oracle", "old", 0));
+  ASSERT_TRUE(fleet.router().set_weight("oracle", "new", 1));
+  EXPECT_EQ(ask_all(), std::pair(20UL, 0UL));
+  ASSERT_TRUE(fleet.router().set_weight("oracle", "old", 1));
+  const auto shares = ask_all();
+  // One of a million runs fails here by chance.
+  EXPECT_GT(shares.first, 0U);
+  EXPECT_GT(shares.second, 0U);
+  EXPECT_FALSE(fleet.router().set_weight("oracle", "third", 1));
+}
+
+TEST_F(Router, AnOperatorSeesRequestsAndEndsThem) {
+  Fleet fleet;
+  fleet.add_engine();
+  const auto kill_running = [&fleet] {
+    const json list = fleet.requests();
+    ASSERT_EQ(list.size(), 1U);
+    EXPECT_EQ(list[0]["worker"], "w0");
+    EXPECT_EQ(list[0]["model"], "oracle");
+    EXPECT_EQ(list[0].dump().find("Which way"), std::string::npos);
+    EXPECT_TRUE(fleet.router().kill(list[0]["id"]));
+  };
+  EXPECT_FALSE(fleet.router().kill("another"));
+
+  const Client stream = fleet.begin(chat(true, 8, {{"fail", "stall@3"}}));
+  fleet.run_until([&] { return stream->events().size() >= 3; });
+  kill_running();
+  fleet.run_until([&] { return stream->has_ended(); });
+  EXPECT_TRUE(stream->is_whole());
+  EXPECT_EQ(stream->error_code(), "request_killed");
+
+  const Client whole = fleet.begin(chat(false, 8, {{"fail", "stall@start"}}));
+  fleet.run_until([&] { return fleet.busy(0) == 1; });
+  kill_running();
+  fleet.run_until([&] { return whole->has_ended(); });
+  EXPECT_EQ(whole->status(), 503);
+  EXPECT_EQ(whole->header("x-should-retry"), "false");
+  fleet.run_until([&] { return fleet.busy(0) == 0; });
+  EXPECT_EQ(fleet.counts(0).aborted, 2U);
+  EXPECT_EQ(fleet.worker(0).health.state(), fleet::HealthState::kHealthy);
+}
+
+// The daemon ends like this when it is told to stop at once.
+TEST_F(Router, RequestsMayBeInFlightAtItsEnd) {
+  Fleet fleet;
+  fleet.add_engine({}, [](route::Worker& worker) { worker.slots = 2; });
+  std::vector<Client> calls;
+  for (int i = 0; i < 4; ++i) calls.push_back(fleet.begin(chat(true, 8, {{"fail", "stall@3"}})));
+  fleet.run_until([&] { return fleet.busy(0) == 2 && fleet.requests().size() == 4; });
+}
+
+}  // namespace
+}  // namespace fo::test
