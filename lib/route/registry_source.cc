@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "fleet/instance.h"
 #include "json/dump.h"
 #include "json/object.h"
@@ -31,12 +32,15 @@ bool takes_requests(const fleet::EndpointId& id) {
   return id.endpoint == kEndpoint && (id.component == "worker" || id.component == "worker-decode");
 }
 
-// "%2F" becomes "/", as fleet::key_segment writes it.
+// "%2F" becomes "/", as fleet::key_segment writes it; anything else stays as it is.
 std::string decode_segment(std::string_view text) {
   std::string decoded;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size()) {
-      decoded += static_cast<char>(std::stoi(std::string(text.substr(i + 1, 2)), nullptr, 16));
+    const bool is_escape = text[i] == '%' && i + 2 < text.size();
+    const int high = is_escape ? base::hex_value(text[i + 1]) : -1;
+    const int low = is_escape ? base::hex_value(text[i + 2]) : -1;
+    if (high >= 0 && low >= 0) {
+      decoded += static_cast<char>(high * 16 + low);
       i += 2;
     } else {
       decoded += text[i];

@@ -206,6 +206,12 @@ TEST_F(RegistrySourceTest, WeightsOfSets) {
   EXPECT_TRUE(workers_.weights().contains("meta/llama"));
 }
 
+TEST_F(RegistrySourceTest, AKeyWithAnInvalidEscapeIsTheNameOfAModelAsItIs) {
+  source_.apply({.kind = ChangeKind::kPut,
+                 .record = {.key = "weights/%zz%2", .text = R"({"sha256:1":1})"}});
+  EXPECT_TRUE(workers_.weights().contains("%zz%2"));
+}
+
 TEST_F(RegistrySourceTest, ASavedListingIsReadAsStale) {
   put(instance_of(kFirst));
   put(instance_of(kSecond));
