@@ -77,7 +77,7 @@ class ClientCall {
   [[nodiscard]] std::string error_code() const { return error_member("code"); }
   [[nodiscard]] std::string error_message() const { return error_member("message"); }
 
-  /// The client disconnects. Not before its request was sent.
+  /// The client disconnects. Not before its request was sent, nor after its answer.
   void disconnect() { connection_->close(); }
 
  private:
@@ -91,7 +91,8 @@ class ClientCall {
     return member.is_string() ? member.get<std::string>() : member.dump();
   }
 
-  std::unique_ptr<http::Connection> connection_;
+  /// nullptr before the request and after the answer.
+  http::Connection* connection_ = nullptr;
   http::ResponseHead head_;
   std::string body_;
   bool has_ended_ = false;
@@ -260,12 +261,13 @@ class Fleet {
     origin.address = {"127.0.0.1", port};
     const std::string what = "ask the router";
     try {
-      call->connection_ = co_await http::Connection::open(std::move(origin), soon(), what);
-      co_await call->connection_->send(std::move(head), body, soon());
-      call->head_ = co_await call->connection_->read_head(soon());
+      const auto connection = co_await http::Connection::open(std::move(origin), soon(), what);
+      call->connection_ = connection.get();
+      co_await connection->send(std::move(head), body, soon());
+      call->head_ = co_await connection->read_head(soon());
       std::array<char, 4096> space;
       for (;;) {
-        const std::size_t count = co_await call->connection_->read_some(space, soon());
+        const std::size_t count = co_await connection->read_some(space, soon());
         if (count == 0) break;
         call->body_.append(space.data(), count);
       }
@@ -273,7 +275,7 @@ class Fleet {
     } catch (const base::Error&) {
     } catch (const boost::system::system_error&) {
     }
-    call->connection_.reset();
+    call->connection_ = nullptr;
     call->has_ended_ = true;
   }
 
