@@ -28,8 +28,8 @@ class Cancellation : public FdCounting {
     EXPECT_EQ(fleet_.worker(0).requests, 0U);
     EXPECT_EQ(fleet_.worker(0).tokens, 0U);
     EXPECT_EQ(fleet_.worker(0).health.state(), fleet::HealthState::kHealthy);
-    const auto& counted = fleet_.router().metrics().requests;
-    EXPECT_TRUE(counted.contains({"oracle", 499, "premium"}));
+    EXPECT_THAT(fleet_.router().metrics_text(),
+                testing::HasSubstr(R"(model="oracle",code="499",tier="premium"} 1)"));
     EXPECT_EQ(fleet_.ask(chat(true))->status(), 200);
   }
 
