@@ -1,5 +1,6 @@
 // Clients that leave, and clients that are too many. Dynamo: test_request_cancellation_* and
 // admission_control.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
