@@ -13,7 +13,7 @@ start_oracle() {
 
 # start_router [OPTION]...: starts a router; its pid is in ROUTER, its URL in URL.
 start_router() {
-  start_bg router fo-route serve --listen 127.0.0.1:0 --lame-duck 0s --ready-fd 9 "$@" 9>"$T/ready"
+  start_bg router fo-route serve --listen 127.0.0.1:0 --ready-fd 9 "$@" 9>"$T/ready"
   ROUTER=$BG_PID
   wait_for "[ -s $T/ready ] || ! kill -0 $ROUTER"
   URL=http://$(cat "$T/ready")
