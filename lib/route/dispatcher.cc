@@ -47,6 +47,10 @@ struct Dispatcher::State {
     std::map<WorkerNumber, WorkerPtr> workers;
     AnswerLengths lengths;
     bool is_in_panic = false;
+    // Whether a worker refuses requests for a model, and whether one is in probation: if not, no
+    // request needs a look at all workers.
+    bool has_refusals = false;
+    bool has_probation = false;
   };
 
   State(boost::asio::any_io_executor on, DispatchOptions with, Workers& its_workers,
@@ -142,7 +146,10 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
     if (has_left) set.choice.remove_worker(entry.first);
     return has_left;
   });
+  set.has_refusals = set.has_probation = false;
   for (const WorkerPtr& worker : members) {
+    set.has_refusals |= !worker->refused.empty();
+    set.has_probation |= worker->health.state() == HealthState::kProbation;
     set.workers[worker->number] = worker;
     set.choice.set_worker(worker->number, {.slots = worker->slots_now(level.concurrency_factor),
                                            .kv_tokens = worker->kv_tokens,
@@ -154,6 +161,9 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
 // one is left.
 std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job& job) const {
   std::vector<WorkerNumber> never;
+  const bool is_plain = job.model == job.set.model && job.pinned_to.empty() &&
+                        job.failed_on.empty() && !set.has_refusals;
+  if (is_plain) return never;
   std::vector<WorkerNumber> failed;
   std::size_t left = 0;
   for (const auto& [number, worker] : set.workers) {
@@ -176,6 +186,7 @@ std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job&
 // A worker in probation gets one request, before all others.
 WorkerPtr Dispatcher::State::find_probation(const Set& set, Job& job,
                                             const std::vector<WorkerNumber>& excluded) const {
+  if (!set.has_probation) return nullptr;
   for (const auto& [number, worker] : set.workers) {
     if (!worker->is_in() || worker->health.state() != HealthState::kProbation) continue;
     if (std::find(excluded.begin(), excluded.end(), number) != excluded.end()) continue;
@@ -219,7 +230,7 @@ void Dispatcher::State::pump(Set& set) {
 }
 
 std::optional<SetKey> Dispatcher::State::choose(const std::string& model) {
-  const auto of_model = workers.sets_of(model);
+  const Workers::WeightedSets& of_model = workers.sets_of(model);
   const auto usable = [this](const SetKey& key) { return is_usable(key); };
   std::optional<SetKey> key = choose_set(of_model, usable, false, draw());
   if (key) {
@@ -303,7 +314,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(Job& job) {
     job.set = *key;
     State::Set& set = state.set(*key);
     const bool is_refused =
-        state.is_usable(*key) && state.excluded(set, job).size() == set.workers.size() &&
+        set.has_refusals && state.is_usable(*key) &&
         std::all_of(set.workers.begin(), set.workers.end(), [&](const auto& entry) {
           return entry.second->refused.contains({job.model, job.request.api});
         });

@@ -130,8 +130,8 @@ void RegistrySource::put_instance(const fleet::Record& record) {
 }
 
 void RegistrySource::put_weights(const fleet::Record& record) {
-  const nlohmann::json object = fo::json::find_object(record.text, fleet::kMaxRecordBytes)
-                                    .value_or(nlohmann::json::object());
+  const nlohmann::json object =
+      fo::json::find_object(record.text, fleet::kMaxRecordBytes).value_or(nlohmann::json::object());
   CardWeights weights;
   for (const auto& [card, weight] : object.items()) {
     if (weight.is_number() && card != "version") {

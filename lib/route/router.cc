@@ -272,6 +272,9 @@ struct Router::State {
   awaitable<void> give_up(Job& job, Reply& reply, const ApiError& error);
   http::RequestHead upstream_head(const Job& job) const;
   void add_ids(const Job& job, http::Fields& headers) const;
+  std::optional<ApiError> admit(const Request& from, Job& job);
+  void update_level();
+  void apply_level();
 
   RouterOptions options;
   http::Pool pool;
@@ -284,10 +287,6 @@ struct Router::State {
   Level level;
   ResponseIds response_ids;
   std::map<std::string, Job*> jobs;
-
-  void update_level();
-  void apply_level();
-  std::optional<ApiError> admit(const Request& from, Job& job);
 };
 
 void Router::State::refuse(Reply& reply, RefusedFor reason, const ApiError& error) {
@@ -420,6 +419,7 @@ void Router::State::note(Job& job, const Outcome& outcome, TimePoint began,
       os::log(os::LogLevel::kError, "worker {}: does not serve model {}: {}",
               base::quoted(worker->name), base::quoted(job.model), reason);
       worker->refused.emplace(job.model, job.request.api);
+      dispatcher.on_change();
       break;
     case OutcomeClass::kSuspected:
       break;
@@ -530,7 +530,7 @@ std::optional<ApiError> Router::State::admit(const Request& from, Job& job) {
   job.key = admitted.key;
   const auto limit = [&](const char* what) {
     return ApiError{.status = 429,
-                    .message = std::string("your limit of ") + what,
+                    .message = std::string("your limit of ") + what + " is reached",
                     .code = "rate_limit_exceeded",
                     .retry_after = admitted.retry_after};
   };
@@ -582,7 +582,10 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
     co_return;
   }
   if (api == Api::kResponse) read.request->previous_response = item_of(api, from.path);
+  // The text is long, and only its hashes are needed as long as the answer takes.
+  std::vector<std::uint64_t> prefixes = prefix_hashes(std::exchange(read.request->prefix, {}));
   Job job(os::random_hex(kIdBytes), *std::move(read.request), options.exchange);
+  job.prefixes = std::move(prefixes);
   if (job.request.timeout) job.deadline = Deadline::after(*job.request.timeout);
   if (const std::optional<ApiError> error = find_target(job, models)) {
     refuse(reply, RefusedFor::kModel, *error);
@@ -594,7 +597,6 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
   }
   demand.on_admitted(time_now());
   const Running running(*this, job);
-  job.prefixes = prefix_hashes(job.request.prefix);
   Counted counted(*this, job);
   const Listed listed(jobs, job);
   reply.cancel_when_client_goes();

@@ -20,7 +20,13 @@ void Workers::leave_set(const WorkerPtr& worker) {
   set_of_worker_.erase(entry);
 }
 
+void Workers::forget_answers() {
+  models_.reset();
+  sets_of_.clear();
+}
+
 void Workers::regroup(const WorkerPtr& worker) {
+  forget_answers();
   const SetKey key{worker->model, worker->card};
   const auto entry = set_of_worker_.find(worker->id);
   if (entry != set_of_worker_.end() && entry->second == key) return;
@@ -34,6 +40,7 @@ void Workers::regroup(const WorkerPtr& worker) {
 void Workers::remove(const std::string& id) {
   const auto found = by_id_.find(id);
   if (found == by_id_.end()) return;
+  forget_answers();
   found->second->is_removed = true;
   leave_set(found->second);
   by_id_.erase(found);
@@ -51,6 +58,7 @@ const Workers::Set& Workers::set(const SetKey& key) const {
 }
 
 void Workers::set_weights(const std::string& model, std::optional<CardWeights> weights) {
+  forget_answers();
   if (weights) {
     weights_[model] = *std::move(weights);
   } else {
@@ -58,7 +66,8 @@ void Workers::set_weights(const std::string& model, std::optional<CardWeights> w
   }
 }
 
-std::vector<std::string> Workers::models() const {
+const std::vector<std::string>& Workers::models() const {
+  if (models_) return *models_;
   std::set<std::string> names;
   for (const auto& [key, workers] : sets_) {
     names.insert(key.model);
@@ -66,11 +75,20 @@ std::vector<std::string> Workers::models() const {
       names.insert(worker->other_models.begin(), worker->other_models.end());
     }
   }
-  return {names.begin(), names.end()};
+  return models_.emplace(names.begin(), names.end());
 }
 
-std::vector<std::pair<SetKey, double>> Workers::sets_of(const std::string& model) const {
-  std::vector<std::pair<SetKey, double>> found;
+const Workers::WeightedSets& Workers::sets_of(const std::string& model) const {
+  // Not kept for a model that nobody serves: clients choose such names.
+  static const WeightedSets kNone;
+  const auto known = sets_of_.find(model);
+  if (known != sets_of_.end()) return known->second;
+  WeightedSets found = find_sets_of(model);
+  return found.empty() ? kNone : sets_of_[model] = std::move(found);
+}
+
+Workers::WeightedSets Workers::find_sets_of(const std::string& model) const {
+  WeightedSets found;
   const Worker* oldest = nullptr;
   std::size_t oldest_set = 0;
   for (const auto& [key, workers] : sets_) {

@@ -29,7 +29,7 @@ class Workers {
 
   /// Adds a worker, whose id is new.
   void add(const WorkerPtr& worker);
-  /// Puts the worker into the set of its model and card, after one of these has changed.
+  /// To be called after a change of the worker: puts it into the set of its model and card.
   void regroup(const WorkerPtr& worker);
   /// Marks the worker as removed. It leaves its set at once.
   void remove(const std::string& id);
@@ -43,20 +43,26 @@ class Workers {
   void set_weights(const std::string& model, std::optional<CardWeights> weights);
   [[nodiscard]] const std::map<std::string, CardWeights>& weights() const { return weights_; }
 
-  /// Every name by which a worker of a set serves a model, sorted.
-  [[nodiscard]] std::vector<std::string> models() const;
+  /// Every name by which a worker of a set serves a model, sorted. Valid until a change.
+  [[nodiscard]] const std::vector<std::string>& models() const;
   /// The sets with a worker that serves `model`, each with its weight. Without an entry of weights,
-  /// the set with the oldest worker has weight 1, and the others 0.
-  [[nodiscard]] std::vector<std::pair<SetKey, double>> sets_of(const std::string& model) const;
+  /// the set with the oldest worker has weight 1, and the others 0. Valid until a change.
+  using WeightedSets = std::vector<std::pair<SetKey, double>>;
+  [[nodiscard]] const WeightedSets& sets_of(const std::string& model) const;
 
  private:
   void leave_set(const WorkerPtr& worker);
+  void forget_answers();
+  [[nodiscard]] WeightedSets find_sets_of(const std::string& model) const;
 
   std::map<std::string, WorkerPtr> by_id_;
   std::map<SetKey, Set> sets_;
   std::map<std::string, SetKey> set_of_worker_;
   std::map<std::string, CardWeights> weights_;
   std::uint64_t numbers_ = 0;
+  // Every request needs these, and 1,000 workers change rarely.
+  mutable std::optional<std::vector<std::string>> models_;
+  mutable std::map<std::string, WeightedSets> sets_of_;
 };
 
 /// The set for a request: drawn by weight among those for which `is_usable`; `draw` is uniform in
