@@ -111,8 +111,11 @@ void fuzz_one(fuzz::Input input) {
   by_bytes.end(is_broken);
 
   require(cut.exchange.state() == by_bytes.exchange.state(), "pieces do not change the end");
-  require(cut.exchange.attempt_tokens() == by_bytes.exchange.attempt_tokens(),
-          "pieces do not change the tokens");
+  // Of a stream in another format, the pieces are counted.
+  if (cut.exchange.is_chunk_stream()) {
+    require(cut.exchange.attempt_tokens() == by_bytes.exchange.attempt_tokens(),
+            "pieces do not change the tokens");
+  }
   if (cut.exchange.fault()) {
     require(cut.exchange.fault()->kind == by_bytes.exchange.fault()->kind &&
                 cut.exchange.fault()->status == by_bytes.exchange.fault()->status,
