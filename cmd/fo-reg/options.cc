@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/variables.h"
-#include "pod/kube_names.h"
+#include "text/dns_name.h"
 
 namespace fo::fo_reg {
 namespace {
@@ -127,9 +127,9 @@ void check(Options& options) {
   if (std::count(inputs.begin(), inputs.end(), "-") > 1) {
     refuse("standard input: can be read only once");
   }
-  if (!pod::is_dns_label(options.endpoint)) {
+  if (!text::is_dns_label(options.endpoint)) {
     refuse("--endpoint: " + base::quoted(options.endpoint) +
-           " is not a DNS label: " + pod::kDnsLabelRule);
+           " is not a DNS label: " + text::kDnsLabelRule);
   }
   for (const std::string& adapter : options.adapters) {
     const std::size_t equals = adapter.find('=');

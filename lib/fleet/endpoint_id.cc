@@ -4,12 +4,12 @@
 
 #include "base/hex.h"
 #include "fleet/card/digest.h"
-#include "pod/kube_names.h"
+#include "text/dns_name.h"
 
 namespace fo::fleet {
 namespace {
 
-using pod::is_dns_label;
+using text::is_dns_label;
 
 constexpr std::size_t kMaxPrefix = 46;
 constexpr std::size_t kCutPrefix = 37;

@@ -4,16 +4,15 @@
 #include <string>
 #include <string_view>
 
+#include "text/dns_name.h"
 #include "yaml/node.h"
 
 namespace fo::pod {
 
-/// At most 63 of a-z, 0-9 and "-", no "-" at either end.
-bool is_dns_label(std::string_view text);
-/// DNS labels separated by ".", at most 253 characters.
-bool is_dns_subdomain(std::string_view text);
-/// The rule of is_dns_label, for remedies.
-inline constexpr const char* kDnsLabelRule = "at most 63 of a-z, 0-9 and -, no - at either end";
+using text::is_dns_label;
+using text::is_dns_subdomain;
+using text::kDnsLabelRule;
+
 /// A label value: empty, or at most 63 of letters, digits, "-", "_" and ".", with a letter or digit
 /// at both ends.
 bool is_label_value(std::string_view text);
