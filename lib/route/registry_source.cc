@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/hex.h"
 #include "fleet/instance.h"
+#include "fleet/registry/key.h"
 #include "json/dump.h"
 #include "json/object.h"
 #include "loop/backoff.h"
@@ -30,23 +30,6 @@ std::string last_segment(const std::string& key) { return key.substr(key.rfind('
 // A worker for prompts and answers; others, such as one for prefill, are paired by the engines.
 bool takes_requests(const fleet::EndpointId& id) {
   return id.endpoint == kEndpoint && (id.component == "worker" || id.component == "worker-decode");
-}
-
-// "%2F" becomes "/", as fleet::key_segment writes it; anything else stays as it is.
-std::string decode_segment(std::string_view text) {
-  std::string decoded;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool is_escape = text[i] == '%' && i + 2 < text.size();
-    const int high = is_escape ? base::hex_value(text[i + 1]) : -1;
-    const int low = is_escape ? base::hex_value(text[i + 2]) : -1;
-    if (high >= 0 && low >= 0) {
-      decoded += static_cast<char>(high * 16 + low);
-      i += 2;
-    } else {
-      decoded += text[i];
-    }
-  }
-  return decoded;
 }
 
 }  // namespace
@@ -74,7 +57,7 @@ void RegistrySource::apply(const RegistryChange& change) {
       case RegistryChange::Kind::kGone:
         if (record.key.starts_with(kInstances)) remove(id);
         if (record.key.starts_with(kWeights)) {
-          workers_.set_weights(decode_segment(id), std::nullopt);
+          workers_.set_weights(fleet::text_of_segment(id), std::nullopt);
         }
         if (record.key.starts_with(kRouters) && routers_.erase(id) > 0) update_slots();
         break;
@@ -138,7 +121,7 @@ void RegistrySource::put_weights(const fleet::Record& record) {
       weights[card] = std::clamp(weight.get<double>(), 0.0, 1e6);
     }
   }
-  workers_.set_weights(decode_segment(last_segment(record.key)), std::move(weights));
+  workers_.set_weights(fleet::text_of_segment(last_segment(record.key)), std::move(weights));
 }
 
 void RegistrySource::add(const WorkerPtr& worker) {

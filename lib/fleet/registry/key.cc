@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "text/ascii.h"
 
 namespace fo::fleet {
@@ -78,6 +79,22 @@ std::string key_segment(std::string_view text) {
                       "name " + base::quoted(text) + (text.empty() ? ": empty" : ": too long"));
   }
   return result;
+}
+
+std::string text_of_segment(std::string_view segment) {
+  std::string text;
+  for (std::size_t i = 0; i < segment.size(); ++i) {
+    const bool is_escape = segment[i] == '%' && i + 2 < segment.size();
+    const int high = is_escape ? base::hex_value(segment[i + 1]) : -1;
+    const int low = is_escape ? base::hex_value(segment[i + 2]) : -1;
+    if (high >= 0 && low >= 0) {
+      text += static_cast<char>(high * 16 + low);
+      i += 2;
+    } else {
+      text += segment[i];
+    }
+  }
+  return text;
 }
 
 bool is_kept_kind(std::string_view key) {

@@ -14,6 +14,8 @@ bool is_key(std::string_view key);
 /// `text`, such as the name of a model, as one segment: other bytes become %XX. Throws kUsage if it
 /// is empty or too long.
 std::string key_segment(std::string_view text);
+/// The text of a segment that key_segment() made. A "%" that it did not write stays as it is.
+std::string text_of_segment(std::string_view segment);
 
 /// True for keys of processes, "instances/…" and "routers/…": such a record counts only while the
 /// process that keeps it lives. Records of other kinds stay until they are removed.

@@ -33,6 +33,10 @@ TEST(RegistryKey, ASegmentEscapesWhatPathsCannotHave) {
   EXPECT_EQ(key_segment("-x"), "%2Dx");
   EXPECT_EQ(key_segment("\xc3\xa9"), "%C3%A9");
   EXPECT_NE(key_segment("a/b"), key_segment("a%2Fb"));
+  for (const char* text : {"meta-llama/Llama", "50%", "..", "-x", "\xc3\xa9", "a%2Fb"}) {
+    EXPECT_EQ(fleet::text_of_segment(key_segment(text)), text);
+  }
+  EXPECT_EQ(fleet::text_of_segment("%zz%2"), "%zz%2");
   EXPECT_EQ(fo::test::status_of([] { key_segment(""); }), base::ExitStatus::kUsage);
   EXPECT_EQ(fo::test::status_of([] { key_segment(std::string(201, 'x')); }),
             base::ExitStatus::kUsage);
