@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <vector>
 
 #include "base/error.h"
@@ -23,6 +24,11 @@ std::uint64_t random_bits() {
   std::uint64_t bits = 0;
   fill(&bits, sizeof bits);
   return bits;
+}
+
+double random_unit() {
+  constexpr int kMantissaBits = 53;
+  return std::ldexp(static_cast<double>(random_bits() >> (64 - kMantissaBits)), -kMantissaBits);
 }
 
 std::string random_hex(std::size_t bytes) {

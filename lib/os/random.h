@@ -10,6 +10,9 @@ namespace fo::os {
 /// 64 random bits.
 std::uint64_t random_bits();
 
+/// A random number, uniform in [0, 1).
+double random_unit();
+
 /// `bytes` (at most 256) random bytes as lower-case hexadecimal digits.
 std::string random_hex(std::size_t bytes);
 

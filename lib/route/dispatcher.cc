@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <list>
 #include <map>
-#include <random>
 #include <utility>
 #include <vector>
 
@@ -55,14 +54,9 @@ struct Dispatcher::State {
 
   State(boost::asio::any_io_executor on, DispatchOptions with, Workers& its_workers,
         Metrics& its_metrics)
-      : executor(std::move(on)),
-        options(with),
-        workers(its_workers),
-        metrics(its_metrics),
-        random(static_cast<std::uint32_t>(os::random_bits())) {}
+      : executor(std::move(on)), options(with), workers(its_workers), metrics(its_metrics) {}
 
   Set& set(const SetKey& key);
-  double draw() { return std::uniform_real_distribution<double>(0, 1)(random); }
   bool is_usable(const SetKey& key) const;
   void refresh(const SetKey& key, Set& set);
   std::vector<WorkerNumber> excluded(const Set& set, const Job& job) const;
@@ -82,7 +76,6 @@ struct Dispatcher::State {
   /// Since when no weighted set of a model has been usable.
   std::map<std::string, TimePoint> unusable_since;
   plan::DegradationSetting level = plan::kDegradationLevels[0].setting;
-  std::minstd_rand random;
   std::uint64_t ids = 0;
 };
 
@@ -232,14 +225,14 @@ void Dispatcher::State::pump(Set& set) {
 std::optional<SetKey> Dispatcher::State::choose(const std::string& model) {
   const Workers::WeightedSets& of_model = workers.sets_of(model);
   const auto usable = [this](const SetKey& key) { return is_usable(key); };
-  std::optional<SetKey> key = choose_set(of_model, usable, false, draw());
+  std::optional<SetKey> key = choose_set(of_model, usable, false, os::random_unit());
   if (key) {
     unusable_since.erase(model);
     return key;
   }
   const TimePoint since = unusable_since.try_emplace(model, Clock::now()).first->second;
   if (options.uses_unweighted_sets && Clock::now() - since > kTakeover) {
-    key = choose_set(of_model, usable, true, draw());
+    key = choose_set(of_model, usable, true, os::random_unit());
     if (key) return key;
   }
   // The request waits for the first worker that comes back.
@@ -255,7 +248,7 @@ ApiError Dispatcher::State::overload(const Set& set, const Job& job, const char*
           .message = reason,
           .code = code,
           .param = kTierNames.at(job.tier),
-          .retry_after = set.queue.retry_after(job.tier, draw())};
+          .retry_after = set.queue.retry_after(job.tier, os::random_unit())};
 }
 
 // Puts the job into the queue, or beside it.
@@ -295,7 +288,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(Job& job) {
       state.options.queue.timeout * state.level.deadline_factor);
   const Deadline deadline =
       Deadline::after(job.received + patience - Clock::now()).sooner(job.deadline);
-  // Leaves the queue, and gives back what it got, if the coroutine is cancelled meanwhile.
+  // Leaves the queue, and releases what it got, if the coroutine is cancelled meanwhile.
   struct Stay {
     Dispatcher& dispatcher;
     State::Set& set;
@@ -388,8 +381,10 @@ void Dispatcher::on_change() {
 void Dispatcher::apply_time() {
   bool has_changed = false;
   for (const auto& [id, worker] : state_->workers.all()) {
-    if (worker->health.state() == HealthState::kHealthy && worker->weight == 1) continue;
-    worker->health.apply(fleet::HealthEvent::kTime, time_now(), state_->draw());
+    // A healthy worker has a weight of 0 if it is not in, and another one below 1 while that rises.
+    const bool is_settled = worker->weight == 1 || worker->weight == 0;
+    if (worker->health.state() == HealthState::kHealthy && is_settled) continue;
+    worker->health.apply(fleet::HealthEvent::kTime, time_now(), os::random_unit());
     has_changed = true;
   }
   if (has_changed) on_change();

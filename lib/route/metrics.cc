@@ -17,8 +17,9 @@ constexpr std::array kStates{HealthState::kHealthy, HealthState::kSuspicious,
                              HealthState::kConvicted};
 // The statuses that have a series before they occur.
 constexpr std::array kStatuses{200, 400, 401, 404, 429, 499, 502, 503, 504};
-constexpr std::array<const char*, 4> kRetryReasons{"fault", "suspected", "backpressure",
-                                                   "misconfigured"};
+// What an attempt that is repeated can be.
+constexpr std::array kRetried{OutcomeClass::kFault, OutcomeClass::kSuspected,
+                              OutcomeClass::kBackpressure, OutcomeClass::kMisconfigured};
 
 int dynamo_status(const Worker& worker) {
   if (worker.is_removed || !worker.is_reachable) return 4;
@@ -64,9 +65,11 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
   }
   text.begin("fo_route_retries_total", "counter",
              "Attempts that failed before the client had received anything, by the reason.");
-  auto retries = metrics.retries;
-  for (const char* reason : kRetryReasons) retries.try_emplace(reason, 0);
-  for (const auto& [reason, count] : retries) text.add({{"reason", reason}}, count);
+  for (const OutcomeClass reason : kRetried) {
+    const auto found = metrics.retries.find(reason);
+    const std::uint64_t count = found == metrics.retries.end() ? 0 : found->second;
+    text.add({{"reason", to_string(reason)}}, count);
+  }
   const auto add = [&](const char* family, const char* help, const metrics::Counter& counter) {
     text.begin(family, "counter", help);
     text.add({}, counter.get());

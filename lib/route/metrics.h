@@ -13,6 +13,7 @@
 
 #include "base/units.h"
 #include "metrics/numbers.h"
+#include "route/outcome.h"
 #include "route/workers.h"
 
 namespace fo::route {
@@ -39,12 +40,11 @@ struct Metrics {
   metrics::Histogram<kLatencyBounds> queue_time;
   std::array<metrics::Counter, kRefusedNames.size()> refused;
   /// Attempts beyond the first, by the end of the attempt before.
-  std::map<std::string, std::uint64_t> retries;
+  std::map<OutcomeClass, std::uint64_t> retries;
   /// Streams of which a part was delivered, and that could not continue.
   metrics::Counter lost;
   metrics::Counter ejections;
   metrics::Counter panics;
-  metrics::Counter tokens;
 
   void refuse(RefusedFor reason) { refused[static_cast<std::size_t>(reason)].add(); }
 };

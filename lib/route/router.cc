@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <utility>
 
 #include "base/error.h"
@@ -125,11 +124,6 @@ class Listed {
   std::map<std::string, Job*>& jobs_;
   std::string id_;
 };
-
-double random_unit() {
-  static std::minstd_rand generator(static_cast<std::uint32_t>(os::random_bits()));
-  return std::uniform_real_distribution<double>(0, 1)(generator);
-}
 
 std::optional<base::Duration> read_retry_after(const http::ResponseHead& head) {
   const std::optional<std::uint64_t> count =
@@ -261,7 +255,7 @@ struct Router::State {
   };
 
   void refuse(Reply& reply, RefusedFor reason, const ApiError& error);
-  std::vector<std::string> models_for(const Request& from) const;
+  std::vector<std::string> models_for(const KeyRule& rule) const;
   std::optional<ApiError> find_target(Job& job, const std::vector<std::string>& models);
   awaitable<void> handle(const Request& from, Reply& reply);
   awaitable<void> serve(Job& job, Reply& reply, Counted& counted);
@@ -272,7 +266,8 @@ struct Router::State {
   awaitable<void> give_up(Job& job, Reply& reply, const ApiError& error);
   http::RequestHead upstream_head(const Job& job) const;
   void add_ids(const Job& job, http::Fields& headers) const;
-  std::optional<ApiError> admit(const Request& from, Job& job);
+  std::optional<ApiError> admit(const std::optional<std::string>& key,
+                                const std::vector<std::string>& models, Job& job);
   void update_level();
   void apply_level();
 
@@ -367,7 +362,6 @@ awaitable<Attempt> Router::State::run_call(Job& job, Reply& reply, std::string& 
   const auto on_tokens = [this, &job](base::Duration gap, bool is_first) {
     if (is_first) job.first_token = Clock::now();
     is_first ? metrics.first_token.observe(gap) : metrics.gap.observe(gap);
-    metrics.tokens.add();
   };
   http::RequestHead head = upstream_head(job);
   const CallEnd end =
@@ -382,7 +376,7 @@ awaitable<Attempt> Router::State::run_call(Job& job, Reply& reply, std::string& 
 void Router::State::add_health(const WorkerPtr& worker, fleet::HealthEvent event,
                                const std::string& reason) {
   const fleet::HealthState before = worker->health.state();
-  worker->health.apply(event, time_now(), random_unit());
+  worker->health.apply(event, time_now(), os::random_unit());
   const fleet::HealthState after = worker->health.state();
   if (after == before) return;
   os::log(os::LogLevel::kWarning, "worker {}: {}{}", base::quoted(worker->name),
@@ -427,7 +421,7 @@ void Router::State::note(Job& job, const Outcome& outcome, TimePoint began,
       return;
   }
   job.failed_on.insert(worker->id);
-  ++metrics.retries[std::string(to_string(outcome.kind))];
+  ++metrics.retries[outcome.kind];
 }
 
 // Ends an answer that cannot continue.
@@ -520,10 +514,10 @@ awaitable<void> Router::State::serve(Job& job, Reply& reply, Counted& counted) {
 }
 
 // Admits the job for its client, or returns why not.
-std::optional<ApiError> Router::State::admit(const Request& from, Job& job) {
+std::optional<ApiError> Router::State::admit(const std::optional<std::string>& key,
+                                             const std::vector<std::string>& models, Job& job) {
   const ClientRequest& request = job.request;
   job.admitted_tokens = request.prompt_tokens + request.max_tokens.value_or(0);
-  const std::optional<std::string> key = find_key(from);
   const Admission::Admitted admitted =
       admission.admit(key, job.model, job.admitted_tokens, time_now());
   job.tier = admitted.tier;
@@ -540,7 +534,7 @@ std::optional<ApiError> Router::State::admit(const Request& from, Job& job) {
     case AdmissionAnswer::kUnknownKey:
       return unknown_key();
     case AdmissionAnswer::kNoModel:
-      return unknown_model(job.model, models_for(from));
+      return unknown_model(job.model, models);
     case AdmissionAnswer::kRequests:
       return limit("requests per minute");
     case AdmissionAnswer::kTokens:
@@ -551,12 +545,10 @@ std::optional<ApiError> Router::State::admit(const Request& from, Job& job) {
   return std::nullopt;
 }
 
-// The models that the client's key permits.
-std::vector<std::string> Router::State::models_for(const Request& from) const {
-  const KeyRule* const rule = admission.find_rule(find_key(from));
+// The models that a client's key permits.
+std::vector<std::string> Router::State::models_for(const KeyRule& rule) const {
   std::vector<std::string> models = workers.models();
-  std::erase_if(models,
-                [&](const std::string& model) { return rule == nullptr || !rule->permits(model); });
+  std::erase_if(models, [&](const std::string& model) { return !rule.permits(model); });
   return models;
 }
 
@@ -566,11 +558,14 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
     refuse(reply, RefusedFor::kPath, unknown_path(api, from));
     co_return;
   }
-  if (admission.find_rule(find_key(from)) == nullptr) {
+  const std::optional<std::string> key = find_key(from);
+  const KeyRule* const rule = admission.find_rule(key);
+  if (rule == nullptr) {
     refuse(reply, RefusedFor::kKey, unknown_key());
     co_return;
   }
-  const std::vector<std::string> models = models_for(from);
+  // The rule itself may be replaced while the body is read.
+  const std::vector<std::string> models = models_for(*rule);
   if (api == Api::kModels || api == Api::kModel) {
     reply.answer(api == Api::kModels ? models_page(models)
                                      : model_page(std::string(item_of(api, from.path)), models));
@@ -591,7 +586,7 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
     refuse(reply, RefusedFor::kModel, *error);
     co_return;
   }
-  if (const std::optional<ApiError> error = admit(from, job)) {
+  if (const std::optional<ApiError> error = admit(key, models, job)) {
     refuse(reply, error->status == 429 ? RefusedFor::kLimit : RefusedFor::kModel, *error);
     co_return;
   }
