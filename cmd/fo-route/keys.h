@@ -10,7 +10,7 @@
 
 #include <string>
 
-#include "route/admission.h"
+#include "route/request/admission.h"
 
 namespace fo::fo_route {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "route/job.h"
-#include "route/workers.h"
+#include "route/queue/job.h"
+#include "route/worker/workers.h"
 
 namespace fo::route {
 

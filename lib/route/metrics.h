@@ -13,8 +13,8 @@
 
 #include "base/units.h"
 #include "metrics/numbers.h"
-#include "route/outcome.h"
-#include "route/workers.h"
+#include "route/answer/outcome.h"
+#include "route/worker/workers.h"
 
 namespace fo::route {
 

@@ -13,12 +13,12 @@
 
 #include "http/pages.h"
 #include "http/server.h"
-#include "route/admission.h"
-#include "route/client_request.h"
-#include "route/dispatcher.h"
-#include "route/exchange.h"
-#include "route/upstream_call.h"
-#include "route/workers.h"
+#include "route/answer/exchange.h"
+#include "route/answer/upstream_call.h"
+#include "route/queue/dispatcher.h"
+#include "route/request/admission.h"
+#include "route/request/client_request.h"
+#include "route/worker/workers.h"
 
 namespace fo::route {
 

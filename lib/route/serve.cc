@@ -20,8 +20,8 @@
 #include "os/process.h"
 #include "route/admin.h"
 #include "route/listeners.h"
-#include "route/router_record.h"
-#include "route/state_file.h"
+#include "route/worker/router_record.h"
+#include "route/worker/state_file.h"
 
 namespace fo::route {
 namespace {

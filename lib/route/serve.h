@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "net/tls_files.h"
-#include "route/registry_source.h"
 #include "route/router.h"
-#include "route/worker_monitor.h"
+#include "route/worker/registry_source.h"
+#include "route/worker/worker_monitor.h"
 
 namespace fo::route {
 

@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "report.h"
-#include "route/choice.h"
-#include "route/set_queue.h"
+#include "route/queue/choice.h"
+#include "route/queue/set_queue.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "fuzz.h"
 #include "json/object.h"
-#include "route/client_request.h"
+#include "route/request/client_request.h"
 
 namespace fo::route {
 namespace {

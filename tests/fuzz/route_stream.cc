@@ -5,8 +5,8 @@
 
 #include "fuzz.h"
 #include "http/sse.h"
-#include "route/exchange.h"
-#include "route/stream_chunk.h"
+#include "route/answer/exchange.h"
+#include "route/answer/stream_chunk.h"
 
 namespace fo::route {
 namespace {

@@ -27,7 +27,7 @@
 #include "net/address.h"
 #include "oracle/engine.h"
 #include "route/router.h"
-#include "route/worker_monitor.h"
+#include "route/worker/worker_monitor.h"
 #include "support/fds.h"
 #include "support/ports.h"
 #include "support/soon.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fleet.h"
+#include "route/fleet.h"
 #include "route/router.h"
 
 namespace fo::test {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "fleet.h"
-#include "route/outcome.h"
+#include "route/answer/outcome.h"
+#include "route/fleet.h"
 #include "route/router.h"
-#include "scripted_worker.h"
+#include "route/scripted_worker.h"
 
 namespace fo::test {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "fleet.h"
-#include "scripted_worker.h"
+#include "route/fleet.h"
+#include "route/scripted_worker.h"
 
 namespace fo::test {
 namespace {
@@ -18,9 +18,9 @@ using nlohmann::json;
 using Peer = ScriptedWorker::Peer;
 
 constexpr std::size_t kMiB = 1024 * 1024;
-const std::string kStreamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
-const std::string kChunkedHead = kStreamHead + "Transfer-Encoding: chunked\r\n\r\n";
-const std::string kJsonHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+const std::string kRawStreamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
+const std::string kChunkedHead = kRawStreamHead + "Transfer-Encoding: chunked\r\n\r\n";
+const std::string kRawJsonHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
 
 /// Writes `begin`, and then `piece` until the router closes the connection or `limit` is passed.
 awaitable<void> flood(Peer& peer, std::string begin, std::string piece, std::size_t limit) {
@@ -81,7 +81,7 @@ TEST_F(HostileWorker, AChunkOfAGibibyte) {
 
 TEST_F(HostileWorker, ALineOfAHundredMebibytes) {
   const std::size_t written = expect_another_answers([](Peer& peer, const std::string&) {
-    return flood(peer, kStreamHead + "Connection: close\r\n\r\ndata: ", std::string(kMiB, 'x'),
+    return flood(peer, kRawStreamHead + "Connection: close\r\n\r\ndata: ", std::string(kMiB, 'x'),
                  100 * kMiB);
   });
   EXPECT_LT(written, 64 * kMiB);
@@ -91,7 +91,7 @@ TEST_F(HostileWorker, EventsWithoutContentForEver) {
   const std::size_t written = expect_another_answers([](Peer& peer, const std::string&) {
     std::string events;
     while (events.size() < kMiB) events += "data: {\"choices\":[]}\n\n";
-    return flood(peer, kStreamHead + "Connection: close\r\n\r\n", events, 200 * kMiB);
+    return flood(peer, kRawStreamHead + "Connection: close\r\n\r\n", events, 200 * kMiB);
   });
   EXPECT_LT(written, 64 * kMiB);
 }
@@ -114,7 +114,7 @@ TEST_F(HostileWorker, HeadersWithoutAnEnd) {
   const std::size_t written = expect_another_answers([](Peer& peer, const std::string&) {
     std::string headers;
     while (headers.size() < kMiB) headers += "X-More: 1\r\n";
-    return flood(peer, kStreamHead, headers, 100 * kMiB);
+    return flood(peer, kRawStreamHead, headers, 100 * kMiB);
   });
   EXPECT_LT(written, 16 * kMiB);
 }
@@ -135,20 +135,20 @@ TEST_F(HostileWorker, NoHttp) {
 
 TEST_F(HostileWorker, TwoLengths) {
   expect_another_answers([](Peer& peer, const std::string&) {
-    return peer.write(kJsonHead + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}");
+    return peer.write(kRawJsonHead + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}");
   });
 }
 
 TEST_F(HostileWorker, AnEventThatIsNotJson) {
   expect_another_answers([](Peer& peer, const std::string&) {
-    return peer.write(kStreamHead + "Connection: close\r\n\r\ndata: {\"choices\n\n");
+    return peer.write(kRawStreamHead + "Connection: close\r\n\r\ndata: {\"choices\n\n");
   });
 }
 
 TEST_F(HostileWorker, AnAnswerThatIsTooShort) {
   expect_another_answers(
       [](Peer& peer, const std::string&) {
-        return peer.write(kJsonHead + "Content-Length: 100\r\n\r\n{}");
+        return peer.write(kRawJsonHead + "Content-Length: 100\r\n\r\n{}");
       },
       false);
 }

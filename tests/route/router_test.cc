@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "fleet.h"
-#include "scripted_worker.h"
+#include "route/fleet.h"
+#include "route/scripted_worker.h"
 
 namespace fo::test {
 namespace {

@@ -1,0 +1,255 @@
+#include "route/answer/exchange.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "route/answer/stream_chunk.h"
+#include "text/ascii.h"
+
+namespace fo::route {
+namespace {
+
+constexpr std::string_view kDone = "[DONE]";
+constexpr std::string_view kEventStream = "text/event-stream";
+// The body of an error is cut here.
+constexpr std::size_t kMaxErrorBytes = std::size_t{64} * 1024;
+constexpr std::size_t kMaxReasonBytes = 200;
+// More choices than any engine serves; their ends are not tracked.
+constexpr std::uint64_t kMaxChoices = 4096;
+
+// Headers of a worker that belong to its connection, or name its insides.
+constexpr std::array<std::string_view, 12> kDroppedHeaders{"connection",
+                                                           "keep-alive",
+                                                           "transfer-encoding",
+                                                           "content-length",
+                                                           "trailer",
+                                                           "te",
+                                                           "upgrade",
+                                                           "server",
+                                                           "date",
+                                                           "proxy-connection",
+                                                           "proxy-authenticate",
+                                                           "x-request-id"};
+
+bool is_event_stream(const http::ResponseHead& head) {
+  const std::string type = text::lower(head.header("content-type").value_or(""));
+  return type.starts_with(kEventStream);
+}
+
+// The fault of an answer with the status of an error, and this body.
+AnswerFault fault_of_status(int status, const std::string& body) {
+  AnswerFault fault{.kind = AnswerFault::Kind::kStatus, .status = status};
+  fault.reason = "status " + std::to_string(status);
+  try {
+    const StreamChunk chunk = read_stream_chunk(body);
+    fault.error_code = chunk.error_status.value_or(0);
+    const std::string message = base::one_line(chunk.error_message, kMaxReasonBytes);
+    if (!message.empty()) fault.reason += ": " + message;
+  } catch (const base::Error&) {
+    // The body is not JSON, as that of a proxy.
+  }
+  return fault;
+}
+
+// The reason with which the engine ended a choice that it did not finish; empty if there is none.
+std::string abort_reason(const StreamChunk& chunk) {
+  for (const StreamChunk::Finish& ending : chunk.finishes) {
+    if (ending.reason == "abort" || ending.reason == "error") return ending.reason;
+  }
+  return {};
+}
+
+// The same of an answer in one piece, in any API.
+std::string abort_reason_of_whole(const std::string& body) {
+  const bool may_be_aborted =
+      body.find("\"abort\"") != body.npos || body.find("\"error\"") != body.npos;
+  if (!may_be_aborted) return {};
+  try {
+    return abort_reason(read_stream_chunk(body));
+  } catch (const base::Error&) {
+    // It is not JSON, as audio is.
+    return {};
+  }
+}
+
+AnswerFault aborted(const std::string& reason) {
+  return {.kind = AnswerFault::Kind::kAborted,
+          .reason = "the engine ended the answer with " + base::quoted(reason)};
+}
+
+http::Fields forwarded_headers(const http::Fields& headers) {
+  // Connection names more headers that belong to the connection (RFC 9110, section 7.6.1).
+  std::string named = ",";
+  for (const auto& [name, value] : headers) {
+    if (base::equal_ignoring_case(name, "connection")) named += text::lower(value) + ",";
+  }
+  std::erase_if(named, [](char c) { return c == ' ' || c == '\t'; });
+  http::Fields kept;
+  for (const auto& [name, value] : headers) {
+    const std::string lower = text::lower(name);
+    const bool is_named = named.find("," + lower + ",") != named.npos;
+    if (!is_named && !text::is_one_of(lower, kDroppedHeaders)) kept.emplace_back(name, value);
+  }
+  return kept;
+}
+
+}  // namespace
+
+Exchange::Exchange(const ClientRequest& request, const Limits& limits)
+    : choices_(std::clamp<std::uint64_t>(request.choices, 1, kMaxChoices)),
+      wanted_mode_(!request.is_streamed                                            ? Mode::kWhole
+                   : request.api == Api::kChat || request.api == Api::kCompletions ? Mode::kChunks
+                                                                                   : Mode::kOpaque),
+      limits_(limits) {}
+
+void Exchange::begin_attempt() {
+  state_ = State::kWaiting;
+  mode_ = Mode::kWhole;
+  fault_.reset();
+  head_ = {};
+  events_ = http::SseReader(limits_.first_event);
+  is_delivering_ = false;
+  held_.clear();
+  held_tokens_ = attempt_tokens_ = 0;
+  finished_.clear();
+}
+
+void Exchange::fail(AnswerFault fault) {
+  // Once every choice has its finish_reason, what becomes of the engine does not matter.
+  if (is_finished()) return complete();
+  state_ = State::kFailed;
+  fault_ = std::move(fault);
+  // Another attempt may replace an answer of which nothing was delivered.
+  is_delivering_ = is_delivered_;
+}
+
+void Exchange::complete() {
+  if (mode_ == Mode::kChunks) held_ += http::format_sse(kDone);
+  state_ = State::kDone;
+  is_delivering_ = true;
+}
+
+void Exchange::on_head(http::ResponseHead head) {
+  state_ = State::kReading;
+  head_.status = head.status;
+  head_.headers = forwarded_headers(head.headers);
+  mode_ = Mode::kWhole;
+  if (head.status < 400 && is_event_stream(head)) {
+    mode_ = wanted_mode_ == Mode::kWhole ? Mode::kOpaque : wanted_mode_;
+  }
+}
+
+void Exchange::on_body(std::string_view bytes) {
+  if (state_ != State::kReading) return;
+  if (mode_ == Mode::kChunks) {
+    read_events(bytes);
+    return;
+  }
+  held_ += bytes;
+  if (head_.status >= 400) {
+    held_.resize(std::min(held_.size(), kMaxErrorBytes));
+  } else if (mode_ == Mode::kOpaque) {
+    ++held_tokens_;
+    ++attempt_tokens_;
+    is_delivering_ = true;
+  } else if (held_.size() > limits_.held) {
+    is_delivering_ = true;
+  }
+}
+
+void Exchange::read_events(std::string_view bytes) {
+  try {
+    while (state_ == State::kReading) {
+      const std::optional<http::SseEvent> event = events_.next(bytes);
+      if (!event) return;
+      on_event(*event);
+    }
+  } catch (const base::Error& error) {
+    fail({.kind = AnswerFault::Kind::kInvalid, .reason = error.what()});
+  }
+}
+
+void Exchange::on_event(const http::SseEvent& event) {
+  if (event.data == kDone) return on_end();
+  const StreamChunk chunk = read_stream_chunk(event.data);
+  if (chunk.is_error) {
+    fail({.kind = AnswerFault::Kind::kErrorFrame,
+          .error_code = chunk.error_status.value_or(0),
+          .reason = base::one_line(chunk.error_message, kMaxReasonBytes)});
+    // The event itself is kept for failed_answer().
+    if (state_ == State::kFailed && !is_delivered_) held_ = event.data;
+    return;
+  }
+  if (const std::string reason = abort_reason(chunk); !reason.empty()) return fail(aborted(reason));
+  for (const StreamChunk::Finish& ending : chunk.finishes) finish(ending.choice);
+  // Without its id: a stream of several attempts has no place to return to, and an id, which stays
+  // in force for all later events, would be written with each of them.
+  held_ += http::format_sse(http::SseEvent{event.type, event.data, {}});
+  held_tokens_ += chunk.tokens;
+  attempt_tokens_ += chunk.tokens;
+  if (chunk.has_content || is_finished()) {
+    events_.set_limit(limits_.event);
+    is_delivering_ = true;
+  } else if (!is_delivering_ && held_.size() > limits_.first_event + limits_.event) {
+    fail({.kind = AnswerFault::Kind::kInvalid,
+          .reason = "no content in " + base::format_size(held_.size()) + " of the stream"});
+  }
+}
+
+void Exchange::finish(std::uint64_t choice) {
+  if (std::find(finished_.begin(), finished_.end(), choice) != finished_.end()) return;
+  if (finished_.size() < choices_) finished_.push_back(choice);
+}
+
+void Exchange::on_end() {
+  if (state_ != State::kReading) return;
+  if (head_.status >= 400) {
+    fail(fault_of_status(head_.status, held_));
+  } else if (mode_ == Mode::kChunks && !is_finished()) {
+    fail({.kind = AnswerFault::Kind::kTruncated,
+          .reason = "the stream ended without a finish_reason"});
+  } else if (mode_ == Mode::kWhole && !is_delivering_) {
+    const std::string reason = abort_reason_of_whole(held_);
+    reason.empty() ? complete() : fail(aborted(reason));
+  } else {
+    complete();
+  }
+}
+
+void Exchange::on_broken(const std::string& reason) {
+  if (state_ == State::kDone || state_ == State::kFailed) return;
+  if (state_ == State::kReading && head_.status >= 400) {
+    on_end();
+  } else {
+    fail({.kind = AnswerFault::Kind::kTruncated, .reason = reason});
+  }
+}
+
+std::string Exchange::take_output() {
+  if (!is_delivering_) return {};
+  is_delivered_ = true;
+  delivered_tokens_ += std::exchange(held_tokens_, 0);
+  return std::exchange(held_, {});
+}
+
+http::Response Exchange::failed_answer(bool should_retry) const {
+  http::Response response;
+  const int status = fault_->status != 0 ? fault_->status : fault_->error_code;
+  response.status = status >= 400 ? status : 500;
+  response.body = held_;
+  for (const auto& [name, value] : head_.headers) {
+    if (base::equal_ignoring_case(name, "content-type")) {
+      if (fault_->kind == AnswerFault::Kind::kStatus) response.content_type = value;
+    } else {
+      response.headers.emplace_back(name, value);
+    }
+  }
+  if (!should_retry) response.headers.emplace_back("x-should-retry", "false");
+  return response;
+}
+
+}  // namespace fo::route

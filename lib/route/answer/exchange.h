@@ -1,0 +1,139 @@
+// One request of a client and its answer, across all attempts on workers: what is held back, what
+// the client gets, and what has become of the present attempt. Pure: the network is at its edges.
+//
+//                  head, body, end, failure of an attempt
+//                                  |
+//     next attempt <- kAgain -- [ exchange ] -- kDone -> the answer is complete
+//                                  |    \______ kLost -> the answer cannot continue
+//                          bytes for the client
+//
+// Until the first byte of an answer is delivered, another attempt replaces it as if it had never
+// been. An answer in one piece is held until it is complete. A stream of /v1/chat/completions or
+// /v1/completions is held until it brings content, or ends without any: the chunk with the role
+// alone is not delivered. Once each choice of it has a finish_reason, it is complete, whatever
+// follows: an error, an invalid event, or the end of the connection.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/strong.h"
+#include "http/message.h"
+#include "http/sse.h"
+#include "route/request/client_request.h"
+
+namespace fo::route {
+
+/// What an answer of a worker was, apart from what the connection did.
+struct AnswerFault {
+  enum class Kind {
+    kStatus,      // an HTTP status of an error
+    kErrorFrame,  // an error in a stream, in place of an answer
+    kTruncated,   // the answer ended before its end
+    kInvalid,     // the answer is not what was requested, such as an event that is not JSON
+    kAborted,     // the engine ended the answer with "abort" or "error"
+  };
+  Kind kind = Kind::kStatus;
+  /// The HTTP status of kStatus.
+  int status = 0;
+  /// The status that the error itself names, of kStatus and kErrorFrame; 0 if it names none.
+  int error_code = 0;
+  std::string reason = {};
+};
+
+class Exchange {
+ public:
+  /// Limits of what is held in memory.
+  struct Limits {
+    /// An answer in one piece that is longer is delivered as it arrives.
+    base::ByteCount held = 4 * base::kMiB;
+    /// Of an event up to the first with content, and of a later one. Events without content are
+    /// held up to the sum of both.
+    base::ByteCount first_event = 16 * base::kMiB;
+    base::ByteCount event = base::kMiB;
+  };
+
+  /// The state of the present attempt.
+  enum class State {
+    kWaiting,  // for the head of an answer
+    kReading,
+    kDone,    // the answer is complete; the rest of the attempt's bytes does not matter
+    kFailed,  // see fault()
+  };
+
+  Exchange(const ClientRequest& request, const Limits& limits);
+
+  /// Forgets what was held. Only if nothing was delivered.
+  void begin_attempt();
+  void on_head(http::ResponseHead head);
+  void on_body(std::string_view bytes);
+  /// The body is complete, as HTTP frames it.
+  void on_end();
+  /// The connection ended early, or its bytes were not HTTP.
+  void on_broken(const std::string& reason);
+
+  /// Whether the client expects server-sent events.
+  [[nodiscard]] bool is_stream() const { return wanted_mode_ != Mode::kWhole; }
+  [[nodiscard]] State state() const { return state_; }
+  [[nodiscard]] const std::optional<AnswerFault>& fault() const { return fault_; }
+
+  /// The head of the client's answer, once it can be delivered; then that part of it. The caller
+  /// sends both, after which they are delivered. After a fault, the part is what arrived before it,
+  /// and empty if nothing was delivered.
+  [[nodiscard]] bool has_head() const { return is_delivering_; }
+  [[nodiscard]] const http::ResponseHead& head() const { return head_; }
+  std::string take_output();
+
+  /// Whether a part of the answer has been taken for the client.
+  [[nodiscard]] bool is_delivered() const { return is_delivered_; }
+  /// The tokens of the answer that were taken; where the engine does not name tokens, its events
+  /// with content.
+  [[nodiscard]] std::uint64_t delivered_tokens() const { return delivered_tokens_; }
+  /// The tokens that this attempt has brought; of a stream in another format, the pieces.
+  [[nodiscard]] std::uint64_t attempt_tokens() const { return attempt_tokens_; }
+
+  /// Delivers a failed answer as the worker gave it: with its status and body, because another
+  /// worker would answer the same. Only if nothing was delivered, and the fault is kStatus or
+  /// kErrorFrame. `should_retry` is that of ApiError.
+  [[nodiscard]] http::Response failed_answer(bool should_retry) const;
+  /// Whether the answer is a stream of chunks, which can end with the event of an error.
+  [[nodiscard]] bool is_chunk_stream() const { return mode_ == Mode::kChunks; }
+
+ private:
+  enum class Mode {
+    kWhole,   // held until it is complete
+    kOpaque,  // a stream in a format that is not read, held until its first byte
+    kChunks,  // a stream of OpenAI's chunks
+  };
+
+  void read_events(std::string_view bytes);
+  void on_event(const http::SseEvent& event);
+  void finish(std::uint64_t choice);
+  [[nodiscard]] bool is_finished() const { return finished_.size() >= choices_; }
+  void complete();
+  void fail(AnswerFault fault);
+
+  const std::uint64_t choices_;
+  const Mode wanted_mode_;
+  const Limits limits_;
+  bool is_delivered_ = false;
+  std::uint64_t delivered_tokens_ = 0;
+
+  // The present attempt:
+  State state_ = State::kWaiting;
+  Mode mode_ = Mode::kWhole;
+  std::optional<AnswerFault> fault_;
+  http::ResponseHead head_;
+  http::SseReader events_;
+  bool is_delivering_ = false;
+  /// What was received for the client and not taken.
+  std::string held_;
+  std::uint64_t held_tokens_ = 0;
+  std::uint64_t attempt_tokens_ = 0;
+  std::vector<std::uint64_t> finished_;
+};
+
+}  // namespace fo::route

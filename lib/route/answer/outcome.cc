@@ -1,0 +1,118 @@
+#include "route/answer/outcome.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+
+namespace fo::route {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr base::Duration kPause = seconds(1);
+constexpr base::Duration kMaxPause = seconds(30);
+constexpr base::Duration kMinStall = seconds(5);
+constexpr int kStallGaps = 20;
+constexpr std::uint64_t kPrefillTokensPerSecond = 1000;
+// Longer than any engine's context, so that no limit overflows.
+constexpr std::uint64_t kMaxPromptTokens = 1'000'000'000;
+
+constexpr Outcome kFaultElsewhere{.kind = OutcomeClass::kFault, .is_worth_another = true};
+
+Outcome backpressure(const std::optional<base::Duration>& retry_after) {
+  const base::Duration pause =
+      std::clamp(retry_after.value_or(kPause), base::Duration(0), kMaxPause);
+  return {.kind = OutcomeClass::kBackpressure, .is_worth_another = true, .pause = pause};
+}
+
+Outcome classify_error(int code) {
+  if (code >= 400 && code < 500) return {};
+  return {.kind = OutcomeClass::kSuspected, .is_worth_another = true};
+}
+
+Outcome classify_status(const Attempt& attempt) {
+  switch (attempt.status) {
+    case 404:
+      if (attempt.may_lack_object) return {};
+      [[fallthrough]];
+    case 401:
+    case 403:
+      return {.kind = OutcomeClass::kMisconfigured, .is_worth_another = true};
+    case 429:
+    case 503:
+    case 529:
+      return backpressure(attempt.retry_after);
+    case 502:
+    case 504:
+      return kFaultElsewhere;
+    default:
+      return attempt.status >= 500 ? classify_error(attempt.error_code) : Outcome{};
+  }
+}
+
+}  // namespace
+
+AttemptEnd end_of(AnswerFault::Kind kind) {
+  switch (kind) {
+    case AnswerFault::Kind::kStatus:
+      return AttemptEnd::kStatus;
+    case AnswerFault::Kind::kErrorFrame:
+      return AttemptEnd::kErrorFrame;
+    case AnswerFault::Kind::kAborted:
+      return AttemptEnd::kAborted;
+    case AnswerFault::Kind::kTruncated:
+    case AnswerFault::Kind::kInvalid:
+      break;
+  }
+  return AttemptEnd::kBroken;
+}
+
+std::string_view to_string(OutcomeClass kind) {
+  constexpr std::array<std::string_view, 7> kNames{
+      "success", "refused", "fault", "suspected", "backpressure", "misconfigured", "neutral"};
+  return kNames.at(static_cast<std::size_t>(kind));
+}
+
+Outcome classify(const Attempt& attempt) {
+  switch (attempt.end) {
+    case AttemptEnd::kComplete:
+      return {.kind = OutcomeClass::kSuccess};
+    case AttemptEnd::kRefused:
+      return {.kind = OutcomeClass::kRefused, .is_worth_another = true};
+    case AttemptEnd::kBroken:
+    case AttemptEnd::kAborted:
+      return kFaultElsewhere;
+    case AttemptEnd::kStatus:
+      return classify_status(attempt);
+    case AttemptEnd::kErrorFrame:
+      return classify_error(attempt.error_code);
+    case AttemptEnd::kStalled:
+      if (!attempt.others_moved) return kFaultElsewhere;
+      return {.kind = OutcomeClass::kNeutral, .is_worth_another = true};
+    case AttemptEnd::kNoFirstToken:
+      return attempt.others_moved ? backpressure(std::nullopt) : kFaultElsewhere;
+    case AttemptEnd::kClientGone:
+    case AttemptEnd::kDeadline:
+      break;
+  }
+  return {};
+}
+
+OutcomeClass resolve_suspected(const Attempt& suspected, const Attempt& other) {
+  if (other.end == AttemptEnd::kComplete) return OutcomeClass::kFault;
+  const bool is_same = other.end == suspected.end && other.status == suspected.status &&
+                       other.error_code == suspected.error_code;
+  return is_same ? OutcomeClass::kNeutral : OutcomeClass::kSuspected;
+}
+
+base::Duration stall_limit(base::Duration mean_gap) {
+  return std::max(kMinStall, kStallGaps * mean_gap);
+}
+
+base::Duration first_token_limit(base::Duration base, std::uint64_t prompt_tokens) {
+  const std::uint64_t tokens = std::min(prompt_tokens, kMaxPromptTokens);
+  return base + std::chrono::milliseconds(tokens * 1000 / kPrefillTokensPerSecond);
+}
+
+}  // namespace fo::route

@@ -1,0 +1,96 @@
+// What became of one attempt of a request on a worker, and what that says of the worker. Pure.
+//
+//     attempt                                           class
+//     complete answer                                   success
+//     connection refused                                refused
+//     connection broken: reset, TLS, HTTP, truncated    fault
+//     finish_reason "abort" or "error"                  fault
+//     status 502, 504                                   fault
+//     status 5xx, error frame in a stream: by the code  neutral for a code of 4xx, else suspected
+//       in the error
+//     status 429, 503, 529                              backpressure
+//     status 401, 403; 404 unless that may mean         misconfigured
+//       something else than the model
+//     any other status                                  neutral
+//     stalled, and so are the worker's other streams    fault
+//     stalled, while other streams of the worker move   neutral
+//     no first token, nor one of the other streams      fault
+//     no first token, while other streams move          backpressure
+//     client gone, the request's deadline               neutral
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/units.h"
+#include "route/answer/exchange.h"
+
+namespace fo::route {
+
+enum class AttemptEnd {
+  kComplete,
+  kRefused,  // nothing listens at the worker's address
+  kBroken,   // the connection could not be made, or ended before the answer did
+  kAborted,  // the engine ended the answer with "abort" or "error"
+  kStatus,
+  kErrorFrame,
+  kStalled,       // no token for stall_limit(), or for the limit of one silent stream
+  kNoFirstToken,  // no token in first_token_limit()
+  kClientGone,
+  kDeadline,  // that of the request, which covers all its attempts
+};
+
+/// That of a fault that the exchange found in an answer.
+AttemptEnd end_of(AnswerFault::Kind kind);
+
+struct Attempt {
+  AttemptEnd end = AttemptEnd::kComplete;
+  /// Of kStatus.
+  int status = 0;
+  /// The code that the error itself contains, of kStatus and kErrorFrame; 0 if there is none.
+  int error_code = 0;
+  /// Of kStatus: 404 may mean that the worker does not have the API, or the earlier answer, that
+  /// the client asks for.
+  bool may_lack_object = false;
+  /// Of kStatus: its Retry-After.
+  std::optional<base::Duration> retry_after = {};
+  /// Of kStalled and kNoFirstToken: other streams of the worker have brought tokens meanwhile.
+  bool others_moved = false;
+};
+
+enum class OutcomeClass {
+  kSuccess,
+  kRefused,        // out at once, and back at the first connection: a standby is taking over
+  kFault,          // an event of the worker's health
+  kSuspected,      // worker or request: see resolve_suspected()
+  kBackpressure,   // the worker has no room at present
+  kMisconfigured,  // the worker does not serve this model to us
+  kNeutral,        // says nothing of the worker
+};
+
+std::string_view to_string(OutcomeClass kind);
+
+struct Outcome {
+  OutcomeClass kind = OutcomeClass::kNeutral;
+  /// The request may succeed on another worker.
+  bool is_worth_another = false;
+  /// Of kBackpressure: for how long the worker gets less.
+  base::Duration pause{0};
+};
+
+Outcome classify(const Attempt& attempt);
+
+/// The class of a suspected attempt once another worker has had the same request: kFault if that
+/// succeeded; kNeutral if it gave the same answer, which is then neutral, too, and goes to the
+/// client; else still kSuspected. At the end of the request, kSuspected is neutral.
+OutcomeClass resolve_suspected(const Attempt& suspected, const Attempt& other);
+
+/// How long a worker may be silent in all its streams: 5 s, or 20 times its mean gap between the
+/// tokens of a stream.
+base::Duration stall_limit(base::Duration mean_gap);
+
+/// How long the first token may take: `base`, and one second for each 1,000 tokens of the prompt.
+base::Duration first_token_limit(base::Duration base, std::uint64_t prompt_tokens);
+
+}  // namespace fo::route

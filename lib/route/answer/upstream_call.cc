@@ -1,0 +1,197 @@
+#include "route/answer/upstream_call.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/system/system_error.hpp>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "route/answer/outcome.h"
+
+namespace fo::route {
+namespace {
+
+using base::Deadline;
+using base::ExitStatus;
+using boost::asio::awaitable;
+using Clock = Deadline::Clock;
+
+constexpr std::size_t kReadBytes = std::size_t{16} * 1024;
+// After a deadline of reading, what has arrived meanwhile is read once more: this process may have
+// been suspended.
+constexpr base::Duration kLastLook = std::chrono::milliseconds(200);
+
+Deadline deadline_at(TimePoint time) { return Deadline::after(time - Clock::now()); }
+
+const char* reason_of(CallEnd end) {
+  if (end == CallEnd::kHung) return "none of its streams brings tokens any more";
+  if (end == CallEnd::kSilent) return "the stream brings no tokens any more";
+  return end == CallEnd::kNoFirstToken ? "no answer in time" : "the request's deadline has passed";
+}
+
+}  // namespace
+
+UpstreamCall::UpstreamCall(http::Pool& pool, WorkerPtr worker, Exchange& exchange,
+                           const CallTimes& times, std::uint64_t prompt_tokens)
+    : pool_(pool),
+      worker_(std::move(worker)),
+      exchange_(exchange),
+      times_(times),
+      first_token_limit_(first_token_limit(times.first_token, prompt_tokens)) {}
+
+void UpstreamCall::cut() {
+  is_cut_ = true;
+  if (connection_) connection_->close();
+}
+
+awaitable<CallEnd> UpstreamCall::connect(bool is_fresh, Deadline deadline) {
+  const Deadline limit = deadline.sooner(Deadline::after(times_.connect));
+  try {
+    if (is_fresh) {
+      connection_ = co_await pool_.open(worker_->origin, limit, "worker " + worker_->name);
+    } else {
+      connection_ = co_await pool_.get(worker_->origin, limit, "worker " + worker_->name);
+    }
+  } catch (const base::Error& error) {
+    reason_ = error.what();
+    if (deadline.expired()) co_return CallEnd::kDeadline;
+    const bool is_refused =
+        error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
+    co_return is_refused ? CallEnd::kRefused : CallEnd::kNotTrusted;
+  }
+  co_return CallEnd::kDone;
+}
+
+// False if the worker does not accept the request: then the exchange has the fault.
+awaitable<bool> UpstreamCall::send(const http::RequestHead& head, std::string_view body,
+                                   Deadline deadline) {
+  const Deadline limit = deadline.sooner(Deadline::after(first_token_limit_));
+  try {
+    co_await connection_->send(head, body, limit);
+    co_return true;
+  } catch (const base::Error& error) {
+    reason_ = error.what();
+    exchange_.on_broken(reason_);
+    co_return false;
+  }
+}
+
+awaitable<CallEnd> UpstreamCall::run(http::RequestHead head, std::string_view body,
+                                     Deadline deadline, Deliver deliver, OnTokens on_tokens) {
+  exchange_.begin_attempt();
+  began_ = last_token_ = Clock::now();
+  // A server may close an idle connection just when it is used again, so a request that failed on
+  // one without a byte of an answer is sent once more, on a new connection.
+  for (const bool is_fresh : {false, true}) {
+    const CallEnd connected = co_await connect(is_fresh, deadline);
+    if (connected != CallEnd::kDone) co_return is_cut_ ? CallEnd::kCut : connected;
+    CallEnd end = CallEnd::kFault;
+    try {
+      const bool is_sent = co_await send(head, body, deadline);
+      if (is_sent) end = co_await read_answer(deadline, deliver, on_tokens);
+    } catch (const boost::system::system_error&) {
+      if (!is_cut_) throw;
+    }
+    if (is_cut_) co_return CallEnd::kCut;
+    const bool may_repeat = end == CallEnd::kFault && !is_fresh && connection_->is_reused() &&
+                            connection_->progress() != http::Connection::Progress::kAnswered;
+    if (!may_repeat) co_return end;
+    exchange_.begin_attempt();
+  }
+  co_return CallEnd::kFault;
+}
+
+UpstreamCall::Patience UpstreamCall::next_patience(Deadline deadline) const {
+  Patience patience{Deadline::never(), CallEnd::kSilent};
+  const auto take = [&](Deadline other, CallEnd end) {
+    const Deadline sooner = patience.deadline.sooner(other);
+    if (sooner.at() != patience.deadline.at()) patience = {sooner, end};
+  };
+  take(deadline, CallEnd::kDeadline);
+  if (!exchange_.is_stream()) {
+    take(deadline_at(began_ + times_.answer), CallEnd::kNoFirstToken);
+    return patience;
+  }
+  if (exchange_.attempt_tokens() == 0) {
+    take(deadline_at(began_ + first_token_limit_), CallEnd::kNoFirstToken);
+    return patience;
+  }
+  take(deadline_at(std::max(last_token_, reads_since_) + times_.stream), CallEnd::kSilent);
+  const TimePoint moved = std::max(worker_->pace.last_token().value_or(began_), reads_since_);
+  take(deadline_at(moved + stall_limit(worker_->pace.mean_gap().value_or(base::Duration::zero()))),
+       CallEnd::kHung);
+  return patience;
+}
+
+bool UpstreamCall::others_moved() const {
+  return worker_->pace.last_token().value_or(began_) > last_token_;
+}
+
+awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& deliver,
+                                             const OnTokens& on_tokens) {
+  std::array<char, kReadBytes> space;
+  bool has_head = false;
+  bool is_last_look = false;
+  reads_since_ = Clock::now();
+  while (exchange_.state() != Exchange::State::kDone) {
+    const Patience patience = next_patience(deadline);
+    const Deadline until = is_last_look ? Deadline::after(kLastLook) : patience.deadline;
+    std::size_t count = 0;
+    try {
+      if (!has_head) {
+        http::ResponseHead head = co_await connection_->read_head(until);
+        exchange_.on_head(std::move(head));
+        has_head = true;
+        is_last_look = false;
+        continue;
+      }
+      count = co_await connection_->read_some(space, until);
+    } catch (const base::Error& error) {
+      if (is_cut_) co_return CallEnd::kCut;
+      if (error.status() == ExitStatus::kTryAgain) {
+        // Another stream of the worker may have moved meanwhile.
+        if (!next_patience(deadline).deadline.expired()) continue;
+        if (!std::exchange(is_last_look, true)) continue;
+        reason_ = reason_of(patience.end);
+        connection_->close();
+        // An answer that has its finish_reason is complete.
+        exchange_.on_broken(reason_);
+        if (exchange_.state() != Exchange::State::kDone) co_return patience.end;
+      } else {
+        reason_ = error.what();
+        exchange_.on_broken(reason_);
+      }
+    }
+    is_last_look = false;
+    const std::uint64_t tokens_before = exchange_.attempt_tokens();
+    if (exchange_.state() == Exchange::State::kReading) {
+      if (count == 0) {
+        exchange_.on_end();
+      } else {
+        exchange_.on_body(std::string_view(space.data(), count));
+      }
+    }
+    if (exchange_.attempt_tokens() > tokens_before) {
+      const TimePoint now = Clock::now();
+      const base::Duration gap = now - last_token_;
+      const bool is_first = tokens_before == 0;
+      worker_->pace.on_token(now, is_first ? std::nullopt : std::optional(gap));
+      on_tokens(gap, is_first);
+      last_token_ = now;
+    }
+    if (exchange_.state() == Exchange::State::kFailed) {
+      if (reason_.empty()) reason_ = exchange_.fault()->reason;
+      connection_->close();
+      co_return CallEnd::kFault;
+    }
+    if (!exchange_.has_head()) continue;
+    co_await deliver();
+    reads_since_ = Clock::now();
+  }
+  co_await connection_->finish(Deadline::after(kLastLook));
+  connection_.reset();
+  co_return CallEnd::kDone;
+}
+
+}  // namespace fo::route

@@ -1,0 +1,94 @@
+// The call of a worker for one attempt of a request: sends it, reads the answer as long as the
+// client reads it, and notices when the worker stops.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/deadline.h"
+#include "http/pool.h"
+#include "route/answer/exchange.h"
+#include "route/worker/worker.h"
+
+namespace fo::route {
+
+struct CallTimes {
+  base::Duration connect = std::chrono::seconds(2);
+  /// Until the first token of a stream with a short prompt; see first_token_limit().
+  base::Duration first_token = std::chrono::seconds(60);
+  /// Between two tokens of a stream whose worker's other streams go on.
+  base::Duration stream = std::chrono::seconds(120);
+  /// Until the end of an answer in one piece.
+  base::Duration answer = std::chrono::minutes(10);
+};
+
+/// How a call ended. Where the exchange knows more, it has a fault.
+enum class CallEnd {
+  kDone,          // the answer is complete
+  kFault,         // see Exchange::fault()
+  kRefused,       // no connection: nothing was sent
+  kNotTrusted,    // the worker's certificate, or ours there
+  kHung,          // no stream of the worker moves
+  kSilent,        // only this stream does not move
+  kNoFirstToken,  // the first token is late
+  kDeadline,      // the request's own deadline has passed
+  kCut,           // ended by UpstreamCall::cut()
+};
+
+class UpstreamCall {
+ public:
+  /// Sends what the exchange has for the client. It may throw, which ends the call.
+  using Deliver = std::function<boost::asio::awaitable<void>()>;
+  /// Called for each piece of an answer with tokens; the time since the last one, or since the
+  /// call began.
+  using OnTokens = std::function<void(base::Duration gap, bool is_first)>;
+
+  UpstreamCall(http::Pool& pool, WorkerPtr worker, Exchange& exchange, const CallTimes& times,
+               std::uint64_t prompt_tokens);
+  UpstreamCall(const UpstreamCall&) = delete;
+  UpstreamCall& operator=(const UpstreamCall&) = delete;
+
+  /// Runs to its end. Call once. Throws what `deliver` throws, and
+  /// boost::system::system_error when it is cancelled; in each case the connection is closed.
+  boost::asio::awaitable<CallEnd> run(http::RequestHead head, std::string_view body,
+                                      base::Deadline deadline, Deliver deliver, OnTokens on_tokens);
+
+  /// Closes the connection, so that run() returns kCut.
+  void cut();
+
+  /// The first reason in words; empty if there is none.
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+  /// Whether another stream of the worker has brought a token since this one's last, or since the
+  /// call began.
+  [[nodiscard]] bool others_moved() const;
+
+ private:
+  boost::asio::awaitable<CallEnd> connect(bool is_fresh, base::Deadline deadline);
+  boost::asio::awaitable<bool> send(const http::RequestHead& head, std::string_view body,
+                                    base::Deadline deadline);
+  boost::asio::awaitable<CallEnd> read_answer(base::Deadline deadline, const Deliver& deliver,
+                                              const OnTokens& on_tokens);
+  // The deadline of the next read, and how the attempt ends if it passes.
+  struct Patience {
+    base::Deadline deadline;
+    CallEnd end;
+  };
+  [[nodiscard]] Patience next_patience(base::Deadline deadline) const;
+
+  http::Pool& pool_;
+  const WorkerPtr worker_;
+  Exchange& exchange_;
+  const CallTimes times_;
+  const base::Duration first_token_limit_;
+  http::Pool::Lease connection_;
+  bool is_cut_ = false;
+  std::string reason_;
+  TimePoint began_;
+  TimePoint last_token_;
+  // Since when the call reads; while the call waits for the client, it does not see the worker.
+  TimePoint reads_since_;
+};
+
+}  // namespace fo::route

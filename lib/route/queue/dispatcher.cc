@@ -1,0 +1,410 @@
+#include "route/queue/dispatcher.h"
+
+#include <algorithm>
+#include <list>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "loop/event.h"
+#include "os/random.h"
+
+namespace fo::route {
+namespace {
+
+using base::Deadline;
+using boost::asio::awaitable;
+using fleet::HealthState;
+using fleet::Life;
+using Clock = Deadline::Clock;
+
+// How often a waiting request looks for another set while its own has no usable worker.
+constexpr base::Duration kLook = std::chrono::seconds(1);
+// How long no weighted set may be usable before another one takes over.
+constexpr base::Duration kTakeover = std::chrono::seconds(10);
+
+}  // namespace
+
+struct Dispatcher::State {
+  struct Waiting {
+    Waiting(Job& its_job, const boost::asio::any_io_executor& executor)
+        : job(its_job), changed(executor) {}
+    Job& job;
+    loop::Event changed;
+    /// A full queue has removed it for a request of another tier.
+    bool is_removed = false;
+  };
+  struct Set {
+    Set(const DispatchOptions& options, std::uint64_t seed)
+        : queue(options.queue), choice(options.policy, seed) {}
+    SetQueue queue;
+    std::map<std::uint64_t, Waiting*> queued;
+    /// Those beside the queue.
+    std::list<Waiting*> first;
+    Choice choice;
+    std::map<WorkerNumber, WorkerPtr> workers;
+    AnswerLengths lengths;
+    bool is_in_panic = false;
+    // Whether a worker refuses requests for a model, and whether one is in probation: if not, no
+    // request needs a look at all workers.
+    bool has_refusals = false;
+    bool has_probation = false;
+  };
+
+  State(boost::asio::any_io_executor on, DispatchOptions with, Workers& its_workers,
+        Metrics& its_metrics)
+      : executor(std::move(on)), options(with), workers(its_workers), metrics(its_metrics) {}
+
+  Set& set(const SetKey& key);
+  bool is_usable(const SetKey& key) const;
+  void refresh(const SetKey& key, Set& set);
+  std::vector<WorkerNumber> excluded(const Set& set, const Job& job) const;
+  bool take(Set& set, Job& job);
+  WorkerPtr find_probation(const Set& set, Job& job,
+                           const std::vector<WorkerNumber>& excluded) const;
+  void pump(Set& set);
+  std::optional<SetKey> choose(const std::string& model);
+  std::optional<ApiError> enter(Set& set, Waiting& waiting);
+  ApiError overload(const Set& set, const Job& job, const char* code, const std::string& reason);
+
+  boost::asio::any_io_executor executor;
+  const DispatchOptions options;
+  Workers& workers;
+  Metrics& metrics;
+  std::map<SetKey, Set> sets;
+  /// Since when no weighted set of a model has been usable.
+  std::map<std::string, TimePoint> unusable_since;
+  plan::DegradationSetting level = plan::kDegradationLevels[0].setting;
+  std::uint64_t ids = 0;
+};
+
+Dispatcher::Dispatcher(boost::asio::any_io_executor executor, DispatchOptions options,
+                       Workers& workers, Metrics& metrics)
+    : state_(std::make_unique<State>(std::move(executor), options, workers, metrics)) {}
+Dispatcher::~Dispatcher() = default;
+
+Dispatcher::State::Set& Dispatcher::State::set(const SetKey& key) {
+  const auto found = sets.find(key);
+  if (found != sets.end()) return found->second;
+  Set& added = sets.try_emplace(key, options, os::random_bits()).first->second;
+  added.queue.set_level(level);
+  refresh(key, added);
+  return added;
+}
+
+bool Dispatcher::State::is_usable(const SetKey& key) const {
+  const Workers::Set& members = workers.set(key);
+  return std::any_of(members.begin(), members.end(),
+                     [](const WorkerPtr& worker) { return worker->weight > 0; });
+}
+
+// Brings the choice up to date with the workers, their health and the level.
+void Dispatcher::State::refresh(const SetKey& key, Set& set) {
+  const Workers::Set& members = workers.set(key);
+  std::vector<WorkerPtr> in;
+  std::vector<fleet::SetMember> health;
+  const auto is_served_by_another = [&](const WorkerPtr& spare) {
+    return std::any_of(members.begin(), members.end(), [&](const WorkerPtr& other) {
+      return other->life != Life::kSpare && other->url == spare->url;
+    });
+  };
+  const auto add = [&](const WorkerPtr& worker) {
+    in.push_back(worker);
+    health.push_back({.state = worker->health.state(),
+                      .weight = worker->health.weight(time_now()),
+                      .failed_probations = worker->health.failed_probations()});
+  };
+  const bool was_usable = is_usable(key);
+  bool lacks_one = false;
+  for (const WorkerPtr& worker : members) {
+    worker->weight = 0;
+    if (worker->is_in()) add(worker);
+    const bool is_healthy = worker->is_in() && worker->health.weight(time_now()) > 0;
+    lacks_one |= worker->life != Life::kSpare && !is_healthy;
+  }
+  for (const WorkerPtr& worker : members) {
+    const bool is_spare = worker->life == Life::kSpare && worker->is_reachable;
+    if (is_spare && lacks_one && !is_served_by_another(worker)) add(worker);
+  }
+  const fleet::SetWeights weights = fleet::weights_of_set(health);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i]->weight = weights.weights[i];
+  // What the workers served before an outage says nothing of what they will serve after it.
+  if (!was_usable && is_usable(key)) set.queue.forget_pace();
+  const bool is_in_panic = weights.kept_in > 0;
+  if (is_in_panic && !set.is_in_panic) metrics.panics.add();
+  set.is_in_panic = is_in_panic;
+  std::erase_if(set.workers, [&](const auto& entry) {
+    const bool has_left = std::find(members.begin(), members.end(), entry.second) == members.end();
+    if (has_left) set.choice.remove_worker(entry.first);
+    return has_left;
+  });
+  set.has_refusals = set.has_probation = false;
+  for (const WorkerPtr& worker : members) {
+    set.has_refusals |= !worker->refused.empty();
+    set.has_probation |= worker->health.state() == HealthState::kProbation;
+    set.workers[worker->number] = worker;
+    set.choice.set_worker(worker->number, {.slots = worker->slots_now(level.concurrency_factor),
+                                           .kv_tokens = worker->kv_tokens,
+                                           .weight = worker->weight});
+  }
+}
+
+// The workers that must not get the job. One that has failed it is asked again only if no other
+// one is left.
+std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job& job) const {
+  std::vector<WorkerNumber> never;
+  const bool is_plain = job.model == job.set.model && job.pinned_to.empty() &&
+                        job.failed_on.empty() && !set.has_refusals;
+  if (is_plain) return never;
+  std::vector<WorkerNumber> failed;
+  std::size_t left = 0;
+  for (const auto& [number, worker] : set.workers) {
+    const bool is_other = !job.pinned_to.empty() && worker->id != job.pinned_to;
+    const bool is_refused =
+        !worker->serves(job.model) || worker->refused.contains({job.model, job.request.api});
+    const bool has_failed = job.failed_on.contains(worker->id);
+    if (is_other || is_refused || (has_failed && worker->share.is_overloaded(Clock::now()))) {
+      never.push_back(number);
+    } else if (has_failed) {
+      failed.push_back(number);
+    } else if (worker->weight > 0) {
+      ++left;
+    }
+  }
+  if (left > 0) never.insert(never.end(), failed.begin(), failed.end());
+  return never;
+}
+
+// A worker in probation gets one request, before all others.
+WorkerPtr Dispatcher::State::find_probation(const Set& set, Job& job,
+                                            const std::vector<WorkerNumber>& excluded) const {
+  if (!set.has_probation) return nullptr;
+  for (const auto& [number, worker] : set.workers) {
+    if (!worker->is_in() || worker->health.state() != HealthState::kProbation) continue;
+    if (std::find(excluded.begin(), excluded.end(), number) != excluded.end()) continue;
+    job.lease = worker->health.take_lease(time_now() + options.lease);
+    if (job.lease) return worker;
+  }
+  return nullptr;
+}
+
+// Gives the job to a worker; false if none has room.
+bool Dispatcher::State::take(Set& set, Job& job) {
+  const std::vector<WorkerNumber> excluded = this->excluded(set, job);
+  const Candidate candidate{.tokens = job.tokens, .prefixes = job.prefixes, .excluded = excluded};
+  WorkerPtr worker = find_probation(set, job, excluded);
+  if (!worker) {
+    const std::optional<WorkerNumber> number = set.choice.choose(candidate);
+    if (!number) return false;
+    worker = set.workers.at(*number);
+  }
+  set.choice.begin(worker->number, candidate);
+  ++worker->requests;
+  worker->tokens += job.tokens;
+  job.worker = std::move(worker);
+  return true;
+}
+
+void Dispatcher::State::pump(Set& set) {
+  for (auto at = set.first.begin(); at != set.first.end();) {
+    Waiting& waiting = **at;
+    const bool is_taken = take(set, waiting.job);
+    at = is_taken ? set.first.erase(at) : std::next(at);
+    if (is_taken) waiting.changed.notify();
+  }
+  while (const std::optional<QueuedRequest> head = set.queue.head()) {
+    Waiting& waiting = *set.queued.at(head->id);
+    if (!take(set, waiting.job)) return;
+    set.queue.take(time_now());
+    set.queued.erase(head->id);
+    waiting.changed.notify();
+  }
+}
+
+std::optional<SetKey> Dispatcher::State::choose(const std::string& model) {
+  const Workers::WeightedSets& of_model = workers.sets_of(model);
+  const auto usable = [this](const SetKey& key) { return is_usable(key); };
+  std::optional<SetKey> key = choose_set(of_model, usable, false, os::random_unit());
+  if (key) {
+    unusable_since.erase(model);
+    return key;
+  }
+  const TimePoint since = unusable_since.try_emplace(model, Clock::now()).first->second;
+  if (options.uses_unweighted_sets && Clock::now() - since > kTakeover) {
+    key = choose_set(of_model, usable, true, os::random_unit());
+    if (key) return key;
+  }
+  // The request waits for the first worker that comes back.
+  if (of_model.empty()) return std::nullopt;
+  return std::max_element(of_model.begin(), of_model.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+ApiError Dispatcher::State::overload(const Set& set, const Job& job, const char* code,
+                                     const std::string& reason) {
+  return {.status = options.overload_status,
+          .message = reason,
+          .code = code,
+          .param = kTierNames.at(job.tier),
+          .retry_after = set.queue.retry_after(job.tier, os::random_unit())};
+}
+
+// Puts the job into the queue, or beside it.
+std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
+  Job& job = waiting.job;
+  if (job.has_waited || !job.pinned_to.empty()) {
+    set.first.push_back(&waiting);
+    return std::nullopt;
+  }
+  QueuedRequest request{.id = job.number, .tier = job.tier, .tokens = job.tokens};
+  if (job.deadline.at()) request.deadline = job.deadline.at()->time_since_epoch();
+  const SetQueue::Added added = set.queue.add(request, time_now());
+  switch (added.answer) {
+    case SetQueue::Answer::kQueued:
+      break;
+    case SetQueue::Answer::kTierRefused:
+      return overload(set, job, "capacity_shed", "requests of this tier are refused at present");
+    case SetQueue::Answer::kTooLate:
+      return overload(set, job, "capacity_shed", "the request would not be served in time");
+    case SetQueue::Answer::kFull:
+      return overload(set, job, "queue_full", "the queue is full");
+  }
+  set.queued[job.number] = &waiting;
+  for (const std::uint64_t id : added.removed) {
+    const auto removed = set.queued.find(id);
+    removed->second->is_removed = true;
+    removed->second->changed.notify();
+    set.queued.erase(removed);
+  }
+  return std::nullopt;
+}
+
+awaitable<std::optional<ApiError>> Dispatcher::place(Job& job) {
+  State& state = *state_;
+  if (job.number == 0) job.number = ++state.ids;
+  const base::Duration patience = std::chrono::duration_cast<base::Duration>(
+      state.options.queue.timeout * state.level.deadline_factor);
+  const Deadline deadline =
+      Deadline::after(job.received + patience - Clock::now()).sooner(job.deadline);
+  // Leaves the queue, and releases what it got, if the coroutine is cancelled meanwhile.
+  struct Stay {
+    Dispatcher& dispatcher;
+    State::Set& set;
+    State::Waiting& waiting;
+    bool is_kept = false;
+    ~Stay() {
+      set.first.remove(&waiting);
+      if (set.queued.erase(waiting.job.number) > 0)
+        set.queue.cancel(waiting.job.number, time_now());
+      if (!is_kept) dispatcher.release(waiting.job);
+    }
+  };
+  while (!job.is_killed) {
+    const std::optional<SetKey> key = state.choose(job.model);
+    if (!key) break;
+    job.set = *key;
+    State::Set& set = state.set(*key);
+    const bool is_refused =
+        set.has_refusals && state.is_usable(*key) &&
+        std::all_of(set.workers.begin(), set.workers.end(), [&](const auto& entry) {
+          return entry.second->refused.contains({job.model, job.request.api});
+        });
+    if (is_refused) {
+      co_return ApiError{.status = 502,
+                         .message = "no worker accepts this router's requests for model " +
+                                    base::quoted(job.model),
+                         .code = "worker_misconfigured"};
+    }
+    job.tokens = job.request.prompt_tokens +
+                 std::min(job.request.max_tokens.value_or(set.lengths.p95()), set.lengths.p95());
+    State::Waiting waiting(job, state.executor);
+    Stay stay{*this, set, waiting};
+    std::optional<ApiError> refusal = state.enter(set, waiting);
+    if (refusal) co_return refusal;
+    state.pump(set);
+    const auto is_over = [&] {
+      return job.worker || job.is_killed || waiting.is_removed || deadline.expired();
+    };
+    bool is_stuck = false;
+    while (!is_over() && !is_stuck) {
+      const Deadline look = deadline.sooner(Deadline::after(kLook));
+      co_await waiting.changed.wait(look);
+      if (!look.expired()) continue;
+      // The pause of an overloaded worker may be over.
+      state.pump(set);
+      is_stuck = !state.is_usable(*key);
+    }
+    if (job.worker) {
+      stay.is_kept = true;
+      if (!job.has_waited) state.metrics.queue_time.observe(Clock::now() - job.received);
+      job.has_waited = true;
+      co_return std::nullopt;
+    }
+    if (!job.is_killed && (waiting.is_removed || deadline.expired())) {
+      const char* const reason =
+          waiting.is_removed ? "the queue is full" : "no worker had room in time";
+      co_return state.overload(set, job, "overloaded", reason);
+    }
+  }
+  if (job.is_killed) co_return ApiError{.status = 503, .message = {}};
+  co_return ApiError{.status = 503,
+                     .message = "model " + base::quoted(job.model) + ": no worker is left",
+                     .code = "no_worker"};
+}
+
+void Dispatcher::release(Job& job, std::uint64_t answer_tokens) {
+  if (!job.worker) return;
+  const WorkerPtr worker = std::exchange(job.worker, nullptr);
+  --worker->requests;
+  worker->tokens -= job.tokens;
+  if (job.lease) worker->health.end_lease(*std::exchange(job.lease, std::nullopt));
+  State::Set& set = state_->set(job.set);
+  set.choice.end(worker->number, job.tokens);
+  if (answer_tokens > 0) set.lengths.add(answer_tokens);
+  state_->pump(set);
+}
+
+void Dispatcher::on_change() {
+  for (const auto& [key, members] : state_->workers.sets()) static_cast<void>(state_->set(key));
+  for (auto& [key, set] : state_->sets) {
+    state_->refresh(key, set);
+    state_->pump(set);
+    for (State::Waiting* waiting : set.first) waiting->changed.notify();
+    for (const auto& [id, waiting] : set.queued) {
+      if (waiting->job.is_killed) waiting->changed.notify();
+    }
+  }
+}
+
+void Dispatcher::apply_time() {
+  bool has_changed = false;
+  for (const auto& [id, worker] : state_->workers.all()) {
+    // A healthy worker has a weight of 0 if it is not in, and another one below 1 while that rises.
+    const bool is_settled = worker->weight == 1 || worker->weight == 0;
+    if (worker->health.state() == HealthState::kHealthy && is_settled) continue;
+    worker->health.apply(fleet::HealthEvent::kTime, time_now(), os::random_unit());
+    has_changed = true;
+  }
+  if (has_changed) on_change();
+}
+
+void Dispatcher::set_level(const plan::DegradationSetting& setting) {
+  state_->level = setting;
+  for (auto& [key, set] : state_->sets) set.queue.set_level(setting);
+  on_change();
+}
+
+QueueGauge Dispatcher::queued(const SetKey& key) const {
+  const auto found = state_->sets.find(key);
+  if (found == state_->sets.end()) return {};
+  const State::Set& set = found->second;
+  QueueGauge queued;
+  queued.requests = set.queue.size() + set.first.size();
+  for (std::size_t tier = 0; tier < plan::kTiers; ++tier) queued.tokens += set.queue.tokens(tier);
+  if (const auto since = set.queue.oldest_arrival()) queued.oldest_age = time_now() - *since;
+  return queued;
+}
+
+}  // namespace fo::route

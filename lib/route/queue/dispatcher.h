@@ -1,0 +1,64 @@
+// Gives requests to workers: each request waits in the queue of its set until a worker of that has
+// a slot and room for its tokens. A request that was with a worker before, or that only one worker
+// can answer, waits beside the queue, and before it. Coroutines of one loop.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "plan/degradation.h"
+#include "route/metrics.h"
+#include "route/queue/choice.h"
+#include "route/queue/job.h"
+#include "route/queue/set_queue.h"
+#include "route/request/api_error.h"
+#include "route/worker/workers.h"
+
+namespace fo::route {
+
+struct DispatchOptions {
+  QueueLimits queue;
+  Policy policy = Policy::kPrefix;
+  /// The status of a refusal for want of capacity.
+  int overload_status = 503;
+  /// A set of weight 0 takes over when no weighted one has been usable for 10 s.
+  bool uses_unweighted_sets = true;
+  /// How long a worker in probation may take for its one request.
+  base::Duration lease = std::chrono::minutes(10);
+};
+
+class Dispatcher {
+ public:
+  Dispatcher(boost::asio::any_io_executor executor, DispatchOptions options, Workers& workers,
+             Metrics& metrics);
+  ~Dispatcher();
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  /// Waits for a worker, which is then in `job.worker`, with a slot and tokens that release()
+  /// frees. Returns the refusal if there is none in time, the queue is full, or the job was killed.
+  boost::asio::awaitable<std::optional<ApiError>> place(Job& job);
+  /// Frees what the job has on its worker, if it has one. `answer_tokens`, unless 0, is the length
+  /// of its complete answer.
+  void release(Job& job, std::uint64_t answer_tokens = 0);
+
+  /// After a change of workers or their health, or of a waiting job: gives waiting requests to the
+  /// workers that have room now.
+  void on_change();
+  /// To be called about twice a second: the workers' health depends on the time.
+  void apply_time();
+  /// For requests that arrive from now on, and for the workers' slots at once.
+  void set_level(const plan::DegradationSetting& setting);
+
+  [[nodiscard]] QueueGauge queued(const SetKey& set) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace fo::route

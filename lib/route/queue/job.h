@@ -1,0 +1,65 @@
+// A request in the router, from its body to the end of its answer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "route/answer/exchange.h"
+#include "route/answer/upstream_call.h"
+#include "route/request/client_request.h"
+#include "route/worker/workers.h"
+
+namespace fo::route {
+
+struct Job {
+  Job(std::string its_id, ClientRequest its_request, const Exchange::Limits& limits)
+      : id(std::move(its_id)), request(std::move(its_request)), exchange(request, limits) {}
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  const std::string id;
+  const ClientRequest request;
+  Exchange exchange;
+  std::size_t tier = 0;
+  /// The SHA-256 of its client's key; empty without rules for keys.
+  std::string key;
+  /// Those that the client's limits count until its end.
+  std::uint64_t admitted_tokens = 0;
+  TimePoint received = base::Deadline::Clock::now();
+  /// When its answer began; nullopt if it has not.
+  std::optional<TimePoint> first_token;
+  /// Covers all attempts.
+  base::Deadline deadline = base::Deadline::never();
+
+  /// The model that is asked for, by any of its names.
+  std::string model;
+  SetKey set;
+  WorkerPtr worker;
+  /// Of its prompt and its expected answer: what it needs in the worker's cache.
+  std::uint64_t tokens = 0;
+  /// prefix_hashes() of its prompt.
+  std::vector<std::uint64_t> prefixes;
+  /// Its number in the dispatcher; 0 before it was placed.
+  std::uint64_t number = 0;
+  /// It has had a worker before.
+  bool has_waited = false;
+  /// Of the worker's health, for a worker in probation.
+  std::optional<std::uint64_t> lease;
+  UpstreamCall* call = nullptr;
+  /// Attempts that were sent.
+  unsigned attempts = 0;
+  /// Workers that failed it, by id: it goes to another one if there is one.
+  std::set<std::string> failed_on;
+  /// The only worker that can answer it, by id; empty: any.
+  std::string pinned_to;
+  bool is_killed = false;
+  std::uint64_t bytes_sent = 0;
+};
+
+}  // namespace fo::route

@@ -1,0 +1,48 @@
+#include "route/request/api_error.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "http/sse.h"
+#include "json/dump.h"
+
+namespace fo::route {
+namespace {
+
+using nlohmann::json;
+
+json text_or_null(const std::string& text) { return text.empty() ? json() : json(text); }
+
+const char* type_of(int status) {
+  if (status == 401) return "authentication_error";
+  if (status == 429) return "rate_limit_error";
+  return status >= 400 && status < 500 ? "invalid_request_error" : "server_error";
+}
+
+json to_object(const ApiError& error) {
+  return {{"message", error.message},
+          {"type", type_of(error.status)},
+          {"param", text_or_null(error.param)},
+          {"code", text_or_null(error.code)}};
+}
+
+}  // namespace
+
+http::Response to_response(const ApiError& error) {
+  http::Response response{
+      error.status, "application/json", fo::json::dump({{"error", to_object(error)}}), {}};
+  if (error.retry_after) {
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(*error.retry_after).count();
+    response.headers.emplace_back("Retry-After", std::to_string(seconds));
+  }
+  if (!error.should_retry) response.headers.emplace_back("x-should-retry", "false");
+  return response;
+}
+
+std::string to_event(const ApiError& error, std::uint64_t delivered_tokens) {
+  json object = to_object(error);
+  object["delivered_tokens"] = delivered_tokens;
+  return http::format_sse(fo::json::dump({{"error", std::move(object)}}));
+}
+
+}  // namespace fo::route

@@ -1,0 +1,286 @@
+#include "route/request/client_request.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "json/object.h"
+#include "text/ascii.h"
+
+namespace fo::route {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t kBytesPerToken = 4;
+constexpr std::uint64_t kTokensPerPart = 1500;
+// Beyond any context; keeps sums far from an overflow.
+constexpr std::uint64_t kMaxTokens = 1'000'000'000;
+constexpr std::size_t kMaxClientId = 64;
+constexpr std::size_t kMaxModelBytes = 256;
+constexpr std::size_t kMaxParamBytes = 64;
+
+// Fields that address the insides of vLLM or SGLang: a client could read or change what belongs to
+// other clients.
+constexpr std::array<std::string_view, 11> kInnerFields{"priority",
+                                                        "kv_transfer_params",
+                                                        "ec_transfer_params",
+                                                        "rid",
+                                                        "request_id",
+                                                        "session_params",
+                                                        "custom_params",
+                                                        "lora_path",
+                                                        "custom_logit_processor",
+                                                        "return_hidden_states",
+                                                        "data_parallel_rank"};
+
+bool is_inner_field(std::string_view name) {
+  return text::is_one_of(name, kInnerFields) || name.starts_with("bootstrap_") ||
+         name.ends_with("dp_rank");
+}
+
+// Refuses the request with 400.
+struct Refusal {
+  ApiError error;
+};
+
+[[noreturn]] void refuse(std::string message, std::string param = {}, std::string code = {}) {
+  throw Refusal{{.status = 400,
+                 .message = std::move(message),
+                 .code = std::move(code),
+                 .param = std::move(param)}};
+}
+
+std::string text_field(const json& body, const char* name) {
+  const json* value = fo::json::find(body, name);
+  if (value == nullptr) return {};
+  if (!value->is_string()) refuse(std::string(name) + ": expected a string", name);
+  return value->get<std::string>();
+}
+
+bool flag_field(const json& body, const char* name) {
+  const json* value = fo::json::find(body, name);
+  if (value == nullptr) return false;
+  if (!value->is_boolean()) refuse(std::string(name) + ": expected true or false", name);
+  return value->get<bool>();
+}
+
+std::optional<std::uint64_t> count_field(const json& body, const char* name) {
+  const json* value = fo::json::find(body, name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number_unsigned()) {
+    refuse(std::string(name) + ": expected a non-negative integer", name);
+  }
+  return std::min(value->get<std::uint64_t>(), kMaxTokens);
+}
+
+// The prompt of any API: the texts, token ids and other parts in the members that can contain them.
+class Prompt {
+ public:
+  explicit Prompt(ClientRequest& request) : request_(request) {}
+  ~Prompt() { request_.prompt_tokens += (bytes_ + kBytesPerToken - 1) / kBytesPerToken; }
+  Prompt(const Prompt&) = delete;
+  Prompt& operator=(const Prompt&) = delete;
+
+  void add(const json& value) {
+    if (value.is_string()) {
+      add_text(value.get_ref<const std::string&>());
+    } else if (value.is_array()) {
+      for (const json& part : value) add(part);
+    } else if (value.is_object()) {
+      add_object(value);
+    } else if (value.is_number()) {
+      ++request_.prompt_tokens;
+      if (request_.prefix.size() < kPrefixBytes) add_prefix(value.dump() + " ");
+    }
+  }
+
+ private:
+  void add_text(const std::string& text) {
+    bytes_ += text.size();
+    add_prefix(text);
+  }
+
+  void add_prefix(std::string_view text) {
+    std::string& prefix = request_.prefix;
+    prefix.append(text.substr(0, kPrefixBytes - prefix.size()));
+  }
+
+  // A message, or a part of one.
+  void add_object(const json& object) {
+    bool is_text = false;
+    if (const json* role = fo::json::find(object, "role")) add(*role);
+    for (const char* name : {"text", "content"}) {
+      if (const json* value = fo::json::find(object, name)) {
+        add(*value);
+        is_text = true;
+      }
+    }
+    for (const char* name : {"tool_calls", "function", "arguments", "input", "output"}) {
+      if (const json* value = fo::json::find(object, name)) {
+        add_text(value->is_string() ? value->get<std::string>() : value->dump());
+        is_text = true;
+      }
+    }
+    const json* type = fo::json::find(object, "type");
+    if (!is_text && type != nullptr && type->is_string()) request_.prompt_tokens += kTokensPerPart;
+  }
+
+  ClientRequest& request_;
+  std::uint64_t bytes_ = 0;
+};
+
+// The number of prompts in a "prompt" of /v1/completions.
+std::uint64_t count_prompts(const json& body) {
+  const json* prompt = fo::json::find(body, "prompt");
+  const bool is_list = prompt != nullptr && prompt->is_array() && !prompt->empty();
+  return is_list && !prompt->front().is_number() ? prompt->size() : 1;
+}
+
+void check_model(const std::string& name) {
+  if (name.size() > kMaxModelBytes) refuse("model: the name is too long", "model");
+}
+
+void refuse_inner_fields(const json& object, const std::vector<std::string>& allowed) {
+  if (!object.is_object()) return;
+  for (const auto& [name, value] : object.items()) {
+    if (!is_inner_field(name)) continue;
+    if (std::find(allowed.begin(), allowed.end(), name) != allowed.end()) continue;
+    refuse("field " + base::quoted(name) + ": not allowed by this router",
+           name.substr(0, kMaxParamBytes), "field_refused");
+  }
+}
+
+void read_body(ClientRequest& request, const RequestRules& rules) {
+  json body;
+  try {
+    body = fo::json::parse_object(request.body, request.body.size());
+  } catch (const fo::json::Misfit& misfit) {
+    refuse("the body: " + std::string(misfit.what()));
+  }
+  refuse_inner_fields(body, rules.allowed_fields);
+  // vLLM passes the members of this one to its connectors, together with kv_transfer_params.
+  if (const json* more = fo::json::find(body, "vllm_xargs")) {
+    refuse_inner_fields(*more, rules.allowed_fields);
+  }
+  request.model = text_field(body, "model");
+  check_model(request.model);
+  request.is_streamed = flag_field(body, "stream");
+  request.previous_response = text_field(body, "previous_response_id");
+  Prompt prompt(request);
+  for (const char* name : {"system", "instructions", "tools", "messages", "prompt", "input",
+                           "query", "documents", "text_1", "text_2"}) {
+    if (const json* value = fo::json::find(body, name)) prompt.add(*value);
+  }
+  for (const char* name : {"max_completion_tokens", "max_tokens", "max_output_tokens"}) {
+    if (!request.max_tokens) request.max_tokens = count_field(body, name);
+  }
+  const std::uint64_t n = std::max<std::uint64_t>(count_field(body, "n").value_or(1), 1);
+  request.choices = std::min(n * count_prompts(body), kMaxTokens);
+  if (request.max_tokens) {
+    request.max_tokens = std::min(*request.max_tokens * request.choices, kMaxTokens);
+  }
+}
+
+// Whether the head of a part of a multipart form names the field "model". Engines read the name
+// in any case, and with or without quotes.
+bool is_model_part(std::string_view head) {
+  std::string fields = text::lower(head) + "\r\n";
+  std::erase_if(fields, [](char c) { return c == ' ' || c == '\t' || c == '"'; });
+  // An encoded name (RFC 2231) could be that of any field.
+  if (fields.find(";name*") != fields.npos) refuse("the form: expected plain names of fields");
+  return fields.find(";name=model;") != fields.npos || fields.find(";name=model\r") != fields.npos;
+}
+
+// The field "model" of a multipart form (RFC 7578); empty if it has none. `type` is the form's
+// Content-Type.
+std::string model_of_form(std::string_view type, std::string_view body) {
+  constexpr std::string_view kBoundary = "boundary=";
+  constexpr std::string_view kHeadEnd = "\r\n\r\n";
+  const std::size_t at = text::lower(type).find(kBoundary);
+  if (at == type.npos) refuse("content-type: expected a boundary");
+  std::string boundary(type.substr(at + kBoundary.size()));
+  boundary.erase(std::min(boundary.find(';'), boundary.size()));
+  std::erase(boundary, '"');
+  const std::string delimiter = "\r\n--" + boundary;
+
+  std::optional<std::string> model;
+  while (!body.empty()) {
+    const std::string_view part = body.substr(0, body.find(delimiter));
+    body.remove_prefix(std::min(part.size() + delimiter.size(), body.size()));
+    const std::size_t head_end = part.find(kHeadEnd);
+    if (head_end == part.npos || !is_model_part(part.substr(0, head_end))) continue;
+    if (model) refuse("model: appears twice", "model");
+    model = part.substr(head_end + kHeadEnd.size());
+    check_model(*model);
+  }
+  return model.value_or("");
+}
+
+void copy_headers(const http::Request& from, const RequestRules& rules, ClientRequest& request) {
+  for (const char* name : {"content-type", "traceparent", "tracestate", "baggage"}) {
+    if (const auto value = from.header(name)) request.headers.emplace_back(name, *value);
+  }
+  if (rules.pass_authorization) {
+    if (const auto value = from.header("authorization")) {
+      request.headers.emplace_back("authorization", *value);
+    }
+  }
+  request.headers.emplace_back("accept-encoding", "identity");
+}
+
+bool is_client_id(std::string_view id) {
+  return !id.empty() && id.size() <= kMaxClientId && std::all_of(id.begin(), id.end(), [](char c) {
+    return text::is_letter_or_digit(c) || c == '.' || c == '_' || c == '-';
+  });
+}
+
+// A duration such as 30s, or a number of seconds.
+base::Duration read_timeout(std::string_view value) {
+  std::string text(value);
+  if (!text.empty() && text::is_digit(text.back())) text += "s";
+  const std::optional<base::Duration> time = base::parse_duration(text);
+  if (!time) refuse("x-request-timeout: expected a duration, such as 30s");
+  return *time;
+}
+
+}  // namespace
+
+std::optional<std::string> find_key(const http::Request& request) {
+  constexpr std::string_view kScheme = "bearer ";
+  if (const auto value = request.header("authorization")) {
+    const bool is_bearer = base::equal_ignoring_case(value->substr(0, kScheme.size()), kScheme);
+    return std::string(is_bearer ? value->substr(kScheme.size()) : std::string_view());
+  }
+  if (const auto value = request.header("x-api-key")) return std::string(*value);
+  return std::nullopt;
+}
+
+ReadRequest read_request(const http::Request& from, Api api, const RequestRules& rules) {
+  ClientRequest request;
+  request.api = api;
+  request.method = from.method;
+  const std::size_t query = from.target.find('?');
+  request.target = from.path + (query == from.target.npos ? "" : from.target.substr(query));
+  request.body = from.body;
+  copy_headers(from, rules, request);
+  if (const auto id = from.header("x-request-id"); id && is_client_id(*id)) request.client_id = *id;
+  const std::string_view type = from.header("content-type").value_or("");
+  try {
+    if (const auto value = from.header("x-request-timeout")) request.timeout = read_timeout(*value);
+    if (api == Api::kOther && text::lower(type).starts_with("multipart/")) {
+      request.model = model_of_form(type, request.body);
+      request.prompt_tokens = kTokensPerPart;
+    } else if (from.method == "POST" && api != Api::kResponse) {
+      read_body(request, rules);
+    }
+  } catch (const Refusal& refusal) {
+    return {.request = std::nullopt, .refusal = refusal.error};
+  }
+  return {.request = std::move(request)};
+}
+
+}  // namespace fo::route

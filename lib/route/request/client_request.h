@@ -1,0 +1,76 @@
+// A client's request as the router reads it: whom it is for, how much work it is, and what goes on
+// to a worker. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "http/message.h"
+#include "route/request/api_error.h"
+#include "route/request/api_paths.h"
+
+namespace fo::route {
+
+/// What an operator may relax.
+struct RequestRules {
+  /// Fields of bodies that are forwarded although they address an engine's insides.
+  std::vector<std::string> allowed_fields;
+  /// Forward the client's Authorization.
+  bool pass_authorization = false;
+};
+
+struct ClientRequest {
+  Api api = Api::kOther;
+  std::string method;
+  /// The target of the request to the worker: the path and the client's query.
+  std::string target;
+  /// The headers that are forwarded, such as Content-Type and trace ids.
+  http::Fields headers;
+  /// That of the http::Request, which must outlive this object.
+  std::string_view body;
+
+  /// The name of the model; empty if the request has none.
+  std::string model;
+  /// The client expects server-sent events.
+  bool is_streamed = false;
+  /// An estimate, because only the engine knows its tokenizer: four bytes are one token, and a part
+  /// that is not text, such as an image, is 1,500.
+  std::uint64_t prompt_tokens = 0;
+  /// The number of choices in the answer: "n" times the number of prompts.
+  std::uint64_t choices = 1;
+  /// The client's limit of the answer, for all choices together; nullopt without one.
+  std::optional<std::uint64_t> max_tokens;
+  /// The beginning of the prompt's text, at most kPrefixBytes: requests with an equal beginning can
+  /// share a part of an engine's cache.
+  std::string prefix;
+  /// The id of an earlier answer, which only the worker that made it knows; empty for none.
+  std::string previous_response;
+  /// The client's own deadline, from its x-request-timeout.
+  std::optional<base::Duration> timeout;
+  /// The client's x-request-id; empty if it has none, or an invalid one.
+  std::string client_id;
+};
+
+inline constexpr std::size_t kPrefixBytes = 64 * 1024;
+
+/// The key in "Authorization: Bearer KEY" or x-api-key; nullopt if there is neither, and empty for
+/// another scheme.
+std::optional<std::string> find_key(const http::Request& request);
+
+struct ReadRequest {
+  /// nullopt if the request is refused.
+  std::optional<ClientRequest> request;
+  ApiError refusal = {};
+};
+
+/// `api` is that of find_api, not one that is answered by the router. A POST needs a JSON object as
+/// its body; of a multipart form of kOther, such as audio, only the model is read. Refuses with 400
+/// another body, a field of a wrong type, and a field that addresses an engine's insides.
+ReadRequest read_request(const http::Request& request, Api api, const RequestRules& rules);
+
+}  // namespace fo::route

@@ -1,0 +1,189 @@
+#include "route/worker/registry_source.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "fleet/instance.h"
+#include "fleet/registry/key.h"
+#include "json/dump.h"
+#include "json/object.h"
+#include "loop/backoff.h"
+#include "loop/pause.h"
+#include "net/address.h"
+#include "os/log.h"
+
+namespace fo::route {
+namespace {
+
+using boost::asio::awaitable;
+using fleet::RegistryChange;
+
+constexpr std::string_view kInstances = RegistrySource::kPrefixes[0];
+constexpr std::string_view kWeights = RegistrySource::kPrefixes[1];
+constexpr std::string_view kRouters = RegistrySource::kPrefixes[2];
+constexpr std::string_view kEndpoint = "generate";
+
+std::string last_segment(const std::string& key) { return key.substr(key.rfind('/') + 1); }
+
+// A worker for prompts and answers; others, such as one for prefill, are paired by the engines.
+bool takes_requests(const fleet::EndpointId& id) {
+  return id.endpoint == kEndpoint && (id.component == "worker" || id.component == "worker-decode");
+}
+
+}  // namespace
+
+RegistrySource::RegistrySource(SourceOptions options, Workers& workers, Events events)
+    : options_(std::move(options)), workers_(workers), events_(std::move(events)) {}
+
+void RegistrySource::apply(const RegistryChange& change) {
+  const fleet::Record& record = change.record;
+  const std::string id = last_segment(record.key);
+  try {
+    switch (change.kind) {
+      case RegistryChange::Kind::kPut:
+        if (record.key.starts_with(kInstances)) put_instance(record);
+        if (record.key.starts_with(kWeights)) put_weights(record);
+        if (record.key.starts_with(kRouters) && routers_.insert(id).second) update_slots();
+        break;
+      case RegistryChange::Kind::kStale:
+        // A router that vanished may still send requests, so its share is kept as well.
+        if (const WorkerPtr worker = workers_.find(id)) {
+          worker->is_stale = true;
+          events_.on_change(worker);
+        }
+        break;
+      case RegistryChange::Kind::kGone:
+        if (record.key.starts_with(kInstances)) remove(id);
+        if (record.key.starts_with(kWeights)) {
+          workers_.set_weights(fleet::text_of_segment(id), std::nullopt);
+        }
+        if (record.key.starts_with(kRouters) && routers_.erase(id) > 0) update_slots();
+        break;
+      case RegistryChange::Kind::kListed:
+        ++listed_;
+        break;
+    }
+  } catch (const base::Error& error) {
+    os::log(os::LogLevel::kWarning, "{}", error.what());
+  }
+}
+
+void RegistrySource::put_instance(const fleet::Record& record) {
+  const auto endpoint = fleet::endpoint_of(record.key);
+  if (!endpoint || !takes_requests(*endpoint)) return;
+  const bool is_ours = std::any_of(
+      options_.namespaces.begin(), options_.namespaces.end(),
+      [&](const fleet::NamespacePattern& one) { return one.matches(endpoint->name_space); });
+  if (!is_ours) return;
+  const fleet::Instance instance = fleet::decode_instance(record);
+  if (instance.life == fleet::Life::kGone) {
+    remove(instance.id);
+    return;
+  }
+  const net::Url url = options_.allowed.check(instance.url);
+  http::Origin origin = http::make_origin(url, options_.tls);
+  WorkerPtr worker = workers_.find(instance.id);
+  const bool is_new = worker == nullptr;
+  if (is_new) {
+    worker = std::make_shared<Worker>(instance.id, fleet::Health(options_.health));
+    worker->name = instance.id;
+    worker->model = instance.model;
+  }
+  if (std::exchange(instances_[record.key], record.text) != record.text) ++changes_;
+  worker->url = instance.url;
+  worker->origin = std::move(origin);
+  worker->base_path = url.target == "/" ? std::string() : url.target;
+  worker->life = instance.life;
+  worker->is_stale = false;
+  worker->card = instance.card;
+  worker->kv_tokens = instance.kv_tokens;
+  worker->started_at = instance.started_at;
+  worker->group = instance.labels.contains("group") ? instance.labels.at("group") : std::string();
+  slots_of_record_[instance.id] = instance.slots;
+  if (is_new) {
+    workers_.add(worker);
+  } else {
+    if (!instance.model.empty()) worker->model = instance.model;
+    workers_.regroup(worker);
+  }
+  update_slots();
+  is_new ? events_.on_new(worker) : events_.on_change(worker);
+}
+
+void RegistrySource::put_weights(const fleet::Record& record) {
+  const nlohmann::json object =
+      fo::json::find_object(record.text, fleet::kMaxRecordBytes).value_or(nlohmann::json::object());
+  CardWeights weights;
+  for (const auto& [card, weight] : object.items()) {
+    if (weight.is_number() && card != "version") {
+      weights[card] = std::clamp(weight.get<double>(), 0.0, 1e6);
+    }
+  }
+  workers_.set_weights(fleet::text_of_segment(last_segment(record.key)), std::move(weights));
+}
+
+void RegistrySource::add(const WorkerPtr& worker) {
+  slots_of_record_[worker->id] = std::nullopt;
+  workers_.add(worker);
+  update_slots();
+  events_.on_new(worker);
+}
+
+void RegistrySource::remove(const std::string& id) {
+  changes_ +=
+      std::erase_if(instances_, [&](const auto& entry) { return last_segment(entry.first) == id; });
+  slots_of_record_.erase(id);
+  const WorkerPtr worker = workers_.find(id);
+  if (!worker) return;
+  workers_.remove(id);
+  events_.on_removed(worker);
+}
+
+void RegistrySource::update_slots() {
+  const std::uint64_t routers =
+      options_.routers.value_or(std::max<std::uint64_t>(routers_.size(), 1));
+  for (const auto& [id, slots] : slots_of_record_) {
+    const WorkerPtr worker = workers_.find(id);
+    if (worker) {
+      worker->slots = std::max<std::uint64_t>(slots.value_or(options_.slots) / routers, 1);
+    }
+  }
+}
+
+awaitable<void> RegistrySource::follow(fleet::Registry& registry, std::string prefix) {
+  loop::Backoff backoff(std::chrono::milliseconds(100), std::chrono::seconds(5));
+  const std::function<void(const RegistryChange&)> on_change =
+      [this](const RegistryChange& change) { apply(change); };
+  for (;;) {
+    try {
+      co_await registry.watch(prefix, on_change);
+    } catch (const base::Error& error) {
+      os::log(os::LogLevel::kWarning, "registry: {}; trying again", error.what());
+    }
+    co_await loop::pause_for(backoff.next());
+  }
+}
+
+std::string RegistrySource::save() const {
+  return fo::json::dump({{"version", 1}, {"instances", instances_}});
+}
+
+void RegistrySource::load(const std::string& text) {
+  const auto object = fo::json::find_object(text, kMaxSavedBytes);
+  const nlohmann::json* instances = object ? fo::json::find(*object, "instances") : nullptr;
+  if (instances == nullptr || !instances->is_object()) {
+    throw base::Error(base::ExitStatus::kBadData, "not a saved listing of workers");
+  }
+  for (const auto& [key, value] : instances->items()) {
+    if (!value.is_string()) continue;
+    RegistryChange change{.kind = RegistryChange::Kind::kPut,
+                          .record = {.key = key, .text = value.get<std::string>()}};
+    apply(change);
+    change.kind = RegistryChange::Kind::kStale;
+    apply(change);
+  }
+}
+
+}  // namespace fo::route

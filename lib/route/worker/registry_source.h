@@ -1,0 +1,91 @@
+// The workers of a registry: follows the records of instances, weights and routers, and keeps the
+// router's view of them up to date. A record that vanishes without a word is stale, and its worker
+// is used as long as it answers. Coroutines of one loop.
+#pragma once
+
+#include <array>
+#include <boost/asio/awaitable.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fleet/endpoint_id.h"
+#include "fleet/health.h"
+#include "fleet/registry/registry.h"
+#include "fleet/worker_url.h"
+#include "net/tls_files.h"
+#include "route/worker/workers.h"
+
+namespace fo::route {
+
+struct SourceOptions {
+  /// Which namespaces are the router's.
+  std::vector<fleet::NamespacePattern> namespaces;
+  fleet::AllowedWorkers allowed{fleet::kDefaultWorkers};
+  /// For https; nullopt refuses such workers.
+  std::optional<net::TlsFiles> tls;
+  /// The slots of a worker whose record has none.
+  std::uint64_t slots = 256;
+  fleet::HealthRules health;
+  /// The number of routers that share the workers; nullopt: as many as are registered.
+  std::optional<std::uint64_t> routers;
+};
+
+class RegistrySource {
+ public:
+  struct Events {
+    std::function<void(const WorkerPtr&)> on_new;
+    std::function<void(const WorkerPtr&)> on_change;
+    std::function<void(const WorkerPtr&)> on_removed;
+  };
+
+  RegistrySource(SourceOptions options, Workers& workers, Events events);
+
+  /// Applies a change of a record. Throws nothing: an invalid record is logged, and changes
+  /// nothing.
+  void apply(const fleet::RegistryChange& change);
+
+  /// The kinds of records that are followed.
+  static constexpr std::array<std::string_view, 3> kPrefixes{"instances/", "weights/", "routers/"};
+  /// Follows the records of one kind until it is cancelled, and logs when the registry cannot be
+  /// reached.
+  boost::asio::awaitable<void> follow(fleet::Registry& registry, std::string prefix);
+  /// False until every kind of record was listed once.
+  [[nodiscard]] bool is_listed() const { return listed_ >= kPrefixes.size(); }
+
+  /// Adds a worker that has no record, and shares its slots like those of the others.
+  void add(const WorkerPtr& worker);
+  /// Removes a worker that has ended, or is not used any more, whatever its record says.
+  void remove(const std::string& id);
+
+  /// The listing as text, for a start without a registry; and back: all its workers are stale.
+  /// Throws kBadData.
+  [[nodiscard]] std::string save() const;
+  void load(const std::string& text);
+  static constexpr base::ByteCount kMaxSavedBytes = 256 * base::kMiB;
+  /// Grows with each change of the text.
+  [[nodiscard]] std::uint64_t changes() const { return changes_; }
+
+ private:
+  void put_instance(const fleet::Record& record);
+  void put_weights(const fleet::Record& record);
+  void update_slots();
+
+  SourceOptions options_;
+  Workers& workers_;
+  Events events_;
+  /// Texts of instances by key.
+  std::map<std::string, std::string> instances_;
+  std::uint64_t changes_ = 0;
+  std::map<std::string, std::optional<std::uint64_t>> slots_of_record_;
+  std::set<std::string> routers_;
+  std::size_t listed_ = 0;
+};
+
+}  // namespace fo::route

@@ -1,0 +1,61 @@
+#include "route/worker/router_record.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "fleet/instance.h"
+#include "json/dump.h"
+#include "loop/backoff.h"
+#include "loop/pause.h"
+#include "os/log.h"
+#include "os/log_limit.h"
+
+namespace fo::route {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using boost::asio::awaitable;
+
+constexpr base::Duration kTimeout = std::chrono::seconds(5);
+
+fleet::Record make_router_record(const std::string& admin) {
+  const std::string id = fleet::make_instance_id();
+  return {.key = "routers/" + id, .text = fo::json::dump({{"id", id}, {"admin", admin}})};
+}
+
+}  // namespace
+
+RouterRecord::RouterRecord(fleet::Registry& registry, const std::string& admin)
+    : registry_(registry), record_(make_router_record(admin)) {}
+
+awaitable<void> RouterRecord::keep() {
+  loop::Backoff backoff(std::chrono::milliseconds(100), std::chrono::seconds(5));
+  os::LogLimit log_limit;
+  while (!kept_) {
+    try {
+      const Deadline deadline = Deadline::after(kTimeout);
+      kept_ = co_await registry_.keep(record_, deadline);
+    } catch (const Error& error) {
+      log_limit.log(os::LogLevel::kWarning, error.what(),
+                    std::string("register this router: ") + error.what());
+    }
+    if (!kept_) co_await loop::pause_for(backoff.next());
+  }
+  co_await kept_->tend();
+}
+
+awaitable<void> RouterRecord::leave() {
+  if (!kept_) co_return;
+  try {
+    const Deadline deadline = Deadline::after(kTimeout);
+    co_await kept_->leave(deadline);
+  } catch (const Error& error) {
+    // The record counts no longer than this process.
+    os::log(os::LogLevel::kWarning, "deregister this router: {}", error.what());
+  }
+}
+
+}  // namespace fo::route

@@ -1,0 +1,126 @@
+// A worker as this router sees it: what its record says, whether it can be reached, what is in
+// flight there, and how it has behaved. No I/O; time is an argument.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/units.h"
+#include "fleet/health.h"
+#include "fleet/instance.h"
+#include "http/connection.h"
+#include "route/request/api_paths.h"
+
+namespace fo::route {
+
+using TimePoint = base::Deadline::Clock::time_point;
+
+/// The present time, as the pure parts of this room take it.
+inline base::Duration time_now() { return base::Deadline::Clock::now().time_since_epoch(); }
+
+/// When a worker's streams last brought a token, and how far apart its tokens are on average.
+class Pace {
+ public:
+  /// `gap` is the time since the stream's last token; nullopt for its first one.
+  void on_token(TimePoint now, std::optional<base::Duration> gap);
+  [[nodiscard]] std::optional<TimePoint> last_token() const { return last_token_; }
+  /// An average that weighs later gaps more; nullopt before the first gap.
+  [[nodiscard]] std::optional<base::Duration> mean_gap() const { return mean_gap_; }
+
+ private:
+  std::optional<TimePoint> last_token_;
+  std::optional<base::Duration> mean_gap_;
+};
+
+/// The part of a worker's slots that is used. A worker that reports overload gets half of it for a
+/// time; then each success adds one slot.
+class Share {
+ public:
+  /// Halves the present limit until `now` + `pause`; at least one slot stays.
+  void on_overload(std::uint64_t slots, base::Duration pause, TimePoint now);
+  /// True if that adds a slot.
+  bool on_success(std::uint64_t slots, TimePoint now);
+  [[nodiscard]] bool is_overloaded(TimePoint now) const { return now < grows_after_; }
+  /// At most `slots`, at least 1.
+  [[nodiscard]] std::uint64_t limit(std::uint64_t slots) const;
+
+ private:
+  /// nullopt: all slots.
+  std::optional<std::uint64_t> limit_;
+  TimePoint grows_after_;
+};
+
+struct Worker {
+  Worker(std::string its_id, const fleet::Health& its_health)
+      : id(std::move(its_id)), health(its_health) {}
+
+  std::string id;
+  /// Never that of another worker; Workers::add sets it.
+  std::uint64_t number = 0;
+  /// For people: NAME of --worker NAME=URL, else the id.
+  std::string name;
+  std::string url;
+  http::Origin origin;
+  /// A prefix of its paths, from the URL; empty for none.
+  std::string base_path;
+
+  // What its record says, or itself.
+  fleet::Life life = fleet::Life::kReady;
+  /// The registry does not know whether it still runs.
+  bool is_stale = false;
+  /// It is not listed any more; requests in flight may finish.
+  bool is_removed = false;
+  /// The model that it was started with, and others that it serves, such as adapters.
+  std::string model;
+  std::set<std::string> other_models;
+  /// The checksum of its card; may be empty.
+  std::string card;
+  std::optional<std::uint64_t> kv_tokens;
+  std::uint64_t slots = 0;
+  std::string started_at;
+  std::string group;
+
+  /// An operator of this router drains it.
+  bool is_drained = false;
+
+  // What this router has found.
+  /// It accepts connections, and its /health is 200.
+  bool is_reachable = false;
+  /// It was reached at least once, so that its models are known.
+  bool is_known = false;
+  /// nullopt while it can be reached.
+  std::optional<TimePoint> unreachable_since;
+  /// When a call began that failed last: calls that began before say nothing new.
+  TimePoint last_fault{};
+  fleet::Health health;
+  /// Its part of the requests of its set, from its health and that of the others; 0: none.
+  double weight = 0;
+  Share share;
+  Pace pace;
+  /// The models, and the APIs of each, for which it answers 401, 403 or 404: its configuration
+  /// differs from its record.
+  std::set<std::pair<std::string, Api>> refused;
+
+  // What is in flight.
+  std::uint64_t requests = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t streams = 0;
+
+  /// Whether it takes new requests at all: it is ready, and can be reached.
+  [[nodiscard]] bool is_in() const {
+    return is_reachable && !is_removed && life == fleet::Life::kReady && !is_drained;
+  }
+  [[nodiscard]] bool serves(const std::string& model_name) const;
+  /// The slots that may be used now.
+  [[nodiscard]] std::uint64_t slots_now(double concurrency_factor) const;
+};
+
+using WorkerPtr = std::shared_ptr<Worker>;
+
+}  // namespace fo::route

@@ -1,0 +1,189 @@
+#include "route/worker/worker_monitor.h"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/strong.h"
+#include "http/connection.h"
+#include "json/object.h"
+#include "loop/pause.h"
+#include "os/log.h"
+
+namespace fo::route {
+namespace {
+
+using base::Deadline;
+using boost::asio::awaitable;
+using Clock = Deadline::Clock;
+
+constexpr base::ByteCount kMaxModelsBytes = base::kMiB;
+constexpr base::Duration kSlowAfter = std::chrono::minutes(1);
+
+struct Answer {
+  enum class Kind { kAnswered, kRefused, kLate };
+  Kind kind = Kind::kRefused;
+  int status = 0;
+  std::string body;
+};
+
+awaitable<Answer> query(http::Connection& connection, std::string target, http::Fields headers,
+                        Deadline deadline) {
+  http::RequestHead head;
+  head.target = std::move(target);
+  head.headers = std::move(headers);
+  co_await connection.send(head, {}, deadline);
+  const http::ResponseHead answered = co_await connection.read_head(deadline);
+  Answer answer{.kind = Answer::Kind::kAnswered, .status = answered.status, .body = {}};
+  std::string space(4096, '\0');
+  for (;;) {
+    const std::size_t count = co_await connection.read_some(space, deadline);
+    if (count == 0) break;
+    if (answer.body.size() + count > kMaxModelsBytes) break;
+    answer.body.append(space, 0, count);
+  }
+  co_return answer;
+}
+
+}  // namespace
+
+std::vector<std::string> read_models(std::string_view answer) {
+  std::vector<std::string> names;
+  const auto object = fo::json::find_object(answer, kMaxModelsBytes);
+  const nlohmann::json* data = object ? fo::json::find(*object, "data") : nullptr;
+  if (data == nullptr || !data->is_array()) return names;
+  for (const nlohmann::json& model : *data) {
+    const nlohmann::json* id = fo::json::find(model, "id");
+    if (id == nullptr || !id->is_string()) continue;
+    // vLLM names the model of an adapter as its parent.
+    const bool is_adapter = fo::json::find(model, "parent") != nullptr;
+    names.insert(is_adapter ? names.end() : names.begin(), id->get<std::string>());
+  }
+  return names;
+}
+
+struct WorkerMonitor::State {
+  boost::asio::any_io_executor executor;
+  Options options;
+  OnChange on_change;
+  OnEnded on_ended;
+  std::map<std::string, std::shared_ptr<loop::Event>> events;
+
+  void notify(const std::string& id) {
+    if (const auto found = events.find(id); found != events.end()) found->second->notify();
+  }
+
+  /// One check. Late answers of a worker that can be reached mean load, and change nothing.
+  awaitable<Answer::Kind> check(WorkerPtr worker);
+  void set_reachable(const WorkerPtr& worker, bool is_reachable, const std::string& reason);
+  bool take_models(const WorkerPtr& worker, const std::string& body);
+};
+
+bool WorkerMonitor::State::take_models(const WorkerPtr& worker, const std::string& body) {
+  const std::vector<std::string> names = read_models(body);
+  if (names.empty()) return false;
+  if (worker->model.empty()) worker->model = names.front();
+  if (std::find(names.begin(), names.end(), worker->model) == names.end()) return false;
+  std::set<std::string> others(names.begin(), names.end());
+  others.erase(worker->model);
+  if (others != worker->other_models) {
+    worker->other_models = std::move(others);
+    on_change(worker);
+  }
+  return true;
+}
+
+void WorkerMonitor::State::set_reachable(const WorkerPtr& worker, bool is_reachable,
+                                         const std::string& reason) {
+  // The first failure of a worker that was never reached is a change, too.
+  const bool is_first_failure = !is_reachable && !worker->unreachable_since;
+  if (worker->is_reachable == is_reachable && !is_first_failure) return;
+  worker->is_reachable = is_reachable;
+  if (is_reachable) {
+    worker->is_known = true;
+    worker->unreachable_since.reset();
+    worker->refused.clear();
+    os::log(os::LogLevel::kInfo, "worker {}: serves {}", base::quoted(worker->name),
+            base::quoted(worker->model));
+  } else {
+    worker->unreachable_since = Clock::now();
+    os::log(os::LogLevel::kWarning, "worker {}: out: {}", base::quoted(worker->name), reason);
+  }
+  on_change(worker);
+}
+
+awaitable<Answer::Kind> WorkerMonitor::State::check(WorkerPtr worker) {
+  const Deadline deadline = Deadline::after(options.timeout);
+  std::string reason;
+  try {
+    const auto connection =
+        co_await http::Connection::open(worker->origin, deadline, "worker " + worker->name);
+    const Answer health =
+        co_await query(*connection, worker->base_path + "/health", options.headers, deadline);
+    if (health.status == 200 && connection->is_reusable()) {
+      const Answer models =
+          co_await query(*connection, worker->base_path + "/v1/models", options.headers, deadline);
+      const bool is_same = models.status == 200 && take_models(worker, models.body);
+      if (is_same) co_return Answer::Kind::kAnswered;
+      reason = "/v1/models does not name the model " + base::quoted(worker->model);
+    } else {
+      reason = "/health: status " + std::to_string(health.status);
+    }
+  } catch (const base::Error& error) {
+    if (error.status() == base::ExitStatus::kTryAgain) co_return Answer::Kind::kLate;
+    reason = error.what();
+  }
+  set_reachable(worker, false, reason);
+  co_return Answer::Kind::kRefused;
+}
+
+awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worker,
+                                   std::shared_ptr<loop::Event> event) {
+  while (!worker->is_removed) {
+    const bool was_known = worker->is_known;
+    const Answer::Kind kind = co_await state->check(worker);
+    if (worker->is_removed) break;
+    if (kind == Answer::Kind::kAnswered) state->set_reachable(worker, true, {});
+    if (kind == Answer::Kind::kRefused && worker->is_stale && was_known) {
+      state->on_ended(worker);
+      break;
+    }
+    const Options& options = state->options;
+    if (worker->is_reachable) {
+      co_await event->wait(Deadline::after(options.check));
+      continue;
+    }
+    if (!worker->unreachable_since) worker->unreachable_since = Clock::now();
+    const bool is_long = Clock::now() - *worker->unreachable_since > kSlowAfter;
+    co_await loop::pause_for(is_long ? options.slow_retry : options.retry);
+  }
+  // Meanwhile, the id may be that of another worker.
+  const auto found = state->events.find(worker->id);
+  if (found != state->events.end() && found->second == event) state->events.erase(found);
+}
+
+WorkerMonitor::WorkerMonitor(boost::asio::any_io_executor executor, Options options,
+                             OnChange on_change, OnEnded on_ended)
+    : state_(std::make_shared<State>(State{.executor = std::move(executor),
+                                           .options = std::move(options),
+                                           .on_change = std::move(on_change),
+                                           .on_ended = std::move(on_ended),
+                                           .events = {}})) {}
+
+void WorkerMonitor::watch(const WorkerPtr& worker) {
+  const auto event = std::make_shared<loop::Event>(state_->executor);
+  state_->events[worker->id] = event;
+  boost::asio::co_spawn(state_->executor, run(state_, worker, event), boost::asio::detached);
+}
+
+void WorkerMonitor::on_refused(const WorkerPtr& worker) {
+  state_->set_reachable(worker, false, "it refuses connections");
+  state_->notify(worker->id);
+}
+
+void WorkerMonitor::on_removed(const WorkerPtr& worker) { state_->notify(worker->id); }
+
+}  // namespace fo::route

@@ -1,0 +1,60 @@
+// Keeps what the router knows of each worker's reachability up to date, apart from its requests: a
+// worker that refuses a connection is out at once, and back as soon as it accepts one and its
+// /health is 200, because a standby binds the same address within a second. Coroutines of one loop.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "http/message.h"
+#include "loop/event.h"
+#include "route/worker/worker.h"
+
+namespace fo::route {
+
+class WorkerMonitor {
+ public:
+  struct Options {
+    /// How often a worker that cannot be reached is tried, and after a minute.
+    base::Duration retry = std::chrono::milliseconds(50);
+    base::Duration slow_retry = std::chrono::seconds(1);
+    /// How often a worker that can be reached is asked for its models.
+    base::Duration check = std::chrono::seconds(5);
+    base::Duration timeout = std::chrono::seconds(1);
+    /// Sent with each query, such as the engines' key.
+    http::Fields headers;
+  };
+  /// Called after a worker has become reachable or unreachable, or its models have changed.
+  using OnChange = std::function<void(const WorkerPtr& worker)>;
+  /// Called for a stale worker that refuses connections or serves another model: it has ended.
+  using OnEnded = std::function<void(const WorkerPtr& worker)>;
+
+  WorkerMonitor(boost::asio::any_io_executor executor, Options options, OnChange on_change,
+                OnEnded on_ended);
+  WorkerMonitor(const WorkerMonitor&) = delete;
+  WorkerMonitor& operator=(const WorkerMonitor&) = delete;
+
+  /// Begins to watch the worker, until it is removed. It counts as unreachable at first.
+  void watch(const WorkerPtr& worker);
+  /// A connection to the worker was refused.
+  void on_refused(const WorkerPtr& worker);
+  /// After is_removed was set: ends the coroutine that watches the worker.
+  void on_removed(const WorkerPtr& worker);
+
+ private:
+  struct State;
+  static boost::asio::awaitable<void> run(std::shared_ptr<State> state, WorkerPtr worker,
+                                          std::shared_ptr<loop::Event> event);
+  std::shared_ptr<State> state_;
+};
+
+/// The names in an answer to GET /v1/models: first the model that the engine was started with, then
+/// others, such as adapters. Empty for an answer that is none.
+std::vector<std::string> read_models(std::string_view answer);
+
+}  // namespace fo::route

@@ -1,0 +1,140 @@
+#include "route/worker/workers.h"
+
+#include <algorithm>
+#include <set>
+
+namespace fo::route {
+
+void Workers::add(const WorkerPtr& worker) {
+  worker->number = ++numbers_;
+  by_id_[worker->id] = worker;
+  regroup(worker);
+}
+
+void Workers::leave_set(const WorkerPtr& worker) {
+  const auto entry = set_of_worker_.find(worker->id);
+  if (entry == set_of_worker_.end()) return;
+  const auto set = sets_.find(entry->second);
+  std::erase(set->second, worker);
+  if (set->second.empty()) sets_.erase(set);
+  set_of_worker_.erase(entry);
+}
+
+void Workers::forget_answers() {
+  models_.reset();
+  sets_of_.clear();
+}
+
+void Workers::regroup(const WorkerPtr& worker) {
+  forget_answers();
+  const SetKey key{worker->model, worker->card};
+  const auto entry = set_of_worker_.find(worker->id);
+  if (entry != set_of_worker_.end() && entry->second == key) return;
+  leave_set(worker);
+  // A worker joins a set once its model is known.
+  if (worker->model.empty()) return;
+  sets_[key].push_back(worker);
+  set_of_worker_[worker->id] = key;
+}
+
+void Workers::remove(const std::string& id) {
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end()) return;
+  forget_answers();
+  found->second->is_removed = true;
+  leave_set(found->second);
+  by_id_.erase(found);
+}
+
+WorkerPtr Workers::find(const std::string& id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+const Workers::Set& Workers::set(const SetKey& key) const {
+  static const Set kEmpty;
+  const auto found = sets_.find(key);
+  return found == sets_.end() ? kEmpty : found->second;
+}
+
+void Workers::set_weights(const std::string& model, std::optional<CardWeights> weights) {
+  forget_answers();
+  if (weights) {
+    weights_[model] = *std::move(weights);
+  } else {
+    weights_.erase(model);
+  }
+}
+
+const std::vector<std::string>& Workers::models() const {
+  if (models_) return *models_;
+  std::set<std::string> names;
+  for (const auto& [key, workers] : sets_) {
+    names.insert(key.model);
+    for (const WorkerPtr& worker : workers) {
+      names.insert(worker->other_models.begin(), worker->other_models.end());
+    }
+  }
+  return models_.emplace(names.begin(), names.end());
+}
+
+const Workers::WeightedSets& Workers::sets_of(const std::string& model) const {
+  // Not kept for a model that no worker serves: clients choose such names.
+  static const WeightedSets kNone;
+  const auto known = sets_of_.find(model);
+  if (known != sets_of_.end()) return known->second;
+  WeightedSets found = find_sets_of(model);
+  return found.empty() ? kNone : sets_of_[model] = std::move(found);
+}
+
+Workers::WeightedSets Workers::find_sets_of(const std::string& model) const {
+  WeightedSets found;
+  const Worker* oldest = nullptr;
+  std::size_t oldest_set = 0;
+  for (const auto& [key, workers] : sets_) {
+    const Worker* first = nullptr;
+    for (const WorkerPtr& worker : workers) {
+      if (!worker->serves(model)) continue;
+      if (first == nullptr || worker->started_at < first->started_at) first = worker.get();
+    }
+    if (first == nullptr) continue;
+    if (oldest == nullptr || first->started_at < oldest->started_at) {
+      oldest = first;
+      oldest_set = found.size();
+    }
+    found.emplace_back(key, 0);
+  }
+  const auto entry = weights_.find(model);
+  if (entry == weights_.end()) {
+    if (!found.empty()) found[oldest_set].second = 1;
+    return found;
+  }
+  for (auto& [key, weight] : found) {
+    const auto at = entry->second.find(key.card);
+    if (at != entry->second.end()) weight = at->second;
+  }
+  return found;
+}
+
+std::optional<SetKey> choose_set(const std::vector<std::pair<SetKey, double>>& sets,
+                                 const std::function<bool(const SetKey&)>& is_usable,
+                                 bool may_use_others, double draw) {
+  double sum = 0;
+  for (const auto& [key, weight] : sets) sum += is_usable(key) ? weight : 0;
+  double rest = draw * sum;
+  std::optional<SetKey> last;
+  for (const auto& [key, weight] : sets) {
+    if (!is_usable(key)) continue;
+    if (sum <= 0) {
+      if (may_use_others) return key;
+      continue;
+    }
+    if (weight <= 0) continue;
+    last = key;
+    rest -= weight;
+    if (rest < 0) return key;
+  }
+  return last;
+}
+
+}  // namespace fo::route

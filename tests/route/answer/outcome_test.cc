@@ -1,0 +1,138 @@
+#include "route/answer/outcome.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace fo::test {
+namespace {
+
+using route::Attempt;
+using route::AttemptEnd;
+using route::classify;
+using route::Outcome;
+using route::OutcomeClass;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+OutcomeClass class_of(AttemptEnd end, bool others_moved = false) {
+  return classify({.end = end, .others_moved = others_moved}).kind;
+}
+
+OutcomeClass class_of_status(int status, int error_code = 0) {
+  return classify({.end = AttemptEnd::kStatus, .status = status, .error_code = error_code}).kind;
+}
+
+OutcomeClass class_of_error_frame(int code) {
+  return classify({.end = AttemptEnd::kErrorFrame, .error_code = code}).kind;
+}
+
+TEST(Outcome, ARefusedConnectionIsNoFault) {
+  EXPECT_EQ(class_of(AttemptEnd::kRefused), OutcomeClass::kRefused);
+}
+
+TEST(Outcome, A404MayMeanWhatTheClientAsksFor) {
+  route::Attempt attempt{.end = AttemptEnd::kStatus, .status = 404};
+  EXPECT_EQ(classify(attempt).kind, OutcomeClass::kMisconfigured);
+  attempt.may_lack_object = true;
+  EXPECT_EQ(classify(attempt).kind, OutcomeClass::kNeutral);
+  EXPECT_FALSE(classify(attempt).is_worth_another);
+  attempt.status = 401;
+  EXPECT_EQ(classify(attempt).kind, OutcomeClass::kMisconfigured);
+}
+
+TEST(Outcome, WhatEndsEarlyIsAFault) {
+  EXPECT_EQ(class_of(AttemptEnd::kBroken), OutcomeClass::kFault);
+  EXPECT_EQ(class_of(AttemptEnd::kAborted), OutcomeClass::kFault);
+  EXPECT_EQ(class_of_status(502), OutcomeClass::kFault);
+  EXPECT_EQ(class_of_status(504), OutcomeClass::kFault);
+}
+
+TEST(Outcome, FaultsOfAnswersAreEndsOfAttempts) {
+  using Fault = route::AnswerFault::Kind;
+  EXPECT_EQ(end_of(Fault::kTruncated), AttemptEnd::kBroken);
+  EXPECT_EQ(end_of(Fault::kInvalid), AttemptEnd::kBroken);
+  EXPECT_EQ(end_of(Fault::kAborted), AttemptEnd::kAborted);
+  EXPECT_EQ(end_of(Fault::kStatus), AttemptEnd::kStatus);
+  EXPECT_EQ(end_of(Fault::kErrorFrame), AttemptEnd::kErrorFrame);
+}
+
+TEST(Outcome, AnErrorIsJudgedByItsCode) {
+  for (const int code : {0, 500, 501, 503, 599}) {
+    EXPECT_EQ(class_of_error_frame(code), OutcomeClass::kSuspected) << code;
+    EXPECT_EQ(class_of_status(500, code), OutcomeClass::kSuspected) << code;
+  }
+  for (const int code : {400, 404, 422, 429}) {
+    EXPECT_EQ(class_of_error_frame(code), OutcomeClass::kNeutral) << code;
+    EXPECT_EQ(class_of_status(500, code), OutcomeClass::kNeutral) << code;
+  }
+}
+
+TEST(Outcome, ASuspicionIsAFaultIfAnotherWorkerSucceeds) {
+  const Attempt failed{.end = AttemptEnd::kStatus, .status = 500};
+  EXPECT_EQ(resolve_suspected(failed, {.end = AttemptEnd::kComplete}), OutcomeClass::kFault);
+  EXPECT_EQ(resolve_suspected(failed, failed), OutcomeClass::kNeutral);
+  const Attempt frame{.end = AttemptEnd::kErrorFrame, .error_code = 500};
+  EXPECT_EQ(resolve_suspected(frame, frame), OutcomeClass::kNeutral);
+  EXPECT_EQ(resolve_suspected(failed, frame), OutcomeClass::kSuspected);
+  for (const AttemptEnd end : {AttemptEnd::kRefused, AttemptEnd::kBroken, AttemptEnd::kClientGone,
+                               AttemptEnd::kDeadline, AttemptEnd::kStalled}) {
+    EXPECT_EQ(resolve_suspected(failed, {.end = end}), OutcomeClass::kSuspected);
+  }
+}
+
+TEST(Outcome, AStallOfAllStreamsIsAFault) {
+  EXPECT_EQ(class_of(AttemptEnd::kStalled), OutcomeClass::kFault);
+  EXPECT_EQ(class_of(AttemptEnd::kStalled, true), OutcomeClass::kNeutral);
+  EXPECT_TRUE(classify({.end = AttemptEnd::kStalled, .others_moved = true}).is_worth_another);
+}
+
+TEST(Outcome, AMissingFirstTokenMayBeALongQueue) {
+  EXPECT_EQ(class_of(AttemptEnd::kNoFirstToken), OutcomeClass::kFault);
+  EXPECT_EQ(class_of(AttemptEnd::kNoFirstToken, true), OutcomeClass::kBackpressure);
+}
+
+TEST(Outcome, BackpressureLastsAsLongAsTheWorkerSays) {
+  const auto pause = [](int status, std::optional<base::Duration> retry_after) {
+    const Outcome outcome =
+        classify({.end = AttemptEnd::kStatus, .status = status, .retry_after = retry_after});
+    EXPECT_EQ(outcome.kind, OutcomeClass::kBackpressure) << status;
+    return outcome.pause;
+  };
+  for (const int status : {429, 503, 529}) EXPECT_EQ(pause(status, std::nullopt), seconds(1));
+  EXPECT_EQ(pause(429, seconds(7)), seconds(7));
+  EXPECT_EQ(pause(503, seconds(3600)), seconds(30));
+}
+
+TEST(Outcome, RefusalsOfOurConfigurationAreTriedElsewhere) {
+  for (const int status : {401, 403, 404}) {
+    EXPECT_EQ(class_of_status(status), OutcomeClass::kMisconfigured) << status;
+    EXPECT_TRUE(classify({.end = AttemptEnd::kStatus, .status = status}).is_worth_another);
+  }
+}
+
+TEST(Outcome, OtherEndsSayNothingOfTheWorker) {
+  for (const int status : {301, 400, 405, 408, 413, 422}) {
+    EXPECT_EQ(class_of_status(status), OutcomeClass::kNeutral) << status;
+    EXPECT_FALSE(classify({.end = AttemptEnd::kStatus, .status = status}).is_worth_another);
+  }
+  for (const AttemptEnd end : {AttemptEnd::kClientGone, AttemptEnd::kDeadline}) {
+    EXPECT_EQ(class_of(end), OutcomeClass::kNeutral);
+    EXPECT_FALSE(classify({.end = end}).is_worth_another);
+  }
+  EXPECT_EQ(class_of(AttemptEnd::kComplete), OutcomeClass::kSuccess);
+}
+
+TEST(Outcome, LimitsOfSilence) {
+  EXPECT_EQ(route::stall_limit(milliseconds(20)), seconds(5));
+  EXPECT_EQ(route::stall_limit(milliseconds(250)), seconds(5));
+  EXPECT_EQ(route::stall_limit(milliseconds(500)), seconds(10));
+  EXPECT_EQ(route::first_token_limit(seconds(60), 0), seconds(60));
+  EXPECT_EQ(route::first_token_limit(seconds(60), 1500), milliseconds(61'500));
+  EXPECT_GT(route::first_token_limit(seconds(60), UINT64_MAX), seconds(60));
+}
+
+}  // namespace
+}  // namespace fo::test

@@ -1,0 +1,357 @@
+#include "route/queue/dispatcher.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "loop/test_loop.h"
+#include "plan/degradation.h"
+
+namespace fo::test {
+namespace {
+
+using boost::asio::awaitable;
+using fleet::HealthEvent;
+using fleet::HealthState;
+using route::Dispatcher;
+using route::DispatchOptions;
+using route::Job;
+using route::Policy;
+using route::WorkerPtr;
+
+base::Duration steady_now() { return base::Deadline::Clock::now().time_since_epoch(); }
+
+/// A request that waits for a worker, has one, or was refused.
+struct Placement {
+  explicit Placement(const std::string& id, std::uint64_t prompt_tokens)
+      : job(id, request_of(prompt_tokens), {}) {
+    job.model = "m";
+  }
+  static route::ClientRequest request_of(std::uint64_t prompt_tokens) {
+    route::ClientRequest request;
+    request.api = route::Api::kChat;
+    request.prompt_tokens = prompt_tokens;
+    request.max_tokens = 1;
+    return request;
+  }
+  [[nodiscard]] std::string worker() const { return job.worker ? job.worker->id : ""; }
+  /// The status of the refusal; 0 without one.
+  [[nodiscard]] int refusal() const { return error ? error->status : 0; }
+
+  Job job;
+  bool is_over = false;
+  std::optional<route::ApiError> error;
+};
+using Placed = std::shared_ptr<Placement>;
+
+class DispatcherTest : public testing::Test {
+ protected:
+  explicit DispatcherTest(const DispatchOptions& options = in_order())
+      : dispatcher_(loop_.io().get_executor(), options, workers_, metrics_) {}
+  /// Ends what still waits.
+  ~DispatcherTest() override {
+    for (const Placed& placed : placed_) placed->job.is_killed = true;
+    dispatcher_.on_change();
+    loop_.run_ready();
+    for (const Placed& placed : placed_) {
+      EXPECT_TRUE(placed->is_over);
+      release(placed);
+    }
+    for (const auto& [id, worker] : workers_.all()) {
+      EXPECT_EQ(worker->requests, 0U) << id;
+      EXPECT_EQ(worker->tokens, 0U) << id;
+    }
+  }
+
+  static DispatchOptions in_order() {
+    DispatchOptions options;
+    options.policy = Policy::kRoundRobin;
+    return options;
+  }
+
+  WorkerPtr add(const std::string& id, std::uint64_t slots = 1) {
+    const auto worker = std::make_shared<route::Worker>(id, fleet::Health{});
+    worker->url = "http://" + id;
+    worker->model = "m";
+    worker->slots = slots;
+    worker->is_reachable = true;
+    workers_.add(worker);
+    dispatcher_.on_change();
+    return worker;
+  }
+  void make_unhealthy(const WorkerPtr& worker) {
+    for (int i = 0; i < 3; ++i) worker->health.apply(HealthEvent::kFault, steady_now(), 0.5);
+    ASSERT_EQ(worker->health.state(), HealthState::kUnhealthy);
+    dispatcher_.on_change();
+  }
+
+  Placed make(std::uint64_t prompt_tokens = 1) {
+    const std::string id = "job" + std::to_string(placed_.size());
+    placed_.push_back(std::make_shared<Placement>(id, prompt_tokens));
+    return placed_.back();
+  }
+  void place(const Placed& placed) {
+    placed->is_over = false;
+    boost::asio::co_spawn(loop_.io(), run(dispatcher_, placed), boost::asio::detached);
+    loop_.run_ready();
+  }
+  Placed place() {
+    Placed placed = make();
+    place(placed);
+    return placed;
+  }
+  void release(const Placed& placed) {
+    dispatcher_.release(placed->job);
+    loop_.run_ready();
+  }
+
+  TestLoop loop_;
+  route::Workers workers_;
+  route::Metrics metrics_;
+  Dispatcher dispatcher_;
+  std::vector<Placed> placed_;
+
+ private:
+  static awaitable<void> run(Dispatcher& dispatcher, Placed placed) {
+    placed->error = co_await dispatcher.place(placed->job);
+    placed->is_over = true;
+  }
+};
+
+TEST_F(DispatcherTest, ARequestWaitsForASlot) {
+  const WorkerPtr worker = add("a");
+  const Placed first = place();
+  EXPECT_EQ(first->worker(), "a");
+  EXPECT_EQ(worker->requests, 1U);
+  const Placed second = place();
+  EXPECT_FALSE(second->is_over);
+  EXPECT_EQ(dispatcher_.queued({"m", ""}).requests, 1U);
+  EXPECT_TRUE(dispatcher_.queued({"m", ""}).oldest_age.has_value());
+  release(first);
+  EXPECT_EQ(second->worker(), "a");
+  EXPECT_EQ(dispatcher_.queued({"m", ""}).requests, 0U);
+  release(second);
+  EXPECT_EQ(worker->requests, 0U);
+  EXPECT_EQ(worker->tokens, 0U);
+}
+
+TEST_F(DispatcherTest, ARequestWaitsForTokens) {
+  add("a", 10)->kv_tokens = 1000;
+  dispatcher_.on_change();
+  const Placed first = make(600);
+  const Placed second = make(600);
+  place(first);
+  place(second);
+  EXPECT_EQ(first->worker(), "a");
+  EXPECT_FALSE(second->is_over);
+  release(first);
+  EXPECT_EQ(second->worker(), "a");
+}
+
+TEST_F(DispatcherTest, WhatHadAWorkerIsServedBeforeTheQueue) {
+  add("a");
+  const Placed first = place();
+  const Placed queued = place();
+  const Placed again = make();
+  again->job.has_waited = true;
+  place(again);
+  release(first);
+  EXPECT_EQ(again->worker(), "a");
+  EXPECT_FALSE(queued->is_over);
+}
+
+TEST_F(DispatcherTest, AWorkerThatFailedARequestGetsItOnlyIfNoOtherIsLeft) {
+  add("a", 10);
+  const WorkerPtr b = add("b", 10);
+  for (int i = 0; i < 4; ++i) {
+    const Placed placed = make();
+    placed->job.failed_on = {"a"};
+    place(placed);
+    EXPECT_EQ(placed->worker(), "b");
+  }
+  b->is_reachable = false;
+  dispatcher_.on_change();
+  const Placed placed = make();
+  placed->job.failed_on = {"a"};
+  place(placed);
+  EXPECT_EQ(placed->worker(), "a");
+}
+
+TEST_F(DispatcherTest, APinnedRequestWaitsForItsWorker) {
+  add("a", 10);
+  const WorkerPtr b = add("b");
+  const Placed first = make();
+  first->job.pinned_to = "b";
+  place(first);
+  EXPECT_EQ(first->worker(), "b");
+  const Placed second = make();
+  second->job.pinned_to = "b";
+  place(second);
+  EXPECT_FALSE(second->is_over);
+  // It does not keep others from the other worker.
+  EXPECT_EQ(place()->worker(), "a");
+  release(first);
+  EXPECT_EQ(second->worker(), "b");
+}
+
+TEST_F(DispatcherTest, ADrainedWorkerGetsNothingNew) {
+  const WorkerPtr a = add("a", 10);
+  add("b", 10);
+  a->life = fleet::Life::kDraining;
+  dispatcher_.on_change();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(place()->worker(), "b");
+}
+
+TEST_F(DispatcherTest, HalfOfASetStaysInWhateverItsHealth) {
+  std::vector<WorkerPtr> workers;
+  for (const char* id : {"a", "b", "c", "d", "e"}) workers.push_back(add(id, 10));
+  const auto out = [&] {
+    return std::count_if(workers.begin(), workers.end(),
+                         [](const WorkerPtr& worker) { return worker->weight == 0; });
+  };
+  make_unhealthy(workers[0]);
+  make_unhealthy(workers[1]);
+  EXPECT_EQ(out(), 2);
+  EXPECT_EQ(metrics_.panics.get(), 0U);
+  make_unhealthy(workers[2]);
+  make_unhealthy(workers[3]);
+  EXPECT_EQ(out(), 2);
+  EXPECT_EQ(metrics_.panics.get(), 1U) << "one panic, however long it is";
+}
+
+TEST_F(DispatcherTest, AConvictedWorkerIsOutEvenIfItIsTheOnlyOne) {
+  const WorkerPtr worker = add("a");
+  make_unhealthy(worker);
+  EXPECT_GT(worker->weight, 0) << "a lone worker is never out by suspicion";
+  worker->health.apply(HealthEvent::kConviction, steady_now(), 0.5);
+  dispatcher_.on_change();
+  EXPECT_EQ(worker->weight, 0);
+  EXPECT_FALSE(place()->is_over);
+}
+
+TEST_F(DispatcherTest, AProbationIsOneRequestAtATime) {
+  const WorkerPtr a = add("a", 10);
+  add("b", 10);
+  make_unhealthy(a);
+  a->health.apply(HealthEvent::kTime, steady_now() + std::chrono::seconds(10), 0.5);
+  ASSERT_EQ(a->health.state(), HealthState::kProbation);
+  dispatcher_.on_change();
+  const Placed trial = place();
+  EXPECT_EQ(trial->worker(), "a");
+  EXPECT_TRUE(trial->job.lease.has_value());
+  EXPECT_EQ(place()->worker(), "b");
+  EXPECT_EQ(place()->worker(), "b");
+  release(trial);
+  EXPECT_EQ(place()->worker(), "a");
+}
+
+TEST_F(DispatcherTest, ASpareTakesRequestsWhileAWorkerIsOut) {
+  const WorkerPtr a = add("a", 10);
+  const WorkerPtr spare = add("spare", 10);
+  spare->life = fleet::Life::kSpare;
+  dispatcher_.on_change();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(place()->worker(), "a");
+  a->is_reachable = false;
+  dispatcher_.on_change();
+  EXPECT_EQ(place()->worker(), "spare");
+  // The other engine of a failover pair has the address of the one that serves.
+  spare->url = a->url;
+  dispatcher_.on_change();
+  EXPECT_FALSE(place()->is_over);
+}
+
+TEST_F(DispatcherTest, ALevelReducesTheSlots) {
+  add("a", 4);
+  dispatcher_.set_level(plan::kDegradationLevels[4].setting);
+  EXPECT_EQ(place()->worker(), "a");
+  EXPECT_EQ(place()->worker(), "a");
+  const Placed third = place();
+  EXPECT_FALSE(third->is_over);
+  dispatcher_.set_level(plan::kDegradationLevels[0].setting);
+  loop_.run_ready();
+  EXPECT_EQ(third->worker(), "a");
+}
+
+TEST_F(DispatcherTest, ALevelRefusesTiers) {
+  add("a", 4);
+  dispatcher_.set_level(plan::kDegradationLevels[2].setting);
+  const Placed placed = make();
+  placed->job.tier = plan::kBestEffort;
+  place(placed);
+  EXPECT_EQ(placed->refusal(), 503);
+  EXPECT_EQ(placed->error->code, "capacity_shed");
+  EXPECT_EQ(placed->error->param, "best_effort");
+  EXPECT_TRUE(placed->error->retry_after.has_value());
+  EXPECT_EQ(place()->worker(), "a");
+}
+
+TEST_F(DispatcherTest, AKilledRequestLeavesTheQueue) {
+  add("a");
+  const Placed first = place();
+  const Placed second = place();
+  const Placed third = place();
+  second->job.is_killed = true;
+  dispatcher_.on_change();
+  loop_.run_ready();
+  EXPECT_TRUE(second->is_over);
+  EXPECT_NE(second->refusal(), 0);
+  release(first);
+  EXPECT_EQ(third->worker(), "a");
+}
+
+TEST_F(DispatcherTest, ARequestThatEveryWorkerRefusesDoesNotWait) {
+  add("a")->refused.emplace("m", route::Api::kChat);
+  const WorkerPtr b = add("b");
+  EXPECT_EQ(place()->worker(), "b");
+  b->refused.emplace("m", route::Api::kChat);
+  const Placed placed = place();
+  EXPECT_EQ(placed->refusal(), 502);
+  EXPECT_EQ(placed->error->code, "worker_misconfigured");
+}
+
+class SmallQueue : public DispatcherTest {
+ protected:
+  static DispatchOptions two_requests() {
+    DispatchOptions options = in_order();
+    options.queue.requests = 2;
+    options.overload_status = 529;
+    return options;
+  }
+  SmallQueue() : DispatcherTest(two_requests()) {}
+  Placed place_as(std::size_t tier) {
+    Placed placed = make();
+    placed->job.tier = tier;
+    place(placed);
+    return placed;
+  }
+};
+
+TEST_F(SmallQueue, RefusesWhatDoesNotFit) {
+  add("a");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(place()->refusal(), 0);
+  const Placed placed = place();
+  EXPECT_EQ(placed->refusal(), 529);
+  EXPECT_EQ(placed->error->code, "queue_full");
+}
+
+TEST_F(SmallQueue, AHigherTierReplacesALowerOne) {
+  add("a");
+  place();
+  const Placed kept = place_as(plan::kBestEffort);
+  const Placed removed = place_as(plan::kBestEffort);
+  const Placed premium = place_as(plan::kPremium);
+  EXPECT_FALSE(premium->is_over);
+  EXPECT_FALSE(kept->is_over);
+  EXPECT_EQ(removed->refusal(), 529);
+  EXPECT_EQ(removed->error->param, "best_effort");
+}
+
+}  // namespace
+}  // namespace fo::test

@@ -1,0 +1,284 @@
+#include "route/worker/registry_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "fleet/instance.h"
+#include "loop/event.h"
+#include "loop/test_loop.h"
+#include "support/failure.h"
+
+namespace fo::test {
+namespace {
+
+using boost::asio::awaitable;
+using fleet::Record;
+using fleet::RegistryChange;
+using route::RegistrySource;
+using route::SetKey;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Pair;
+using ChangeKind = RegistryChange::Kind;
+
+const std::string kFirst(32, 'a');
+const std::string kSecond(32, 'b');
+
+fleet::Instance instance_of(const std::string& id) {
+  fleet::Instance instance;
+  instance.id = id;
+  instance.url = "http://10.0.0.1:8000/engine";
+  instance.model = "llama";
+  instance.card = "sha256:1";
+  instance.life = fleet::Life::kReady;
+  instance.slots = 100;
+  instance.kv_tokens = 5000;
+  instance.started_at = "2026-01-01T00:00:00Z";
+  instance.labels = {{"group", "west"}};
+  return instance;
+}
+
+Record record_of(const fleet::Instance& instance,
+                 const fleet::EndpointId& endpoint = {"llama", "worker", "generate"}) {
+  return {fleet::instance_key(endpoint, instance.id), fleet::encode(instance)};
+}
+
+class RegistrySourceTest : public testing::Test {
+ protected:
+  explicit RegistrySourceTest(std::optional<std::uint64_t> routers = {})
+      : source_(
+            options(routers), workers_,
+            {.on_new = [this](const auto& worker) { log_.push_back("new " + worker->id); },
+             .on_change = [this](const auto& worker) { log_.push_back("change " + worker->id); },
+             .on_removed =
+                 [this](const auto& worker) { log_.push_back("removed " + worker->id); }}) {}
+
+  static route::SourceOptions options(std::optional<std::uint64_t> routers) {
+    route::SourceOptions options;
+    options.namespaces = {*fleet::NamespacePattern::parse("llama")};
+    options.routers = routers;
+    return options;
+  }
+  void put(const Record& record) { source_.apply({.kind = ChangeKind::kPut, .record = record}); }
+  void put(const fleet::Instance& instance) { put(record_of(instance)); }
+  void apply(ChangeKind kind, const std::string& key) {
+    source_.apply({.kind = kind, .record = {.key = key, .text = ""}});
+  }
+  std::vector<std::string> log() { return std::exchange(log_, {}); }
+
+  route::Workers workers_;
+  std::vector<std::string> log_;
+  RegistrySource source_;
+};
+
+TEST_F(RegistrySourceTest, ARecordIsAWorker) {
+  put(instance_of(kFirst));
+  EXPECT_THAT(log(), ElementsAre("new " + kFirst));
+  const route::WorkerPtr worker = workers_.find(kFirst);
+  ASSERT_NE(worker, nullptr);
+  EXPECT_EQ(worker->model, "llama");
+  EXPECT_EQ(worker->base_path, "/engine");
+  EXPECT_EQ(worker->origin.address.host, "10.0.0.1");
+  EXPECT_EQ(worker->slots, 100U);
+  EXPECT_EQ(worker->kv_tokens, 5000U);
+  EXPECT_EQ(worker->group, "west");
+  EXPECT_EQ(workers_.set({"llama", "sha256:1"}).size(), 1U);
+}
+
+TEST_F(RegistrySourceTest, AChangeOfARecordKeepsTheWorker) {
+  fleet::Instance instance = instance_of(kFirst);
+  put(instance);
+  const route::WorkerPtr worker = workers_.find(kFirst);
+  instance.life = fleet::Life::kDraining;
+  instance.card = "sha256:2";
+  instance.labels.clear();
+  put(instance);
+  EXPECT_THAT(log(), ElementsAre("new " + kFirst, "change " + kFirst));
+  EXPECT_EQ(workers_.find(kFirst), worker);
+  EXPECT_EQ(worker->life, fleet::Life::kDraining);
+  EXPECT_EQ(worker->group, "");
+  EXPECT_EQ(workers_.set({"llama", "sha256:2"}).size(), 1U);
+}
+
+TEST_F(RegistrySourceTest, OnlyWorkersThatGenerateInItsNamespacesTakeRequests) {
+  put(record_of(instance_of(kFirst), {"another", "worker", "generate"}));
+  put(record_of(instance_of(kFirst), {"llama", "worker-prefill", "generate"}));
+  put(record_of(instance_of(kFirst), {"llama", "frontend", "generate"}));
+  put(record_of(instance_of(kFirst), {"llama", "worker", "metrics"}));
+  EXPECT_THAT(workers_.all(), IsEmpty());
+  put(record_of(instance_of(kFirst), {"llama", "worker-decode", "generate"}));
+  EXPECT_EQ(workers_.all().size(), 1U);
+}
+
+TEST_F(RegistrySourceTest, AStaleWorkerStays) {
+  put(instance_of(kFirst));
+  apply(ChangeKind::kStale, record_of(instance_of(kFirst)).key);
+  EXPECT_THAT(log(), ElementsAre("new " + kFirst, "change " + kFirst));
+  EXPECT_TRUE(workers_.find(kFirst)->is_stale);
+  put(instance_of(kFirst));
+  EXPECT_FALSE(workers_.find(kFirst)->is_stale);
+  apply(ChangeKind::kStale, record_of(instance_of(kSecond)).key);
+}
+
+TEST_F(RegistrySourceTest, AWorkerThatIsGoneIsRemoved) {
+  put(instance_of(kFirst));
+  put(instance_of(kSecond));
+  apply(ChangeKind::kGone, record_of(instance_of(kFirst)).key);
+  fleet::Instance instance = instance_of(kSecond);
+  instance.life = fleet::Life::kGone;
+  put(instance);
+  EXPECT_THAT(log(), ElementsAre("new " + kFirst, "new " + kSecond, "removed " + kFirst,
+                                 "removed " + kSecond));
+  EXPECT_THAT(workers_.all(), IsEmpty());
+  apply(ChangeKind::kGone, record_of(instance).key);
+  EXPECT_THAT(log(), IsEmpty());
+}
+
+TEST_F(RegistrySourceTest, AnInvalidRecordChangesNothing) {
+  put(instance_of(kFirst));
+  log();
+  const Record valid = record_of(instance_of(kFirst));
+  put(Record{valid.key, "{}"});
+  put(Record{valid.key, "not JSON"});
+  fleet::Instance instance = instance_of(kFirst);
+  // Cloud providers serve credentials there.
+  instance.url = "http://169.254.169.254/latest";
+  instance.card = "sha256:3";
+  put(instance);
+  instance.url = "https://10.0.0.1:8000";
+  put(instance);
+  EXPECT_THAT(log(), IsEmpty());
+  EXPECT_EQ(workers_.find(kFirst)->url, instance_of(kFirst).url);
+  EXPECT_EQ(workers_.find(kFirst)->card, "sha256:1");
+}
+
+TEST_F(RegistrySourceTest, RoutersShareTheSlots) {
+  put(instance_of(kFirst));
+  fleet::Instance without = instance_of(kSecond);
+  without.slots.reset();
+  put(without);
+  EXPECT_EQ(workers_.find(kSecond)->slots, 256U);
+  put(Record{"routers/" + kFirst, "{}"});
+  EXPECT_EQ(workers_.find(kFirst)->slots, 100U) << "that is this router";
+  put(Record{"routers/" + kSecond, "{}"});
+  put(Record{"routers/" + kSecond, "{}"});
+  EXPECT_EQ(workers_.find(kFirst)->slots, 50U);
+  EXPECT_EQ(workers_.find(kSecond)->slots, 128U);
+  // It may still send requests.
+  apply(ChangeKind::kStale, "routers/" + kSecond);
+  EXPECT_EQ(workers_.find(kFirst)->slots, 50U);
+  apply(ChangeKind::kGone, "routers/" + kSecond);
+  EXPECT_EQ(workers_.find(kFirst)->slots, 100U);
+}
+
+class ThousandRouters : public RegistrySourceTest {
+ protected:
+  ThousandRouters() : RegistrySourceTest(1000) {}
+};
+
+TEST_F(ThousandRouters, AWorkerHasASlotForEach) {
+  put(instance_of(kFirst));
+  EXPECT_EQ(workers_.find(kFirst)->slots, 1U);
+}
+
+TEST_F(RegistrySourceTest, WeightsOfSets) {
+  put(instance_of(kFirst));
+  const std::string key = "weights/llama";
+  put(Record{key, R"({"version":1,"sha256:1":0.25,"sha256:2":-1,"sha256:3":"1"})"});
+  EXPECT_THAT(workers_.sets_of("llama"), ElementsAre(Pair(SetKey{"llama", "sha256:1"}, 0.25)));
+  EXPECT_THAT(workers_.weights().at("llama"),
+              ElementsAre(Pair("sha256:1", 0.25), Pair("sha256:2", 0)));
+  apply(ChangeKind::kGone, key);
+  EXPECT_THAT(workers_.weights(), IsEmpty());
+  // A model's name is one segment of the key.
+  put(Record{"weights/meta%2Fllama", R"({"sha256:1":1})"});
+  EXPECT_TRUE(workers_.weights().contains("meta/llama"));
+}
+
+TEST_F(RegistrySourceTest, AKeyWithAnInvalidEscapeIsTheNameOfAModelAsItIs) {
+  source_.apply(
+      {.kind = ChangeKind::kPut, .record = {.key = "weights/%zz%2", .text = R"({"sha256:1":1})"}});
+  EXPECT_TRUE(workers_.weights().contains("%zz%2"));
+}
+
+TEST_F(RegistrySourceTest, ASavedListingIsReadAsStale) {
+  put(instance_of(kFirst));
+  put(instance_of(kSecond));
+  apply(ChangeKind::kGone, record_of(instance_of(kSecond)).key);
+  const std::string saved = source_.save();
+
+  route::Workers workers;
+  const auto ignore = [](const route::WorkerPtr&) {};
+  RegistrySource source(options({}), workers,
+                        {.on_new = ignore, .on_change = ignore, .on_removed = ignore});
+  source.load(saved);
+  ASSERT_EQ(workers.all().size(), 1U);
+  EXPECT_TRUE(workers.find(kFirst)->is_stale);
+  EXPECT_EQ(workers.find(kFirst)->slots, 100U);
+  EXPECT_FALSE(source.is_listed());
+  for (const char* text : {"", "{}", R"({"instances":[]})"}) {
+    EXPECT_EQ(status_of([&] { source.load(text); }), base::ExitStatus::kBadData) << text;
+  }
+}
+
+/// A registry that cannot be reached at first, and then has one record.
+class LateRegistry : public fleet::Registry {
+ public:
+  explicit LateRegistry(boost::asio::any_io_executor executor) : never_(executor) {}
+
+  awaitable<void> watch(std::string prefix,
+                        std::function<void(const RegistryChange&)> on_change) override {
+    if (++attempts_ < 3) {
+      throw base::Error(base::ExitStatus::kUnavailable, "no connection");
+    }
+    const Record record = record_of(instance_of(kFirst));
+    if (record.key.starts_with(prefix)) on_change({.kind = ChangeKind::kPut, .record = record});
+    on_change({.kind = ChangeKind::kListed});
+    co_await never_.wait();
+  }
+  [[nodiscard]] int attempts() const { return attempts_; }
+
+  awaitable<std::vector<Record>> list(std::string, base::Deadline) override {
+    co_return std::vector<Record>();
+  }
+  awaitable<std::unique_ptr<fleet::KeptRecord>> keep(Record, base::Deadline) override {
+    co_return nullptr;
+  }
+  awaitable<void> put(Record, base::Deadline) override { co_return; }
+  awaitable<bool> edit(std::string, fleet::Edit, base::Deadline) override { co_return false; }
+  awaitable<bool> remove(std::string, base::Deadline) override { co_return false; }
+
+ private:
+  loop::Event never_;
+  int attempts_ = 0;
+};
+
+// Dynamo: etcd_ha.
+TEST_F(RegistrySourceTest, ARegistryThatIsAwayIsTriedAgain) {
+  put(instance_of(kSecond));
+  TestLoop loop;
+  LateRegistry registry(loop.io().get_executor());
+  for (const std::string_view prefix : RegistrySource::kPrefixes) {
+    boost::asio::co_spawn(loop.io(), source_.follow(registry, std::string(prefix)),
+                          boost::asio::detached);
+  }
+  EXPECT_FALSE(source_.is_listed());
+  loop.run_until([this] { return source_.is_listed(); });
+  EXPECT_EQ(registry.attempts(), 5);
+  EXPECT_NE(workers_.find(kFirst), nullptr);
+  EXPECT_NE(workers_.find(kSecond), nullptr);
+}
+
+}  // namespace
+}  // namespace fo::test

@@ -1,0 +1,217 @@
+#include "route/worker/worker_monitor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "loop/test_loop.h"
+#include "net/address.h"
+#include "oracle/engine.h"
+#include "route/scripted_worker.h"
+#include "support/fds.h"
+#include "support/ports.h"
+
+namespace fo::test {
+namespace {
+
+using route::read_models;
+using route::WorkerMonitor;
+using route::WorkerPtr;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(ReadModels, TheModelIsBeforeItsAdapters) {
+  EXPECT_THAT(read_models(R"({"data":[{"id":"llama"}]})"), ElementsAre("llama"));
+  EXPECT_THAT(read_models(R"({"data":[{"id":"adapter","parent":"llama"},
+                                      {"id":"llama","parent":null}]})"),
+              ElementsAre("llama", "adapter"));
+}
+
+TEST(ReadModels, NothingInOtherAnswers) {
+  for (const char* answer : {"", "[]", "{}", R"({"data":{}})", R"({"data":[1,{},{"id":2}]})"}) {
+    EXPECT_THAT(read_models(answer), IsEmpty()) << answer;
+  }
+}
+
+class WorkerMonitorTest : public FdCounting {
+ protected:
+  static WorkerMonitor::Options options() {
+    WorkerMonitor::Options options;
+    options.retry = std::chrono::milliseconds(5);
+    options.check = std::chrono::milliseconds(20);
+    options.timeout = std::chrono::seconds(10);
+    options.headers = {{"authorization", "Bearer engine-key"}};
+    return options;
+  }
+  explicit WorkerMonitorTest(const WorkerMonitor::Options& options = WorkerMonitorTest::options())
+      : monitor_(
+            loop_.io().get_executor(), options, [this](const WorkerPtr&) { ++changes_; },
+            [this](const WorkerPtr&) { ++ended_; }) {}
+
+  void start_engine(const std::string& model = "oracle") {
+    oracle::EngineOptions options;
+    options.model.name = model;
+    engine_ = std::make_unique<oracle::Engine>(loop_.io().get_executor(), options);
+    engine_->listen("127.0.0.1:" + std::to_string(port_.number()));
+  }
+  WorkerPtr watch_url(const std::string& url, const std::string& model = "") {
+    const auto worker = std::make_shared<route::Worker>("w", fleet::Health{});
+    worker->origin = http::make_origin(net::parse_url(url), std::nullopt);
+    worker->model = model;
+    monitor_.watch(worker);
+    return worker;
+  }
+  WorkerPtr watch(const std::string& model = "") { return watch_url(port_.url(), model); }
+  void until_reachable(const WorkerPtr& worker, bool is_reachable) {
+    loop_.run_until([&] { return worker->is_reachable == is_reachable; });
+  }
+
+  static boost::asio::awaitable<void> read_head(http::test::Peer& peer,
+                                                std::vector<std::string>& heads) {
+    std::string head = co_await peer.read_head();
+    heads.push_back(std::move(head));
+  }
+  static boost::asio::awaitable<void> answer_checks(http::test::Peer& peer) {
+    co_await ScriptedWorker::answer_checks(peer);
+  }
+  static boost::asio::awaitable<void> read_only(http::test::Peer& peer) {
+    co_await peer.read_to_end();
+  }
+
+  TestLoop loop_;
+  ReservedPort port_;
+  std::unique_ptr<oracle::Engine> engine_;
+  WorkerMonitor monitor_;
+  int changes_ = 0;
+  int ended_ = 0;
+};
+
+TEST_F(WorkerMonitorTest, AWorkerIsReachableOnceItsHealthAndModelsAre) {
+  const WorkerPtr worker = watch();
+  loop_.run_until([&] { return worker->unreachable_since.has_value(); });
+  EXPECT_FALSE(worker->is_reachable);
+  start_engine();
+  until_reachable(worker, true);
+  EXPECT_EQ(worker->model, "oracle");
+  EXPECT_TRUE(worker->is_known);
+  EXPECT_FALSE(worker->unreachable_since.has_value());
+  EXPECT_EQ(changes_, 2) << "the first failure is a change, too";
+}
+
+TEST_F(WorkerMonitorTest, AWorkerThatEndsIsOutAndComesBack) {
+  start_engine();
+  const WorkerPtr worker = watch();
+  until_reachable(worker, true);
+  engine_.reset();
+  until_reachable(worker, false);
+  EXPECT_TRUE(worker->unreachable_since.has_value());
+  worker->refused.emplace("oracle", route::Api::kChat);
+  start_engine();
+  until_reachable(worker, true);
+  EXPECT_TRUE(worker->refused.empty()) << "it may have another configuration now";
+  EXPECT_EQ(changes_, 3);
+  EXPECT_EQ(ended_, 0);
+}
+
+TEST_F(WorkerMonitorTest, ARefusedConnectionOfARequestIsEnough) {
+  start_engine();
+  const WorkerPtr worker = watch();
+  until_reachable(worker, true);
+  monitor_.on_refused(worker);
+  EXPECT_FALSE(worker->is_reachable);
+  EXPECT_EQ(changes_, 2);
+  until_reachable(worker, true);
+}
+
+TEST_F(WorkerMonitorTest, AnUnhealthyWorkerIsOut) {
+  start_engine();
+  const WorkerPtr worker = watch();
+  until_reachable(worker, true);
+  engine_->knobs().health = "no";
+  until_reachable(worker, false);
+}
+
+TEST_F(WorkerMonitorTest, AnotherEngineAtItsAddressIsNotTheWorker) {
+  start_engine("another");
+  const WorkerPtr worker = watch("oracle");
+  loop_.run_until([&] { return worker->unreachable_since.has_value(); });
+  EXPECT_FALSE(worker->is_reachable);
+  start_engine("oracle");
+  until_reachable(worker, true);
+}
+
+TEST_F(WorkerMonitorTest, AStaleWorkerThatRefusesConnectionsHasEnded) {
+  start_engine();
+  const WorkerPtr worker = watch();
+  until_reachable(worker, true);
+  worker->is_stale = true;
+  engine_.reset();
+  loop_.run_until([this] { return ended_ == 1; });
+  // Nobody watches it any more.
+  start_engine();
+  const WorkerPtr other = watch();
+  until_reachable(other, true);
+  EXPECT_FALSE(worker->is_reachable);
+}
+
+TEST_F(WorkerMonitorTest, AStaleWorkerThatWasNeverReachedMayStillBeStarting) {
+  const WorkerPtr worker = watch();
+  worker->is_stale = true;
+  loop_.run_until([&] { return worker->unreachable_since.has_value(); });
+  start_engine();
+  until_reachable(worker, true);
+  EXPECT_EQ(ended_, 0);
+}
+
+TEST_F(WorkerMonitorTest, ARemovedWorkerIsNotAsked) {
+  start_engine();
+  const WorkerPtr worker = watch();
+  until_reachable(worker, true);
+  worker->is_removed = true;
+  monitor_.on_removed(worker);
+  loop_.run_until([&] { return worker.use_count() == 1; });
+}
+
+TEST_F(WorkerMonitorTest, ChecksHaveTheKeyOfTheEngines) {
+  std::vector<std::string> requests;
+  http::test::ScriptedServer server(
+      loop_.io().get_executor(),
+      [&requests](http::test::Peer& peer, int) { return read_head(peer, requests); });
+  watch_url("http://127.0.0.1:" + std::to_string(server.origin().address.port) + "/");
+  loop_.run_until([&] { return !requests.empty() && !requests[0].empty(); });
+  EXPECT_TRUE(requests[0].starts_with("GET /health HTTP/1.1\r\n")) << requests[0];
+  EXPECT_NE(requests[0].find("authorization: Bearer engine-key\r\n"), std::string::npos);
+}
+
+class ImpatientMonitor : public WorkerMonitorTest {
+ protected:
+  static WorkerMonitor::Options impatient() {
+    WorkerMonitor::Options options = WorkerMonitorTest::options();
+    options.timeout = std::chrono::milliseconds(200);
+    return options;
+  }
+  ImpatientMonitor() : WorkerMonitorTest(impatient()) {}
+};
+
+TEST_F(ImpatientMonitor, ALateAnswerChangesNothing) {
+  WorkerPtr worker;
+  // Answers until it has become reachable, and then no more.
+  http::test::ScriptedServer server(loop_.io().get_executor(), [&](http::test::Peer& peer, int) {
+    return worker->is_reachable ? read_only(peer) : answer_checks(peer);
+  });
+  worker = watch_url("http://127.0.0.1:" + std::to_string(server.origin().address.port));
+  until_reachable(worker, true);
+  const int answered = server.connections();
+  loop_.run_until([&] { return server.ended() >= answered + 3; });
+  EXPECT_TRUE(worker->is_reachable);
+  EXPECT_EQ(changes_, 1);
+}
+
+}  // namespace
+}  // namespace fo::test

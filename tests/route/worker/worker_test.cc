@@ -1,0 +1,85 @@
+#include "route/worker/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <optional>
+
+namespace fo::test {
+namespace {
+
+using route::TimePoint;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(WorkerPace, TheMeanGapFollowsLaterGapsSlowly) {
+  route::Pace pace;
+  EXPECT_EQ(pace.mean_gap(), std::nullopt);
+  pace.on_token(TimePoint(seconds(1)), std::nullopt);
+  EXPECT_EQ(pace.last_token(), TimePoint(seconds(1)));
+  EXPECT_EQ(pace.mean_gap(), std::nullopt);
+  pace.on_token(TimePoint(seconds(2)), milliseconds(16));
+  EXPECT_EQ(pace.mean_gap(), milliseconds(16));
+  pace.on_token(TimePoint(seconds(3)), milliseconds(32));
+  EXPECT_EQ(pace.mean_gap(), milliseconds(17));
+}
+
+TEST(WorkerShare, IsHalvedByOverloadAndGrowsWithSuccesses) {
+  route::Share share;
+  const TimePoint now(seconds(100));
+  EXPECT_EQ(share.limit(8), 8U);
+  share.on_overload(8, seconds(2), now);
+  EXPECT_EQ(share.limit(8), 4U);
+  EXPECT_TRUE(share.is_overloaded(now + seconds(1)));
+  EXPECT_FALSE(share.on_success(8, now + seconds(1))) << "the pause is not over";
+  EXPECT_EQ(share.limit(8), 4U);
+  EXPECT_TRUE(share.on_success(8, now + seconds(2)));
+  EXPECT_FALSE(share.is_overloaded(now + seconds(2)));
+  EXPECT_EQ(share.limit(8), 5U);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(share.on_success(8, now + seconds(3)));
+  EXPECT_EQ(share.limit(8), 8U);
+  EXPECT_FALSE(share.on_success(8, now + seconds(3)));
+}
+
+TEST(WorkerShare, OneSlotStays) {
+  route::Share share;
+  for (int i = 0; i < 5; ++i) share.on_overload(8, seconds(1), TimePoint(seconds(i)));
+  EXPECT_EQ(share.limit(8), 1U);
+}
+
+TEST(WorkerShare, ALaterPauseDoesNotShortenOne) {
+  route::Share share;
+  share.on_overload(8, seconds(30), TimePoint(seconds(0)));
+  share.on_overload(8, seconds(1), TimePoint(seconds(1)));
+  EXPECT_TRUE(share.is_overloaded(TimePoint(seconds(29))));
+}
+
+TEST(Worker, IsInWhileItIsReadyAndReachable) {
+  route::Worker worker("a", fleet::Health{});
+  EXPECT_FALSE(worker.is_in());
+  worker.is_reachable = true;
+  EXPECT_TRUE(worker.is_in());
+  worker.is_stale = true;
+  EXPECT_TRUE(worker.is_in()) << "the registry may be away";
+  worker.is_drained = true;
+  EXPECT_FALSE(worker.is_in());
+  worker.is_drained = false;
+  for (const auto life : {fleet::Life::kStarting, fleet::Life::kDraining, fleet::Life::kSpare}) {
+    worker.life = life;
+    EXPECT_FALSE(worker.is_in());
+  }
+}
+
+TEST(Worker, ItsSlotsAreReducedByTheLevelAndByOverload) {
+  route::Worker worker("a", fleet::Health{});
+  worker.slots = 8;
+  EXPECT_EQ(worker.slots_now(1), 8U);
+  EXPECT_EQ(worker.slots_now(0.75), 6U);
+  worker.share.on_overload(worker.slots, seconds(1), TimePoint{});
+  EXPECT_EQ(worker.slots_now(0.75), 4U);
+  worker.slots = 1;
+  EXPECT_EQ(worker.slots_now(0.5), 1U);
+}
+
+}  // namespace
+}  // namespace fo::test
