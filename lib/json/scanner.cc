@@ -1,0 +1,396 @@
+#include "json/scanner.h"
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include "json/object.h"
+
+namespace fo::json {
+namespace {
+
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+constexpr char32_t kFirstHigh = 0xd800;
+constexpr char32_t kFirstLow = 0xdc00;
+constexpr char32_t kEndOfLow = 0xe000;
+constexpr std::size_t kHalfBytes = 3;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+unsigned byte_of(char c) { return static_cast<unsigned char>(c); }
+bool is_high(char32_t code) { return code >= kFirstHigh && code < kFirstLow; }
+bool is_low(char32_t code) { return code >= kFirstLow && code < kEndOfLow; }
+
+void append_code(std::string& text, char32_t code) {
+  const auto add = [&text](char32_t byte) { text.push_back(static_cast<char>(byte)); };
+  if (code < 0x80) {
+    add(code);
+    return;
+  }
+  if (code < 0x800) {
+    add(0xc0 | code >> 6);
+  } else {
+    if (code < 0x10000) {
+      add(0xe0 | code >> 12);
+    } else {
+      add(0xf0 | code >> 18);
+      add(0x80 | (code >> 12 & 0x3f));
+    }
+    add(0x80 | (code >> 6 & 0x3f));
+  }
+  add(0x80 | (code & 0x3f));
+}
+
+// A character of WTF-8 at the beginning of `text`, which is not empty; 0 bytes if there is none.
+struct Character {
+  std::size_t bytes = 0;
+  char32_t code = 0;
+};
+
+Character first_character(std::string_view text) {
+  const unsigned lead = byte_of(text.front());
+  if (lead < 0x80) return {1, lead};
+  const std::size_t bytes = lead < 0xc2   ? 0
+                            : lead < 0xe0 ? 2
+                            : lead < 0xf0 ? 3
+                            : lead < 0xf5 ? 4
+                                          : 0;
+  if (bytes == 0 || text.size() < bytes) return {};
+  char32_t code = lead & (0x7fU >> bytes);
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte_of(text[i]) & 0xc0) != 0x80) return {};
+    code = code << 6 | (byte_of(text[i]) & 0x3f);
+  }
+  const bool is_overlong = (bytes == 3 && code < 0x800) || (bytes == 4 && code < 0x10000);
+  if (is_overlong || code > 0x10ffff) return {};
+  return {bytes, code};
+}
+
+// The code of "uXXXX" at a place that the scanner has checked.
+char32_t code_of_escape(std::string_view text, std::size_t at) {
+  unsigned code = 0;
+  std::from_chars(text.data() + at + 1, text.data() + at + 5, code, 16);
+  return code;
+}
+
+// What a checked string means; `raw` is between its quotes.
+std::string decode(std::string_view raw) {
+  std::string text;
+  text.reserve(raw.size());
+  for (std::size_t at = 0; at < raw.size();) {
+    const std::size_t escape = std::min(raw.find('\\', at), raw.size());
+    text.append(raw, at, escape - at);
+    if (escape == raw.size()) break;
+    const char kind = raw[escape + 1];
+    at = escape + 2;
+    switch (kind) {
+      case 'b':
+        text.push_back('\b');
+        break;
+      case 'f':
+        text.push_back('\f');
+        break;
+      case 'n':
+        text.push_back('\n');
+        break;
+      case 'r':
+        text.push_back('\r');
+        break;
+      case 't':
+        text.push_back('\t');
+        break;
+      case 'u': {
+        std::string character;
+        append_code(character, code_of_escape(raw, escape + 1));
+        join_halves(text, character);
+        at = escape + 6;
+        break;
+      }
+      default:
+        text.push_back(kind);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+void Scanner::refuse() const {
+  throw Misfit("not JSON at byte " + std::to_string(std::min(at_, text_.size())));
+}
+
+void Scanner::skip_space() {
+  while (at_ < text_.size() && is_space(text_[at_])) ++at_;
+}
+
+Scanner::Kind Scanner::kind() {
+  skip_space();
+  if (at_ == text_.size()) refuse();
+  switch (text_[at_]) {
+    case '{':
+      return Kind::kObject;
+    case '[':
+      return Kind::kList;
+    case '"':
+      return Kind::kText;
+    case 't':
+      return Kind::kTrue;
+    case 'f':
+      return Kind::kFalse;
+    case 'n':
+      return Kind::kNull;
+    default:
+      return Kind::kNumber;
+  }
+}
+
+void Scanner::enter(char bracket) {
+  skip_space();
+  if (at_ == text_.size() || text_[at_] != bracket) refuse();
+  if (++depth_ > kMaxDepth) throw TooDeep("nested too deeply");
+  ++at_;
+  skip_space();
+}
+
+bool Scanner::leave_if(char bracket) {
+  if (at_ == text_.size() || text_[at_] != bracket) return false;
+  ++at_;
+  return true;
+}
+
+bool Scanner::next_of(char bracket) {
+  const std::size_t end = at_;
+  skip_space();
+  if (leave_if(bracket)) return false;
+  if (!leave_if(',')) {
+    at_ = end;
+    refuse();
+  }
+  skip_space();
+  return true;
+}
+
+std::string_view Scanner::read_name(std::string& space) {
+  std::string_view name = pass_string();
+  if (name.find('\\') != name.npos) name = space = decode(name);
+  skip_space();
+  if (!leave_if(':')) refuse();
+  skip_space();
+  return name;
+}
+
+std::string_view Scanner::skip() {
+  const Kind next = kind();
+  const std::size_t begin = at_;
+  switch (next) {
+    case Kind::kObject:
+      object([this](std::string_view) { skip(); });
+      break;
+    case Kind::kList:
+      list([this] { skip(); });
+      break;
+    case Kind::kText:
+      pass_string();
+      break;
+    case Kind::kNumber:
+      pass_number();
+      break;
+    case Kind::kTrue:
+      pass_word("true");
+      break;
+    case Kind::kFalse:
+      pass_word("false");
+      break;
+    case Kind::kNull:
+      pass_word("null");
+      break;
+  }
+  return text_.substr(begin, at_ - begin);
+}
+
+std::string Scanner::text() {
+  skip_space();
+  return decode(pass_string());
+}
+
+std::optional<std::uint64_t> Scanner::number() {
+  skip_space();
+  const std::size_t begin = at_;
+  pass_number();
+  const std::string_view digits = text_.substr(begin, at_ - begin);
+  std::uint64_t value = 0;
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool is_whole = result.ec == std::errc() && result.ptr == digits.data() + digits.size();
+  return is_whole ? std::optional(value) : std::nullopt;
+}
+
+void Scanner::end() {
+  skip_space();
+  if (at_ != text_.size()) refuse();
+}
+
+std::string_view Scanner::pass_string() {
+  if (!leave_if('"')) refuse();
+  const std::size_t begin = at_;
+  for (;;) {
+    if (at_ == text_.size()) refuse();
+    const char c = text_[at_];
+    if (c == '"') break;
+    if (c == '\\') {
+      pass_escape();
+    } else if (byte_of(c) < 0x20) {
+      refuse();
+    } else if (byte_of(c) < 0x80) {
+      ++at_;
+    } else {
+      // Only an escape can contain half a pair.
+      const Character character = first_character(text_.substr(at_));
+      const bool is_half = is_high(character.code) || is_low(character.code);
+      if (character.bytes == 0 || is_half) refuse();
+      at_ += character.bytes;
+    }
+  }
+  return text_.substr(begin, at_++ - begin);
+}
+
+void Scanner::pass_escape() {
+  ++at_;
+  if (at_ == text_.size()) refuse();
+  const char kind = text_[at_++];
+  if (kind != 'u') {
+    if (std::string_view("\"\\/bfnrt").find(kind) == std::string_view::npos) refuse();
+    return;
+  }
+  for (int i = 0; i < 4; ++i, ++at_) {
+    if (at_ == text_.size()) refuse();
+    const char c = text_[at_];
+    if (!is_digit(c) && !(c >= 'a' && c <= 'f') && !(c >= 'A' && c <= 'F')) refuse();
+  }
+}
+
+void Scanner::pass_number() {
+  const auto pass_digits = [this] {
+    if (at_ == text_.size() || !is_digit(text_[at_])) refuse();
+    while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+  };
+  leave_if('-');
+  if (!leave_if('0')) pass_digits();
+  if (leave_if('.')) pass_digits();
+  if (leave_if('e') || leave_if('E')) {
+    if (!leave_if('+')) leave_if('-');
+    pass_digits();
+  }
+}
+
+void Scanner::pass_word(std::string_view word) {
+  if (text_.substr(at_, word.size()) != word) refuse();
+  at_ += word.size();
+}
+
+std::string quoted(std::string_view wtf8) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text = "\"";
+  const auto escape = [&](char32_t code) {
+    text += "\\u";
+    for (int shift = 12; shift >= 0; shift -= 4) text.push_back(kHex[code >> shift & 0xf]);
+  };
+  while (!wtf8.empty()) {
+    const Character character = first_character(wtf8);
+    const std::size_t bytes = std::max<std::size_t>(character.bytes, 1);
+    if (character.bytes == 0) {
+      text += kReplacement;
+    } else if (is_high(character.code) || is_low(character.code) || character.code < 0x20) {
+      escape(character.code);
+    } else {
+      if (character.code == '"' || character.code == '\\') text.push_back('\\');
+      text.append(wtf8.substr(0, bytes));
+    }
+    wtf8.remove_prefix(bytes);
+  }
+  text.push_back('"');
+  return text;
+}
+
+bool ends_with_half(std::string_view wtf8) {
+  if (wtf8.size() < kHalfBytes) return false;
+  const Character last = first_character(wtf8.substr(wtf8.size() - kHalfBytes));
+  return last.bytes == kHalfBytes && is_high(last.code);
+}
+
+void join_halves(std::string& wtf8, std::string_view more) {
+  const Character low = more.empty() ? Character() : first_character(more);
+  if (!is_low(low.code) || !ends_with_half(wtf8)) {
+    wtf8 += more;
+    return;
+  }
+  const std::size_t begin = wtf8.size() - kHalfBytes;
+  const char32_t high = first_character(std::string_view(wtf8).substr(begin)).code;
+  wtf8.resize(begin);
+  append_code(wtf8, 0x10000 + ((high - kFirstHigh) << 10) + (low.code - kFirstLow));
+  wtf8 += more.substr(low.bytes);
+}
+
+std::string edited(std::string_view text, std::span<const Edit> edits, std::size_t begin,
+                   std::size_t end) {
+  std::string result;
+  result.reserve(end - begin);
+  for (const Edit& edit : edits) {
+    if (edit.begin < begin || edit.end > end) continue;
+    result += text.substr(begin, edit.begin - begin);
+    result += edit.replacement;
+    begin = edit.end;
+  }
+  result += text.substr(begin, end - begin);
+  return result;
+}
+
+std::string edited(std::string_view text, std::span<const Edit> edits) {
+  return edited(text, edits, 0, text.size());
+}
+
+void MemberCuts::add(std::size_t begin, std::size_t end, bool is_cut) {
+  members_.push_back({begin, end, is_cut});
+}
+
+void MemberCuts::finish(std::vector<Edit>& edits) const {
+  bool has_kept = false;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const Member& member = members_[i];
+    if (!member.is_cut) {
+      has_kept = true;
+    } else if (has_kept) {
+      edits.push_back({members_[i - 1].end, member.end});
+    } else {
+      edits.push_back({member.begin, i + 1 < members_.size() ? members_[i + 1].begin : member.end});
+    }
+  }
+}
+
+std::string change_members(std::string_view object, std::span<const MemberChange> changes) {
+  Scanner scanner(object);
+  MemberCuts cuts;
+  bool has_kept = false;
+  scanner.object([&](std::string_view name) {
+    const std::size_t begin = scanner.member_begin();
+    const bool is_cut =
+        std::any_of(changes.begin(), changes.end(),
+                    [&](const MemberChange& change) { return change.name == name; });
+    scanner.skip();
+    cuts.add(begin, scanner.position(), is_cut);
+    has_kept |= !is_cut;
+  });
+  const std::size_t close = scanner.position() - 1;
+  scanner.end();
+  std::vector<Edit> edits;
+  cuts.finish(edits);
+  std::string added;
+  for (const MemberChange& change : changes) {
+    if (!change.value) continue;
+    if (has_kept || !added.empty()) added += ",";
+    added += quoted(change.name) + ":" + *change.value;
+  }
+  edits.push_back({close, close, std::move(added)});
+  return edited(object, edits);
+}
+
+}  // namespace fo::json

@@ -1,0 +1,144 @@
+// A scanner of JSON text (RFC 8259) that tells where each value lies, so that a caller can read
+// some values, and cut out or replace others, while all other bytes stay as they are. Pure.
+//
+// Text is checked as it is passed over. Strings that a program decodes are WTF-8: UTF-8 in which a
+// lone surrogate, such as "\ud83d", has a code of three bytes, so that a pair whose halves arrive
+// in two texts can be joined again (join_halves).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fo::json {
+
+/// Every function throws Misfit for text that is not JSON, TooDeep for nesting beyond kMaxDepth.
+class Scanner {
+ public:
+  enum class Kind { kObject, kList, kText, kNumber, kTrue, kFalse, kNull };
+
+  /// `text` must outlive this object.
+  explicit Scanner(std::string_view text) : text_(text) {}
+
+  /// That of the next value.
+  Kind kind();
+  /// The place of the next value in the text. After a value was read, the place where it ended.
+  [[nodiscard]] std::size_t position() const { return at_; }
+
+  /// Passes over the next value, and returns its text.
+  std::string_view skip();
+  /// Reads the next value, a kText.
+  std::string text();
+  /// Passes over the next value, a kNumber; nullopt unless it is a non-negative integer of 64 bits
+  /// without a fraction and an exponent.
+  std::optional<std::uint64_t> number();
+
+  /// Enters the next value, a kObject, and calls `on_member(name)` for each member, which passes
+  /// over the member's value, and over nothing else. The name is valid until then.
+  template <typename OnMember>
+  void object(const OnMember& on_member) {
+    enter('{');
+    if (!leave_if('}')) {
+      do {
+        const std::size_t begin = at_;
+        std::string space;
+        const std::string_view name = read_name(space);
+        member_begin_ = begin;
+        on_member(name);
+      } while (next_of('}'));
+    }
+    --depth_;
+  }
+
+  /// In `on_member`, before the value is passed over: where the member's name begins.
+  [[nodiscard]] std::size_t member_begin() const { return member_begin_; }
+
+  /// The same for the items of a kList.
+  template <typename OnItem>
+  void list(const OnItem& on_item) {
+    enter('[');
+    if (!leave_if(']')) {
+      do {
+        on_item();
+      } while (next_of(']'));
+    }
+    --depth_;
+  }
+
+  /// Checks that no value follows.
+  void end();
+
+ private:
+  [[noreturn]] void refuse() const;
+  void skip_space();
+  void enter(char bracket);
+  bool leave_if(char bracket);
+  // After an item: whether another one follows; otherwise passes the closing bracket.
+  bool next_of(char bracket);
+  std::string_view read_name(std::string& space);
+  // Passes over a string, and returns what is between its quotes.
+  std::string_view pass_string();
+  void pass_escape();
+  void pass_number();
+  void pass_word(std::string_view word);
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::size_t member_begin_ = 0;
+  int depth_ = 0;
+};
+
+/// A string of JSON in quotes, from WTF-8; what is not even that is replaced by U+FFFD.
+std::string quoted(std::string_view wtf8);
+
+/// Appends `more`; two halves of a surrogate pair that meet become one character.
+void join_halves(std::string& wtf8, std::string_view more);
+
+/// Whether it ends with the first half of a surrogate pair.
+bool ends_with_half(std::string_view wtf8);
+
+/// A part of a text, and what takes its place.
+struct Edit {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::string replacement = {};
+};
+
+/// The text from `begin` to `end` with these edits, which do not overlap and are in order; edits
+/// outside of that part are ignored.
+std::string edited(std::string_view text, std::span<const Edit> edits, std::size_t begin,
+                   std::size_t end);
+std::string edited(std::string_view text, std::span<const Edit> edits);
+
+/// The members of one object of which some are to be cut, with the commas between them.
+class MemberCuts {
+ public:
+  /// The next member of the object, from its name to the end of its value.
+  void add(std::size_t begin, std::size_t end, bool is_cut);
+  /// After the last member: appends the cuts.
+  void finish(std::vector<Edit>& edits) const;
+
+ private:
+  struct Member {
+    std::size_t begin;
+    std::size_t end;
+    bool is_cut;
+  };
+  std::vector<Member> members_;
+};
+
+struct MemberChange {
+  std::string_view name;
+  /// As JSON; nullopt removes the member.
+  std::optional<std::string> value;
+};
+
+/// The text of an object without its members of these names; then those with a value are added.
+/// Throws Misfit if it is not an object.
+std::string change_members(std::string_view object, std::span<const MemberChange> changes);
+
+}  // namespace fo::json
