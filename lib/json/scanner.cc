@@ -311,6 +311,17 @@ std::string quoted(std::string_view wtf8) {
   return text;
 }
 
+std::string without_halves(std::string_view wtf8) {
+  std::string text(wtf8);
+  for (std::size_t at = 0; at < text.size();) {
+    const Character character = first_character(std::string_view(text).substr(at));
+    if (is_high(character.code) || is_low(character.code))
+      text.replace(at, kHalfBytes, kReplacement);
+    at += std::max<std::size_t>(character.bytes, 1);
+  }
+  return text;
+}
+
 bool ends_with_half(std::string_view wtf8) {
   if (wtf8.size() < kHalfBytes) return false;
   const Character last = first_character(wtf8.substr(wtf8.size() - kHalfBytes));

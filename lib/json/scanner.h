@@ -95,6 +95,9 @@ class Scanner {
 /// A string of JSON in quotes, from WTF-8; what is not even that is replaced by U+FFFD.
 std::string quoted(std::string_view wtf8);
 
+/// UTF-8: each lone surrogate is replaced by U+FFFD.
+std::string without_halves(std::string_view wtf8);
+
 /// Appends `more`; two halves of a surrogate pair that meet become one character.
 void join_halves(std::string& wtf8, std::string_view more);
 

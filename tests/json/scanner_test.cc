@@ -175,6 +175,7 @@ TEST(Scanner, HalvesOfACharacterAreJoined) {
   std::string joined = high;
   fo::json::join_halves(joined, low);
   EXPECT_EQ(joined, "x\U0001F600y");
+  EXPECT_EQ(fo::json::without_halves(high + low + high), "x\ufffd\ufffdyx\ufffd");
   // Halves that do not make a pair stay as they are.
   EXPECT_EQ(fo::json::quoted(high), R"("x\ud83d")");
   EXPECT_EQ(fo::json::quoted(low), R"("\ude00y")");

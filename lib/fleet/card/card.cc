@@ -11,7 +11,7 @@
 namespace fo::fleet {
 namespace {
 
-using json::Misfit;
+using fo::json::Misfit;
 
 constexpr int kVersion = 1;
 
@@ -79,12 +79,12 @@ void check_digest(std::string_view field, const std::string& text) {
 }
 
 Card read_card(const nlohmann::json& object) {
-  const nlohmann::json* version = json::find(object, "version");
+  const nlohmann::json* version = fo::json::find(object, "version");
   if (version == nullptr) throw Misfit("field 'version': missing");
   if (*version != kVersion) throw Misfit("field 'version': expected " + std::to_string(kVersion));
   Card card;
   for_each_field(card, [&](const char* name, bool, auto& value) {
-    const nlohmann::json* member = json::find(object, name);
+    const nlohmann::json* member = fo::json::find(object, name);
     if (member == nullptr) return;
     try {
       read(*member, value);
@@ -98,7 +98,7 @@ Card read_card(const nlohmann::json& object) {
   check_digest("chat_template", card.chat_template);
   check_digest("generation_config", card.generation_config);
   for (const auto& [name, digest] : card.adapters) check_digest("adapters", digest);
-  const nlohmann::json* sum = json::find(object, "checksum");
+  const nlohmann::json* sum = fo::json::find(object, "checksum");
   if (sum != nullptr && *sum != checksum(card)) {
     throw Misfit("field 'checksum': not that of the card, " + checksum(card));
   }
@@ -110,7 +110,7 @@ Card read_card(const nlohmann::json& object) {
 std::vector<CardField> fields_of(const Card& card) {
   std::vector<CardField> fields;
   for_each_field(card, [&](const char* name, bool in_checksum, const auto& value) {
-    fields.push_back({name, in_checksum, is_empty(value) ? "" : json::canonical(value)});
+    fields.push_back({name, in_checksum, is_empty(value) ? "" : fo::json::canonical(value)});
   });
   return fields;
 }
@@ -135,7 +135,7 @@ nlohmann::ordered_json to_json(const Card& card) {
 
 Card parse_card(std::string_view text, const std::string& file) {
   try {
-    return read_card(json::parse_object(text, kMaxCardBytes));
+    return read_card(fo::json::parse_object(text, kMaxCardBytes));
   } catch (const Misfit& misfit) {
     throw base::Error(base::ExitStatus::kBadData,
                       "read " + base::quoted(file) + ": " + misfit.what());

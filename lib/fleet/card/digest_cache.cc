@@ -76,7 +76,7 @@ DigestCache::DigestCache(std::string folder) : folder_(std::move(folder)) {
 std::vector<DigestCache::Entry> DigestCache::parse(std::string_view text) {
   std::vector<Entry> entries;
   try {
-    const nlohmann::json object = json::parse_object(text, kMaxBytes);
+    const nlohmann::json object = fo::json::parse_object(text, kMaxBytes);
     if (object.at("version") != kCacheVersion) return {};
     for (const nlohmann::json& one : object.at("files")) {
       Entry entry{{one.at("device").get<std::uint64_t>(), one.at("inode").get<std::uint64_t>(),
@@ -86,7 +86,7 @@ std::vector<DigestCache::Entry> DigestCache::parse(std::string_view text) {
       if (entry.sha256.size() != 64 || !base::is_hex(entry.sha256)) return {};
       entries.push_back(std::move(entry));
     }
-  } catch (const json::Misfit&) {
+  } catch (const fo::json::Misfit&) {
     return {};
   } catch (const nlohmann::json::exception&) {
     return {};

@@ -61,8 +61,8 @@ bool exists(const std::string& path) {
 Json read_object(const std::string& path, ByteCount limit = kMaxConfig) {
   const std::string text = os::read_file(path, limit);
   try {
-    return json::parse_object(text, limit);
-  } catch (const json::Misfit& misfit) {
+    return fo::json::parse_object(text, limit);
+  } catch (const fo::json::Misfit& misfit) {
     throw Error(ExitStatus::kBadData, "read " + base::quoted(path) + ": " + misfit.what());
   }
 }
@@ -77,12 +77,12 @@ std::string digest_text(std::string_view text) {
 }
 
 // The digest of a value as canonical JSON.
-std::string digest_json(const Json& value) { return digest_text(json::canonical(value)); }
+std::string digest_json(const Json& value) { return digest_text(fo::json::canonical(value)); }
 
 // The first of these members that is a string; "" if there is none.
 std::string text_of(const Json& object, std::initializer_list<const char*> keys) {
   for (const char* key : keys) {
-    const Json* member = json::find(object, key);
+    const Json* member = fo::json::find(object, key);
     if (member != nullptr && member->is_string()) return member->get<std::string>();
   }
   return {};
@@ -90,7 +90,7 @@ std::string text_of(const Json& object, std::initializer_list<const char*> keys)
 
 std::uint64_t number_of(const Json& object, std::initializer_list<const char*> keys) {
   for (const char* key : keys) {
-    const Json* member = json::find(object, key);
+    const Json* member = fo::json::find(object, key);
     if (member != nullptr && member->is_number_unsigned()) return member->get<std::uint64_t>();
   }
   return 0;
@@ -98,12 +98,12 @@ std::uint64_t number_of(const Json& object, std::initializer_list<const char*> k
 
 // A model of several modalities has the configuration of its language model in a member.
 Json text_config_of(const Json& config) {
-  const Json* text = json::find(config, "text_config");
+  const Json* text = fo::json::find(config, "text_config");
   return text != nullptr && text->is_object() ? *text : Json::object();
 }
 
 std::string architecture_of(const Json& config) {
-  const Json* list = json::find(config, "architectures");
+  const Json* list = fo::json::find(config, "architectures");
   if (list != nullptr && list->is_array() && !list->empty() && list->front().is_string()) {
     return list->front().get<std::string>();
   }
@@ -113,7 +113,7 @@ std::string architecture_of(const Json& config) {
 // The method; its parameters are in the digest of the configuration.
 std::string quantization_of(const Json& config, const Json& text_config) {
   for (const Json* object : {&config, &text_config}) {
-    const Json* found = json::find(*object, "quantization_config");
+    const Json* found = fo::json::find(*object, "quantization_config");
     if (found != nullptr) return text_of(*found, {"quant_method"});
   }
   return {};
@@ -147,7 +147,7 @@ std::string tokenizer_digest(const std::string& folder, Json config) {
     if (exists(path)) add(name, os::read_file(path, kMaxTokenizer));
   }
   config.erase("chat_template");
-  if (!config.empty()) add(kTokenizerConfig, json::canonical(config));
+  if (!config.empty()) add(kTokenizerConfig, fo::json::canonical(config));
   return files.empty() ? "" : digest_of(files);
 }
 
@@ -167,7 +167,8 @@ std::string chat_template_digest(const ModelCardOptions& options, const std::str
   if (exists(text)) return digest_text(os::read_file(text, kMaxConfig));
   const std::string object = folder + "/chat_template.json";
   const Json in_file = find_object(object);
-  return template_digest(json::find(in_file.empty() ? tokenizer_config : in_file, "chat_template"));
+  return template_digest(
+      fo::json::find(in_file.empty() ? tokenizer_config : in_file, "chat_template"));
 }
 
 // The id of a special token such as "eos": by its text in the tokenizer's configuration, else as
@@ -175,12 +176,12 @@ std::string chat_template_digest(const ModelCardOptions& options, const std::str
 std::optional<std::uint64_t> special_id(const std::string& name, const Json& tokenizer_config,
                                         const Json& generation, const Json& config) {
   const std::string token_key = name + "_token";
-  const Json* token = json::find(tokenizer_config, token_key.c_str());
-  const Json* added = json::find(tokenizer_config, "added_tokens_decoder");
+  const Json* token = fo::json::find(tokenizer_config, token_key.c_str());
+  const Json* added = fo::json::find(tokenizer_config, "added_tokens_decoder");
   if (token != nullptr && added != nullptr && added->is_object()) {
     const Json content = token->is_object() ? token->value("content", Json()) : *token;
     for (const auto& [id, entry] : added->items()) {
-      const Json* text = json::find(entry, "content");
+      const Json* text = fo::json::find(entry, "content");
       if (text == nullptr || *text != content) continue;
       std::uint64_t number = 0;
       const auto end = std::from_chars(id.data(), id.data() + id.size(), number);
@@ -189,7 +190,7 @@ std::optional<std::uint64_t> special_id(const std::string& name, const Json& tok
   }
   const std::string id_key = name + "_token_id";
   for (const Json* object : {&generation, &config}) {
-    const Json* id = json::find(*object, id_key.c_str());
+    const Json* id = fo::json::find(*object, id_key.c_str());
     if (id != nullptr && id->is_number_unsigned()) return id->get<std::uint64_t>();
   }
   return std::nullopt;
@@ -197,7 +198,7 @@ std::optional<std::uint64_t> special_id(const std::string& name, const Json& tok
 
 std::vector<std::uint64_t> stop_ids(const Json& generation, const Json& config) {
   for (const Json* object : {&generation, &config}) {
-    const Json* ids = json::find(*object, "eos_token_id");
+    const Json* ids = fo::json::find(*object, "eos_token_id");
     if (ids == nullptr) continue;
     std::vector<std::uint64_t> found;
     for (const Json& id : ids->is_array() ? *ids : Json::array({*ids})) {
@@ -212,7 +213,7 @@ std::map<std::string, double> generation_defaults(const Json& generation) {
   std::map<std::string, double> defaults;
   for (const char* key :
        {"max_new_tokens", "min_p", "repetition_penalty", "temperature", "top_k", "top_p"}) {
-    const Json* value = json::find(generation, key);
+    const Json* value = fo::json::find(generation, key);
     if (value != nullptr && value->is_number()) defaults[key] = value->get<double>();
   }
   return defaults;
@@ -303,7 +304,7 @@ Card model_card(const ModelCardOptions& options) {
     Card card = read_folder(options);
     if (to_json(card).dump().size() <= kMaxCardBytes) return card;
     reason = "longer than " + base::format_size(kMaxCardBytes);
-  } catch (const json::Misfit& misfit) {
+  } catch (const fo::json::Misfit& misfit) {
     reason = misfit.what();
   }
   throw Error(ExitStatus::kBadData,

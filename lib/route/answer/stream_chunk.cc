@@ -1,152 +1,209 @@
 #include "route/answer/stream_chunk.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstddef>
+#include <iterator>
+#include <limits>
+#include <utility>
 
-#include "json/reader.h"
+#include "base/error.h"
+#include "json/object.h"
 #include "text/ascii.h"
 
 namespace fo::route {
 namespace {
 
-constexpr std::array<std::string_view, 5> kContents{"content", "reasoning_content", "reasoning",
-                                                    "refusal", "text"};
+using fo::json::Scanner;
+using Kind = Scanner::Kind;
 
-// The text with U+FFFD in place of each lone surrogate, which the JSON library refuses. An engine
-// that escapes characters beyond U+FFFF may send the halves of a pair in two events.
-std::string without_lone_surrogates(std::string_view data) {
-  std::string text(data);
-  const auto is_escape_between = [&](std::size_t at, unsigned first, unsigned last) {
-    if (text.size() < at + 6 || text[at] != '\\' || text[at + 1] != 'u') return false;
-    unsigned unit = 0;
-    const char* const end = text.data() + at + 6;
-    const auto result = std::from_chars(text.data() + at + 2, end, unit, 16);
-    return result.ptr == end && unit >= first && unit <= last;
-  };
-  for (std::size_t at = text.find('\\'); at < text.size(); at = text.find('\\', at)) {
-    const bool is_pair =
-        is_escape_between(at, 0xd800, 0xdbff) && is_escape_between(at + 6, 0xdc00, 0xdfff);
-    if (!is_pair && is_escape_between(at, 0xd800, 0xdfff)) text.replace(at + 2, 4, "fffd");
-    at += is_pair ? 12 : 2;
-  }
-  return text;
-}
+constexpr std::array<std::string_view, 3> kOtherContents{"reasoning_content", "reasoning",
+                                                         "refusal"};
 
-class ChunkReader final : public fo::json::JsonReader {
+class ChunkReader {
  public:
-  explicit ChunkReader(const std::string& source) : JsonReader(source, "an event is ") {}
+  explicit ChunkReader(std::string_view data) : scanner_(data) {}
 
-  StreamChunk take() {
-    if (!is_object_) fo::json::refuse_file(file(), "an event is not a JSON object");
+  StreamChunk read() {
+    if (scanner_.kind() != Kind::kObject) throw fo::json::Misfit("not a JSON object");
+    fo::json::MemberCuts ids;
+    fo::json::MemberCuts usage;
+    scanner_.object([&](std::string_view name) {
+      const std::size_t begin = scanner_.member_begin();
+      const bool is_ids = name == "prompt_token_ids";
+      const bool is_usage = name == "usage";
+      read_member(name);
+      ids.add(begin, scanner_.position(), is_ids);
+      usage.add(begin, scanner_.position(), is_usage);
+    });
+    scanner_.end();
+    ids.finish(chunk_.id_cuts);
+    usage.finish(chunk_.usage_cuts);
+    std::sort(chunk_.id_cuts.begin(), chunk_.id_cuts.end(),
+              [](const auto& a, const auto& b) { return a.begin < b.begin; });
     if (chunk_.tokens == 0 && chunk_.has_content) chunk_.tokens = 1;
     return std::move(chunk_);
   }
 
  private:
-  // What the container at a depth is.
-  enum class Place { kTop, kError, kChoices, kChoice, kDelta, kTokenIds, kCalls };
-
-  bool enter(Place place) {
-    if (depth() >= places_.size()) return false;
-    places_[depth()] = place;
-    return true;
-  }
-
-  bool on_value(fo::json::JsonValue value) override {
-    if (depth() == 0) {
-      is_object_ = value.kind == Kind::kObject;
-      return is_object_ && enter(Place::kTop);
-    }
-    switch (places_[depth() - 1]) {
-      case Place::kTop:
-        return on_member(value);
-      case Place::kError:
-        on_error(value);
-        return false;
-      case Place::kChoices:
-        choice_ = 0;
-        return value.kind == Kind::kObject && enter(Place::kChoice);
-      case Place::kChoice:
-        return on_choice(value);
-      case Place::kDelta:
-        return on_delta(value);
-      case Place::kTokenIds:
-        ++chunk_.tokens;
-        return false;
-      case Place::kCalls:
-        chunk_.has_content = true;
-        return false;
-    }
-    return false;
-  }
-
-  bool on_member(const fo::json::JsonValue& value) {
-    const std::string& key = last_key();
-    if (key == "choices") return value.kind == Kind::kList && enter(Place::kChoices);
-    if (key == "error" && value.kind == Kind::kObject) {
+  void read_member(std::string_view name) {
+    const Kind kind = scanner_.kind();
+    if (name == "choices" && kind == Kind::kList) {
+      chunk_.choices_at.begin = scanner_.position();
+      scanner_.list([this] { read_choice(); });
+      chunk_.choices_at.end = scanner_.position();
+    } else if (name == "error" && kind == Kind::kObject) {
       chunk_.is_error = true;
-      return enter(Place::kError);
-    }
-    if (key == "error" && value.kind == Kind::kText) {
+      scanner_.object([this](std::string_view member) { read_error(member); });
+    } else if (name == "error" && kind == Kind::kText) {
       chunk_.is_error = true;
-      chunk_.error_message = value.text;
+      chunk_.error_message = fo::json::without_halves(scanner_.text());
+    } else if (name == "object" && kind == Kind::kText) {
+      // Older versions of vLLM: {"object": "error", "message": …, "code": 400}.
+      if (scanner_.text() == "error") chunk_.is_error = true;
+    } else if (name == "prompt_token_ids") {
+      chunk_.prompt_ids = read_ids();
+    } else if (name == "usage" && kind == Kind::kObject) {
+      read_usage();
+    } else {
+      read_error(name);
     }
-    // Older versions of vLLM: {"object": "error", "message": …, "code": 400}.
-    if (key == "object" && value.text == "error") chunk_.is_error = true;
-    on_error(value);
-    return false;
   }
 
-  void on_error(const fo::json::JsonValue& value) {
-    const std::string& key = last_key();
-    if (key == "message" && value.kind == Kind::kText) chunk_.error_message = value.text;
-    if (key != "code" && key != "status_code") return;
-    std::uint64_t number = value.number;
-    if (value.kind == Kind::kText) {
-      std::from_chars(value.text.data(), value.text.data() + value.text.size(), number);
+  void read_error(std::string_view name) {
+    const Kind kind = scanner_.kind();
+    const bool is_code = name == "code" || name == "status_code";
+    std::uint64_t number = 0;
+    if (name == "message" && kind == Kind::kText) {
+      chunk_.error_message = fo::json::without_halves(scanner_.text());
+    } else if (is_code && kind == Kind::kText) {
+      const std::string text = scanner_.text();
+      std::from_chars(text.data(), text.data() + text.size(), number);
+    } else if (is_code && kind == Kind::kNumber) {
+      number = scanner_.number().value_or(0);
+    } else {
+      scanner_.skip();
     }
     if (number >= 100 && number <= 599) chunk_.error_status = static_cast<int>(number);
   }
 
-  bool on_choice(const fo::json::JsonValue& value) {
-    const std::string& key = last_key();
-    if (key == "delta") return value.kind == Kind::kObject && enter(Place::kDelta);
-    if (key == "token_ids") return value.kind == Kind::kList && enter(Place::kTokenIds);
-    if (key == "index" && value.kind == Kind::kNumber) choice_ = value.number;
-    if (key == "finish_reason" && value.kind == Kind::kText) finish_ = value.text;
-    return on_delta(value);
+  void read_usage() {
+    Usage usage;
+    scanner_.object([&](std::string_view name) {
+      const bool is_number = scanner_.kind() == Kind::kNumber;
+      if (is_number && name == "prompt_tokens") {
+        usage.prompt_tokens = scanner_.number().value_or(0);
+      } else if (is_number && name == "completion_tokens") {
+        usage.completion_tokens = scanner_.number().value_or(0);
+      } else {
+        scanner_.skip();
+      }
+    });
+    chunk_.usage = usage;
   }
 
-  bool on_delta(const fo::json::JsonValue& value) {
-    const std::string& key = last_key();
-    const bool is_text = value.kind == Kind::kText && !value.text.empty();
-    if (is_text && text::is_one_of(key, kContents)) chunk_.has_content = true;
-    if (key == "function_call" && value.kind == Kind::kObject) chunk_.has_content = true;
-    return key == "tool_calls" && value.kind == Kind::kList && enter(Place::kCalls);
+  void read_choice() {
+    if (scanner_.kind() != Kind::kObject) {
+      scanner_.skip();
+      return;
+    }
+    ++chunk_.choices;
+    StreamChunk::Finish finish;
+    fo::json::MemberCuts ids;
+    scanner_.object([&](std::string_view name) {
+      const std::size_t begin = scanner_.member_begin();
+      const bool is_ids = name == "token_ids" || name == "prompt_token_ids";
+      read_choice_member(name, finish);
+      ids.add(begin, scanner_.position(), is_ids);
+    });
+    ids.finish(chunk_.id_cuts);
+    if (!finish.reason.empty()) chunk_.finishes.push_back(std::move(finish));
   }
 
-  void on_end() override {
-    if (depth() == 0 || places_[depth()] != Place::kChoice || finish_.empty()) return;
-    chunk_.finishes.push_back({choice_, std::move(finish_)});
-    finish_.clear();
+  void read_choice_member(std::string_view name, StreamChunk::Finish& finish) {
+    const Kind kind = scanner_.kind();
+    if (name == "delta" && kind == Kind::kObject) {
+      scanner_.object([this](std::string_view member) { read_delta(member); });
+    } else if (name == "token_ids") {
+      chunk_.token_ids = read_ids();
+      chunk_.tokens += items_;
+    } else if (name == "prompt_token_ids") {
+      chunk_.prompt_ids = read_ids();
+    } else if (name == "index" && kind == Kind::kNumber) {
+      finish.choice = scanner_.number().value_or(0);
+    } else if (name == "finish_reason" && kind == Kind::kText) {
+      finish.reason = scanner_.text();
+    } else if (name == "logprobs") {
+      const std::size_t begin = scanner_.position();
+      scanner_.skip();
+      chunk_.logprobs_at = {begin, scanner_.position()};
+    } else {
+      read_delta(name);
+    }
   }
 
+  void read_delta(std::string_view name) {
+    const Kind kind = scanner_.kind();
+    const bool is_text = name == "content" || name == "text";
+    const bool is_other = text::is_one_of(name, kOtherContents);
+    bool has_other = false;
+    if (is_text && kind == Kind::kText) {
+      const std::size_t begin = scanner_.position();
+      chunk_.text = scanner_.text();
+      chunk_.text_at = {begin, scanner_.position()};
+      chunk_.has_content |= !chunk_.text.empty();
+    } else if (is_other && kind == Kind::kText) {
+      has_other = !scanner_.text().empty();
+    } else if (name == "tool_calls" && kind == Kind::kList) {
+      scanner_.list([&] {
+        scanner_.skip();
+        has_other = true;
+      });
+    } else {
+      has_other = name == "function_call" && kind == Kind::kObject;
+      scanner_.skip();
+    }
+    chunk_.has_content |= has_other;
+    chunk_.has_other_content |= has_other;
+  }
+
+  // The next value, a list of ids; `items_` is its length, whatever its items are.
+  std::optional<std::vector<TokenId>> read_ids() {
+    items_ = 0;
+    if (scanner_.kind() != Kind::kList) {
+      scanner_.skip();
+      return std::nullopt;
+    }
+    std::optional<std::vector<TokenId>> ids(std::in_place);
+    scanner_.list([&] {
+      ++items_;
+      std::optional<std::uint64_t> id;
+      if (scanner_.kind() == Kind::kNumber) {
+        id = scanner_.number();
+      } else {
+        scanner_.skip();
+      }
+      const bool is_id = id && *id <= std::numeric_limits<TokenId>::max();
+      if (!is_id) ids.reset();
+      if (ids) ids->push_back(static_cast<TokenId>(*id));
+    });
+    return ids;
+  }
+
+  Scanner scanner_;
   StreamChunk chunk_;
-  bool is_object_ = false;
-  std::array<Place, 6> places_{};
-  std::uint64_t choice_ = 0;
-  std::string finish_;
+  std::uint64_t items_ = 0;
 };
 
 }  // namespace
 
 StreamChunk read_stream_chunk(std::string_view data) {
-  static const std::string source = "a stream";
-  ChunkReader reader(source);
-  const bool has_surrogates = data.find("\\ud") != data.npos || data.find("\\uD") != data.npos;
-  reader.read(has_surrogates ? without_lone_surrogates(data) : data);
-  return reader.take();
+  try {
+    return ChunkReader(data).read();
+  } catch (const fo::json::Misfit& misfit) {
+    throw base::Error(base::ExitStatus::kBadData,
+                      std::string("an event of the stream: ") + misfit.what());
+  }
 }
 
 }  // namespace fo::route

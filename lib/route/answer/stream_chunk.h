@@ -1,13 +1,24 @@
-// One event of a streamed answer in OpenAI's format, as far as the router must know it. Pure.
+// One event of a streamed answer in OpenAI's format, as far as the router must know it, and where
+// in its text the parts are that a client's answer may lack. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "json/scanner.h"
+
 namespace fo::route {
+
+using TokenId = std::uint32_t;
+
+struct Usage {
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t completion_tokens = 0;
+};
 
 struct StreamChunk {
   /// It brings text, reasoning or a part of a call, and not only a role or a count.
@@ -24,10 +35,39 @@ struct StreamChunk {
   /// The HTTP status that it names; nullopt if it names none.
   std::optional<int> error_status;
   std::string error_message;
+
+  // --- Of an answer with one choice: what it takes to continue that elsewhere.
+
+  /// The number of choices in this event.
+  std::size_t choices = 0;
+  /// Its "content" or "text", as WTF-8 (json/scanner.h).
+  std::string text;
+  /// It brings reasoning, a refusal or a part of a call.
+  bool has_other_content = false;
+  /// nullopt if the engine does not name them, or names something else.
+  std::optional<std::vector<TokenId>> token_ids;
+  std::optional<std::vector<TokenId>> prompt_ids;
+  std::optional<Usage> usage;
+
+  /// A part of the event's text; empty if it has none.
+  struct Place {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    [[nodiscard]] bool empty() const { return begin == end; }
+  };
+  /// The values of "choices", and in its choice of the text and of "logprobs".
+  Place choices_at;
+  Place text_at;
+  Place logprobs_at;
+  /// What removes the ids of the prompt and of the tokens, in order.
+  std::vector<fo::json::Edit> id_cuts;
+  /// What removes "usage"; empty without it.
+  std::vector<fo::json::Edit> usage_cuts;
 };
 
 /// Reads the data of an event other than "[DONE]". Throws base::Error(kBadData) if it is not a JSON
-/// object. Values of other types than expected are ignored; half a surrogate pair is U+FFFD.
+/// object, or nested beyond json::kMaxDepth. Values of other types than expected are ignored. Of
+/// duplicate names the last one counts.
 StreamChunk read_stream_chunk(std::string_view data);
 
 }  // namespace fo::route

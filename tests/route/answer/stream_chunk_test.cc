@@ -118,19 +118,59 @@ TEST(StreamChunk, RefusesWhatIsNotAnObject) {
   for (const std::string& data :
        {""s, "[DONE"s, "[]"s, "null"s, "\"text\""s, "{"s, "{}x"s, "{}\0"s, "\0"s, "{\"a\":\xff}"s,
         "{\"a\":\"\xe2\x82\"}"s, R"({"a":"\ud8"})"s, R"({"a":"\ud83d\)"s, R"({"a":"\u"})"s,
-        R"({"a":1e999})"s, std::string(1'000'000, '['), R"({"a":)" + std::string(1'000'000, '[')}) {
+        std::string(1'000'000, '['), R"({"a":)" + std::string(1'000'000, '[')}) {
     EXPECT_EQ(status_of([&] { read_stream_chunk(data); }), base::ExitStatus::kBadData)
         << data.substr(0, 50);
   }
 }
 
-TEST(StreamChunk, DeepNestingIsSkipped) {
-  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+TEST(StreamChunk, OtherValuesMayBeNested) {
+  const std::string deep = std::string(60, '[') + std::string(60, ']');
   const StreamChunk chunk =
       read_stream_chunk(R"({"a":)" + deep + R"(,"choices":[{"text":"a","b":)" + deep +
                         R"(,"token_ids":[)" + deep + "]}]}");
   EXPECT_TRUE(chunk.has_content);
   EXPECT_EQ(chunk.tokens, 1U);
+  EXPECT_EQ(chunk.token_ids, std::nullopt);
+}
+
+TEST(StreamChunk, NamesTokensAndTheirPlaces) {
+  const std::string data =
+      R"({"id":"c","prompt_token_ids":[1,2],"choices":[{"index":0,"delta":{"content":"a\u00e9"},)"
+      R"("logprobs":{"x":1},"finish_reason":null,"token_ids":[7,8]}],"usage":null})";
+  const StreamChunk chunk = read_stream_chunk(data);
+  EXPECT_EQ(chunk.choices, 1U);
+  EXPECT_EQ(chunk.text, "a\u00e9");
+  EXPECT_FALSE(chunk.has_other_content);
+  EXPECT_EQ(chunk.token_ids, (std::vector<route::TokenId>{7, 8}));
+  EXPECT_EQ(chunk.prompt_ids, (std::vector<route::TokenId>{1, 2}));
+  EXPECT_EQ(chunk.usage, std::nullopt);
+  const auto at = [&](const StreamChunk::Place& place) {
+    return data.substr(place.begin, place.end - place.begin);
+  };
+  EXPECT_EQ(at(chunk.text_at), R"("a\u00e9")");
+  EXPECT_EQ(at(chunk.logprobs_at), R"({"x":1})");
+  EXPECT_EQ(at(chunk.choices_at).front(), '[');
+  EXPECT_EQ(fo::json::edited(data, chunk.id_cuts),
+            R"({"id":"c","choices":[{"index":0,"delta":{"content":"a\u00e9"},)"
+            R"("logprobs":{"x":1},"finish_reason":null}],"usage":null})");
+  EXPECT_EQ(fo::json::edited(data, chunk.usage_cuts), data.substr(0, data.size() - 14) + "}");
+}
+
+TEST(StreamChunk, TokensOfAnotherTypeAreNone) {
+  for (const char* ids : {"null", "[1,-2]", "[1.5]", "[4294967296]", "{}", "[\"1\"]"}) {
+    const StreamChunk chunk =
+        read_stream_chunk(R"({"choices":[{"text":"a","token_ids":)"s + ids + "}]}");
+    EXPECT_EQ(chunk.token_ids, std::nullopt) << ids;
+  }
+}
+
+TEST(StreamChunk, ReadsTheUsage) {
+  const StreamChunk chunk = read_stream_chunk(
+      R"({"choices":[],"usage":{"prompt_tokens":5,"x":{},"completion_tokens":7}})");
+  ASSERT_TRUE(chunk.usage);
+  EXPECT_EQ(chunk.usage->prompt_tokens, 5U);
+  EXPECT_EQ(chunk.usage->completion_tokens, 7U);
 }
 
 TEST(StreamChunk, OfDuplicateKeysTheLastOneCounts) {
