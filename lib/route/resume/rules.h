@@ -1,0 +1,86 @@
+// Whether the answer to a request can continue on another worker after its first byte, and what of
+// the request matters for that. An allow-list: a field that is not known here makes the answer one
+// that cannot continue, because a continuation would not repeat it. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "route/request/api_paths.h"
+
+namespace fo::route {
+
+/// What an operator decides.
+struct ResumeOptions {
+  /// Sampled answers with a seed do not continue: the generator of the new worker starts again, so
+  /// that the rest is another than that of an undisturbed answer.
+  bool strict_seed = false;
+  /// Answers with a frequency penalty continue, with a logit bias in place of the penalty for the
+  /// tokens that precede.
+  bool penalties = false;
+};
+
+/// What a request says of its answer, as far as it matters for a continuation. A field that is
+/// missing or null, or whose value is invalid, has the value here.
+struct ResumeFacts {
+  /// Why the answer cannot continue after its first byte, for people: "'tools': the worker parses
+  /// the calls"; empty if it can. The other members are valid in both cases.
+  std::string refusal;
+
+  /// None is empty.
+  std::vector<std::string> stops;
+  bool include_stop = false;
+  std::uint64_t min_tokens = 0;
+  /// Of one choice; nullopt without a limit of the client. "max_completion_tokens" of a chat has
+  /// precedence over "max_tokens".
+  std::optional<std::uint64_t> max_tokens;
+  std::vector<std::uint64_t> stop_ids;
+  bool ignore_eos = false;
+  std::optional<std::int64_t> seed;
+  bool skip_special_tokens = true;
+  /// "return_token_ids".
+  bool wants_ids = false;
+  /// "stream_options": the chunk with the usage, and usage in each chunk.
+  bool wants_usage = false;
+  bool wants_continuous_usage = false;
+  /// Of completions only.
+  std::optional<std::uint64_t> logprobs;
+
+  /// By token. A continuation has it together with the bias that replaces a frequency penalty.
+  std::map<std::uint64_t, double> logit_bias;
+  /// 0 for none; otherwise `repeated` has it, too: the engine applies it to the tokens that it
+  /// generates itself, so that the continuation's bias is only that for the tokens before.
+  double frequency_penalty = 0;
+
+  /// Members of a continuation's body as the client gave them, such as
+  /// `"temperature":0,"top_p":0.5`: JSON without braces, empty for none. These are the model, the
+  /// sampling parameters, the fields of the text (such as "skip_special_tokens"), the constraints
+  /// of the tokens (such as "bad_words"), "logprobs" of completions, and the cache's salt. What has
+  /// a member of its own above, and depends on the continuation, is not repeated: "stop",
+  /// "stop_token_ids", "min_tokens", "max_tokens", "seed", "logit_bias", "stream_options" and
+  /// "return_token_ids".
+  std::string repeated;
+  /// Those of "min_p", "repetition_penalty", "temperature", "top_k" and "top_p" that the client
+  /// gave: for the others a card's generation config applies.
+  std::set<std::string> given;
+};
+
+/// Longer stop strings, in total, make the answer one that cannot continue: the router would hold
+/// and match them.
+inline constexpr std::size_t kMaxStopBytes = 4096;
+
+/// `body` is a JSON object. Answers other than those of kChat and kCompletions cannot continue, nor
+/// those whose request has an invalid value. What depends on the model's card (reasoning, and
+/// parsers of calls) is not decided here.
+///
+/// A presence penalty is always refused, because no logit bias replaces it: a token that was
+/// generated before and again would be penalized twice.
+ResumeFacts read_resume_facts(const nlohmann::json& body, Api api, const ResumeOptions& options);
+
+}  // namespace fo::route
