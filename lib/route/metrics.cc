@@ -70,6 +70,12 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
     const std::uint64_t count = found == metrics.retries.end() ? 0 : found->second;
     text.add({{"reason", to_string(reason)}}, count);
   }
+  text.begin("fo_route_resumes_total", "counter",
+             "Answers whose worker failed after their first byte, by what became of them.");
+  for (std::size_t i = 0; i < kResumeEndNames.size(); ++i) {
+    const auto found = metrics.resumes.find(static_cast<ResumeEnd>(i));
+    text.add({{"outcome", kResumeEndNames[i]}}, found == metrics.resumes.end() ? 0 : found->second);
+  }
   const auto add = [&](const char* family, const char* help, const metrics::Counter& counter) {
     text.begin(family, "counter", help);
     text.add({}, counter.get());
@@ -87,6 +93,9 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
             metrics.first_token);
   add_times("fo_route_token_gap_seconds", "Between two pieces of a stream with tokens.",
             metrics.gap);
+  add_times("fo_route_resume_gap_seconds",
+            "From the loss of a stream's worker to the first token of the next one.",
+            metrics.resume_gap);
   add_times("fo_route_queue_seconds", "From receiving a request to its first worker.",
             metrics.queue_time);
 }

@@ -32,6 +32,16 @@ enum class RefusedFor { kPath, kKey, kModel, kBody, kLimit, kCapacity, kLevel, k
 inline constexpr std::array<const char*, 8> kRefusedNames{"path",  "key",      "model", "body",
                                                           "limit", "capacity", "level", "deadline"};
 
+/// What became of an answer whose worker failed after the first byte.
+enum class ResumeEnd {
+  kResumed,   // another worker continued it
+  kFinished,  // it needed no worker any more
+  kRefused,   // it cannot continue
+  kNoWorker   // no worker could continue it in time
+};
+inline constexpr std::array<const char*, 4> kResumeEndNames{"resumed", "finished", "refused",
+                                                            "no_worker"};
+
 struct Metrics {
   /// By model, HTTP status and tier. The status 499 means that the client went.
   std::map<std::tuple<std::string, int, std::string>, std::uint64_t> requests;
@@ -41,6 +51,9 @@ struct Metrics {
   std::array<metrics::Counter, kRefusedNames.size()> refused;
   /// Attempts beyond the first, by the end of the attempt before.
   std::map<OutcomeClass, std::uint64_t> retries;
+  std::map<ResumeEnd, std::uint64_t> resumes;
+  /// From the loss of a stream's worker to the first token of the next one.
+  metrics::Histogram<kLatencyBounds> resume_gap;
   /// Streams of which a part was delivered, and that could not continue.
   metrics::Counter lost;
   metrics::Counter ejections;

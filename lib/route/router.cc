@@ -14,6 +14,7 @@
 #include "os/log.h"
 #include "os/random.h"
 #include "route/answer/outcome.h"
+#include "route/attempts.h"
 #include "route/listing.h"
 #include "route/metrics.h"
 #include "route/queue/demand.h"
@@ -22,6 +23,7 @@
 #include "route/request/admission.h"
 #include "route/request/api_error.h"
 #include "route/request/response_ids.h"
+#include "route/router_parts.h"
 #include "text/nearest_name.h"
 
 namespace fo::route {
@@ -35,11 +37,7 @@ using http::Request;
 using http::Response;
 using nlohmann::json;
 
-// The status under which a request is counted whose client closed the connection, as nginx does.
-constexpr int kClientGone = 499;
 constexpr std::size_t kIdBytes = 12;
-// Attempts on workers that failed after they were sent a request.
-constexpr unsigned kMaxAttempts = 3;
 // How often the time is applied.
 constexpr base::Duration kTick = std::chrono::milliseconds(500);
 constexpr base::Duration kTakeoverTime = std::chrono::seconds(10);
@@ -80,36 +78,6 @@ ApiError unknown_response(const std::string& id) {
           .code = "response_not_found"};
 }
 
-// The call through which a job is with its worker.
-class Called {
- public:
-  Called(Job& job, UpstreamCall& call) : job_(job) {
-    job.call = &call;
-    if (job.is_killed) call.cut();
-  }
-  ~Called() { job_.call = nullptr; }
-  Called(const Called&) = delete;
-  Called& operator=(const Called&) = delete;
-
- private:
-  Job& job_;
-};
-
-// What a job has on its worker.
-class Placed {
- public:
-  Placed(Dispatcher& dispatcher, Job& job) : dispatcher_(dispatcher), job_(job) {}
-  ~Placed() { dispatcher_.release(job_, answer_tokens_); }
-  void set_answer_tokens(std::uint64_t tokens) { answer_tokens_ = tokens; }
-  Placed(const Placed&) = delete;
-  Placed& operator=(const Placed&) = delete;
-
- private:
-  Dispatcher& dispatcher_;
-  Job& job_;
-  std::uint64_t answer_tokens_ = 0;
-};
-
 // A job in the list of those that are in the router.
 class Listed {
  public:
@@ -124,62 +92,6 @@ class Listed {
   std::map<std::string, Job*>& jobs_;
   std::string id_;
 };
-
-std::optional<base::Duration> read_retry_after(const http::ResponseHead& head) {
-  const std::optional<std::uint64_t> count =
-      base::parse_uint(head.header("retry-after").value_or(""));
-  if (!count) return std::nullopt;
-  return std::chrono::seconds(std::min<std::uint64_t>(*count, 3600));
-}
-
-Attempt facts_of(CallEnd end, const Exchange& exchange, bool others_moved) {
-  Attempt attempt{.others_moved = others_moved};
-  switch (end) {
-    case CallEnd::kDone:
-      return attempt;
-    case CallEnd::kFault:
-      attempt.end = end_of(exchange.fault()->kind);
-      attempt.status = exchange.fault()->status;
-      attempt.error_code = exchange.fault()->error_code;
-      attempt.retry_after = read_retry_after(exchange.head());
-      return attempt;
-    case CallEnd::kRefused:
-      attempt.end = AttemptEnd::kRefused;
-      return attempt;
-    case CallEnd::kNotTrusted:
-      attempt.end = AttemptEnd::kBroken;
-      return attempt;
-    case CallEnd::kHung:
-    case CallEnd::kSilent:
-      attempt.end = AttemptEnd::kStalled;
-      return attempt;
-    case CallEnd::kNoFirstToken:
-      attempt.end = AttemptEnd::kNoFirstToken;
-      return attempt;
-    case CallEnd::kDeadline:
-    case CallEnd::kCut:
-      attempt.end = AttemptEnd::kDeadline;
-      return attempt;
-  }
-  return attempt;
-}
-
-// The error of a request that no worker has answered.
-ApiError error_of(const Job& job, const Attempt& attempt, const std::string& reason) {
-  if (job.is_killed) {
-    return {.status = 503,
-            .message = "an operator ended the request",
-            .code = "request_killed",
-            .should_retry = false};
-  }
-  if (attempt.end == AttemptEnd::kDeadline) {
-    return {.status = 504, .message = "the request's deadline has passed", .code = "timeout"};
-  }
-  if (attempt.end == AttemptEnd::kNoFirstToken) {
-    return {.status = 504, .message = "no worker has answered in time", .code = "timeout"};
-  }
-  return {.status = 502, .message = "the worker failed: " + reason, .code = "worker_lost"};
-}
 
 Response json_response(json body) {
   return {200, "application/json", fo::json::dump(std::move(body)), {}};
@@ -214,27 +126,20 @@ awaitable<ReadRequest> read_on_thread(const Request& from, Api api, const Reques
 
 }  // namespace
 
-struct Router::State {
-  State(const boost::asio::any_io_executor& on, RouterOptions with)
-      : options(std::move(with)),
-        pool(on, options.pool),
-        dispatcher(on, options.dispatch, workers, metrics),
-        admission(options.keys),
-        demand(time_now()) {}
+struct Router::State : RouterParts {
+  using RouterParts::RouterParts;
 
   // Counts a request at its end, whatever ends it.
   class Counted {
    public:
     Counted(State& state, const Job& job) : state_(state), job_(job) {}
-    ~Counted() { ++state_.metrics.requests[{job_.model, status_, kTierNames.at(job_.tier)}]; }
+    ~Counted() { ++state_.metrics.requests[{job_.model, job_.status, kTierNames.at(job_.tier)}]; }
     Counted(const Counted&) = delete;
     Counted& operator=(const Counted&) = delete;
-    void set_status(int status) { status_ = status; }
 
    private:
     State& state_;
     const Job& job_;
-    int status_ = kClientGone;
   };
 
   // A request that its client's limits count.
@@ -258,30 +163,10 @@ struct Router::State {
   std::vector<std::string> models_for(const KeyRule& rule) const;
   std::optional<ApiError> find_target(Job& job, const std::vector<std::string>& models);
   awaitable<void> handle(const Request& from, Reply& reply);
-  awaitable<void> serve(Job& job, Reply& reply, Counted& counted);
-  awaitable<Attempt> run_call(Job& job, Reply& reply, std::string& reason);
-  void note(Job& job, const Outcome& outcome, TimePoint began, const std::string& reason);
-  void add_health(const WorkerPtr& worker, fleet::HealthEvent event, const std::string& reason);
-  awaitable<void> deliver(Job& job, Reply& reply);
-  awaitable<void> give_up(Job& job, Reply& reply, const ApiError& error);
-  http::RequestHead upstream_head(const Job& job) const;
-  void add_ids(const Job& job, http::Fields& headers) const;
   std::optional<ApiError> admit(const std::optional<std::string>& key,
                                 const std::vector<std::string>& models, Job& job);
   void update_level();
   void apply_level();
-
-  RouterOptions options;
-  http::Pool pool;
-  Workers workers;
-  Metrics metrics;
-  Dispatcher dispatcher;
-  Admission admission;
-  Demand demand;
-  ServedMean served;
-  Level level;
-  ResponseIds response_ids;
-  std::map<std::string, Job*> jobs;
 };
 
 void Router::State::refuse(Reply& reply, RefusedFor reason, const ApiError& error) {
@@ -308,209 +193,6 @@ std::optional<ApiError> Router::State::find_target(Job& job,
   if (workers.models().empty()) return no_worker();
   if (!is_known) return unknown_model(job.model, models);
   return std::nullopt;
-}
-
-http::RequestHead Router::State::upstream_head(const Job& job) const {
-  http::RequestHead head;
-  head.method = job.request.method;
-  head.target = job.worker->base_path + job.request.target;
-  head.headers = job.request.headers;
-  head.headers.insert(head.headers.end(), options.worker_headers.begin(),
-                      options.worker_headers.end());
-  head.headers.emplace_back("x-request-id", job.id);
-  head.headers.emplace_back("x-fo-attempt", std::to_string(job.attempts));
-  return head;
-}
-
-void Router::State::add_ids(const Job& job, http::Fields& headers) const {
-  const std::string& own = job.request.client_id;
-  headers.emplace_back("x-request-id", own.empty() ? job.id : own);
-  headers.emplace_back("x-fo-request-id", job.id);
-  headers.emplace_back("x-fo-level", std::to_string(level.level()));
-}
-
-awaitable<void> Router::State::deliver(Job& job, Reply& reply) {
-  Exchange& exchange = job.exchange;
-  const bool is_first = !exchange.is_delivered();
-  std::string bytes = exchange.take_output();
-  if (is_first && job.request.api == Api::kResponses) {
-    response_ids.add(find_response_id(bytes), job.worker->id);
-  }
-  job.bytes_sent += bytes.size();
-  if (is_first) {
-    http::ResponseHead head = exchange.head();
-    add_ids(job, head.headers);
-    if (exchange.state() == Exchange::State::kDone && !exchange.is_stream()) {
-      const std::string type(head.header("content-type").value_or("application/octet-stream"));
-      std::erase_if(head.headers, [](const auto& field) {
-        return base::equal_ignoring_case(field.first, "content-type");
-      });
-      reply.answer({head.status, type, std::move(bytes), std::move(head.headers)});
-      co_return;
-    }
-    co_await reply.begin(std::move(head));
-  }
-  if (!bytes.empty()) co_await reply.write(bytes);
-}
-
-awaitable<Attempt> Router::State::run_call(Job& job, Reply& reply, std::string& reason) {
-  ++job.attempts;
-  const WorkerPtr worker = job.worker;
-  UpstreamCall call(pool, worker, job.exchange, options.times, job.request.prompt_tokens);
-  const Called called(job, call);
-  const auto deliver_all = [this, &job, &reply] { return deliver(job, reply); };
-  const auto on_tokens = [this, &job](base::Duration gap, bool is_first) {
-    if (is_first) job.first_token = Clock::now();
-    is_first ? metrics.first_token.observe(gap) : metrics.gap.observe(gap);
-  };
-  http::RequestHead head = upstream_head(job);
-  const CallEnd end =
-      co_await call.run(std::move(head), job.request.body, job.deadline, deliver_all, on_tokens);
-  reason = call.reason();
-  Attempt attempt = facts_of(end, job.exchange, call.others_moved());
-  const Api api = job.request.api;
-  attempt.may_lack_object = api == Api::kOther || api == Api::kResponse || !job.pinned_to.empty();
-  co_return attempt;
-}
-
-void Router::State::add_health(const WorkerPtr& worker, fleet::HealthEvent event,
-                               const std::string& reason) {
-  const fleet::HealthState before = worker->health.state();
-  worker->health.apply(event, time_now(), os::random_unit());
-  const fleet::HealthState after = worker->health.state();
-  if (after == before) return;
-  os::log(os::LogLevel::kWarning, "worker {}: {}{}", base::quoted(worker->name),
-          fleet::to_string(after), reason.empty() ? "" : ": " + reason);
-  if (after == fleet::HealthState::kUnhealthy) metrics.ejections.add();
-  dispatcher.on_change();
-}
-
-// What an attempt says of its worker, before the request goes anywhere else.
-void Router::State::note(Job& job, const Outcome& outcome, TimePoint began,
-                         const std::string& reason) {
-  const WorkerPtr& worker = job.worker;
-  switch (outcome.kind) {
-    case OutcomeClass::kSuccess:
-      if (worker->share.on_success(worker->slots, Clock::now())) dispatcher.on_change();
-      add_health(worker, fleet::HealthEvent::kSuccess, {});
-      return;
-    case OutcomeClass::kRefused:
-      --job.attempts;
-      options.on_refused(worker);
-      return;
-    case OutcomeClass::kFault:
-      // The death of an engine ends all its streams at once, and is one fault.
-      if (began > worker->last_fault) {
-        worker->last_fault = Clock::now();
-        add_health(worker, fleet::HealthEvent::kFault, reason);
-      }
-      break;
-    case OutcomeClass::kBackpressure:
-      worker->share.on_overload(worker->slots, outcome.pause, Clock::now());
-      dispatcher.on_change();
-      break;
-    case OutcomeClass::kMisconfigured:
-      os::log(os::LogLevel::kError, "worker {}: does not serve model {}: {}",
-              base::quoted(worker->name), base::quoted(job.model), reason);
-      worker->refused.emplace(job.model, job.request.api);
-      dispatcher.on_change();
-      break;
-    case OutcomeClass::kSuspected:
-      break;
-    case OutcomeClass::kNeutral:
-      return;
-  }
-  job.failed_on.insert(worker->id);
-  ++metrics.retries[outcome.kind];
-}
-
-// Ends an answer that cannot continue.
-awaitable<void> Router::State::give_up(Job& job, Reply& reply, const ApiError& error) {
-  Exchange& exchange = job.exchange;
-  if (!exchange.is_delivered()) {
-    Response response = to_response(error);
-    add_ids(job, response.headers);
-    reply.answer(std::move(response));
-    co_return;
-  }
-  metrics.lost.add();
-  if (!exchange.is_chunk_stream()) {
-    throw base::Error(base::ExitStatus::kUnavailable,
-                      "request " + base::quoted(job.id) + ": " + error.message);
-  }
-  reply.close_after();
-  std::string bytes = exchange.take_output();
-  bytes += to_event(error, exchange.delivered_tokens());
-  co_await reply.write(bytes);
-}
-
-awaitable<void> Router::State::serve(Job& job, Reply& reply, Counted& counted) {
-  // The answer of a worker that failed in a way that may be the request's own fault.
-  struct Suspect {
-    WorkerPtr worker;
-    Attempt attempt;
-    Response answer;
-  };
-  std::optional<Suspect> suspect;
-  for (;;) {
-    const std::optional<ApiError> refusal = co_await dispatcher.place(job);
-    if (refusal) {
-      // No other worker can be asked, so the first one's answer is as good as any.
-      const ApiError error = job.is_killed ? error_of(job, {}, {}) : *refusal;
-      Response response = suspect ? std::move(suspect->answer) : to_response(error);
-      if (!suspect && !job.is_killed) {
-        metrics.refuse(RefusedFor::kCapacity);
-        demand.on_refused(job.key, time_now());
-      }
-      counted.set_status(response.status);
-      add_ids(job, response.headers);
-      reply.answer(std::move(response));
-      co_return;
-    }
-    Placed placed(dispatcher, job);
-    const WorkerPtr worker = job.worker;
-    const TimePoint began = Clock::now();
-    std::string reason;
-    const Attempt attempt = co_await run_call(job, reply, reason);
-    const Outcome outcome = classify(attempt);
-    note(job, outcome, began, reason);
-    const Exchange& exchange = job.exchange;
-    if (outcome.kind == OutcomeClass::kSuccess) {
-      if (suspect) add_health(suspect->worker, fleet::HealthEvent::kFault, "status 500");
-      counted.set_status(exchange.head().status);
-      placed.set_answer_tokens(exchange.delivered_tokens());
-      const base::Duration total = Clock::now() - began;
-      served.add(job.first_token ? *job.first_token - began : total, total,
-                 job.request.prompt_tokens, exchange.delivered_tokens());
-      co_return;
-    }
-    const bool has_answer =
-        attempt.end == AttemptEnd::kStatus || attempt.end == AttemptEnd::kErrorFrame;
-    if (exchange.is_delivered() || job.is_killed || attempt.end == AttemptEnd::kDeadline) {
-      const ApiError error = error_of(job, attempt, reason);
-      counted.set_status(error.status);
-      co_await give_up(job, reply, error);
-      co_return;
-    }
-    const bool is_same =
-        suspect && resolve_suspected(suspect->attempt, attempt) == OutcomeClass::kNeutral;
-    if (has_answer && (is_same || !outcome.is_worth_another)) {
-      Response response = exchange.failed_answer(!is_same);
-      counted.set_status(response.status);
-      add_ids(job, response.headers);
-      reply.answer(std::move(response));
-      co_return;
-    }
-    if (job.attempts >= kMaxAttempts) {
-      const ApiError error = error_of(job, attempt, reason);
-      counted.set_status(error.status);
-      co_await give_up(job, reply, error);
-      co_return;
-    }
-    if (outcome.kind == OutcomeClass::kSuspected && !suspect) {
-      suspect.emplace(Suspect{worker, attempt, exchange.failed_answer(true)});
-    }
-  }
 }
 
 // Admits the job for its client, or returns why not.
@@ -592,10 +274,10 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
   }
   demand.on_admitted(time_now());
   const Running running(*this, job);
-  Counted counted(*this, job);
+  const Counted counted(*this, job);
   const Listed listed(jobs, job);
   reply.cancel_when_client_goes();
-  co_await serve(job, reply, counted);
+  co_await answer(*this, job, reply);
 }
 
 // The level that the workers require. A worker that was lost just now still counts, because a

@@ -22,6 +22,13 @@
 
 namespace fo::route {
 
+/// Whether and when an answer continues on another worker after its first byte.
+struct ResumeSettings {
+  bool enabled = true;
+  /// How long a started answer waits for a worker that can continue it.
+  base::Duration wait = std::chrono::seconds(30);
+};
+
 struct RouterOptions {
   RequestRules rules;
   Exchange::Limits exchange;
@@ -29,6 +36,7 @@ struct RouterOptions {
   std::vector<std::string> allowed_paths;
   /// Sent to the workers, such as their key.
   http::Fields worker_headers;
+  ResumeSettings resume;
   DispatchOptions dispatch;
   /// nullopt: no keys are needed, and every client is premium.
   std::optional<KeyRules> keys;
@@ -37,6 +45,8 @@ struct RouterOptions {
   http::PoolLimits pool;
   /// Called when a worker refuses a connection; then it is out until it accepts one.
   std::function<void(const WorkerPtr&)> on_refused;
+  /// Called when a worker fails in another way: it may have ended.
+  std::function<void(const WorkerPtr&)> on_fault = [](const WorkerPtr&) {};
 };
 
 class Router {

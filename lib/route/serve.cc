@@ -70,6 +70,7 @@ class Server {
   RouterOptions router_options() {
     RouterOptions router = options_.router;
     router.on_refused = [this](const WorkerPtr& worker) { monitor_.on_refused(worker); };
+    router.on_fault = [this](const WorkerPtr& worker) { monitor_.on_fault(worker); };
     return router;
   }
 

@@ -57,7 +57,7 @@ class ClientCall {
     while (const auto event = reader.next(bytes)) events.push_back(event->data);
     return events;
   }
-  /// The text of a chat's answer, streamed or not.
+  /// The text of a chat's or a completion's answer, streamed or not.
   [[nodiscard]] std::string text() const {
     std::string text;
     const bool is_stream = header("content-type").starts_with("text/event-stream");
@@ -65,6 +65,10 @@ class ClientCall {
       const auto chunk = nlohmann::json::parse(data, nullptr, false);
       if (!chunk.is_object() || !chunk.contains("choices")) continue;
       for (const auto& choice : chunk["choices"]) {
+        if (choice.contains("text")) {
+          text += choice["text"].get<std::string>();
+          continue;
+        }
         const auto& message = choice.contains("delta") ? choice["delta"] : choice["message"];
         if (message.contains("content") && message["content"].is_string()) {
           text += message["content"].get<std::string>();
@@ -247,6 +251,7 @@ class Fleet {
 
   route::RouterOptions with_monitor(route::RouterOptions options) {
     options.on_refused = [this](const route::WorkerPtr& worker) { monitor_.on_refused(worker); };
+    options.on_fault = [this](const route::WorkerPtr& worker) { monitor_.on_fault(worker); };
     return options;
   }
 

@@ -100,11 +100,15 @@ http::Fields forwarded_headers(const http::Fields& headers) {
 }  // namespace
 
 Exchange::Exchange(const ClientRequest& request, const Limits& limits)
-    : choices_(std::clamp<std::uint64_t>(request.choices, 1, kMaxChoices)),
+    : request_(request),
+      choices_(std::clamp<std::uint64_t>(request.choices, 1, kMaxChoices)),
       wanted_mode_(!request.is_streamed                                            ? Mode::kWhole
                    : request.api == Api::kChat || request.api == Api::kCompletions ? Mode::kChunks
                                                                                    : Mode::kOpaque),
-      limits_(limits) {}
+      limits_(limits) {
+  const bool may_continue = request.resume && request.resume->refusal.empty();
+  if (wanted_mode_ == Mode::kChunks && may_continue) resumption_.emplace(request);
+}
 
 void Exchange::begin_attempt() {
   state_ = State::kWaiting;
@@ -112,10 +116,18 @@ void Exchange::begin_attempt() {
   fault_.reset();
   head_ = {};
   events_ = http::SseReader(limits_.first_event);
-  is_delivering_ = false;
-  held_.clear();
-  held_tokens_ = attempt_tokens_ = 0;
+  is_delivering_ = is_cut_short_ = false;
+  error_body_.clear();
+  attempt_tokens_ = 0;
   finished_.clear();
+  if (asked_ == Asked::kContinuation) {
+    // What the last attempt brought before its fault is still to be delivered.
+    resumption_->begin_continuation();
+    return;
+  }
+  held_.clear();
+  held_tokens_ = 0;
+  if (asked_ == Asked::kResumable) resumption_->begin();
 }
 
 void Exchange::fail(AnswerFault fault) {
@@ -128,6 +140,7 @@ void Exchange::fail(AnswerFault fault) {
 }
 
 void Exchange::complete() {
+  if (asked_ != Asked::kAsGiven) held_ += resumption_->closing();
   if (mode_ == Mode::kChunks) held_ += http::format_sse(kDone);
   state_ = State::kDone;
   is_delivering_ = true;
@@ -141,6 +154,10 @@ void Exchange::on_head(http::ResponseHead head) {
   if (head.status < 400 && is_event_stream(head)) {
     mode_ = wanted_mode_ == Mode::kWhole ? Mode::kOpaque : wanted_mode_;
   }
+  const bool is_other = asked_ == Asked::kContinuation && mode_ == Mode::kWhole;
+  if (is_other && head.status < 400) {
+    fail({.kind = AnswerFault::Kind::kInvalid, .reason = "the answer is not a stream"});
+  }
 }
 
 void Exchange::on_body(std::string_view bytes) {
@@ -149,10 +166,12 @@ void Exchange::on_body(std::string_view bytes) {
     read_events(bytes);
     return;
   }
-  held_ += bytes;
   if (head_.status >= 400) {
-    held_.resize(std::min(held_.size(), kMaxErrorBytes));
-  } else if (mode_ == Mode::kOpaque) {
+    error_body_ += bytes.substr(0, kMaxErrorBytes - error_body_.size());
+    return;
+  }
+  held_ += bytes;
+  if (mode_ == Mode::kOpaque) {
     ++held_tokens_;
     ++attempt_tokens_;
     is_delivering_ = true;
@@ -180,11 +199,11 @@ void Exchange::on_event(const http::SseEvent& event) {
     fail({.kind = AnswerFault::Kind::kErrorFrame,
           .error_code = chunk.error_status.value_or(0),
           .reason = base::one_line(chunk.error_message, kMaxReasonBytes)});
-    // The event itself is kept for failed_answer().
-    if (state_ == State::kFailed && !is_delivered_) held_ = event.data;
+    error_body_ = event.data;
     return;
   }
   if (const std::string reason = abort_reason(chunk); !reason.empty()) return fail(aborted(reason));
+  if (asked_ != Asked::kAsGiven) return on_resumable(event.data, chunk);
   for (const StreamChunk::Finish& ending : chunk.finishes) finish(ending.choice);
   // Without its id: a stream of several attempts has no place to return to, and an id, which stays
   // in force for all later events, would be written with each of them.
@@ -200,6 +219,42 @@ void Exchange::on_event(const http::SseEvent& event) {
   }
 }
 
+void Exchange::on_resumable(std::string_view data, const StreamChunk& chunk) {
+  Resumption::Output output = resumption_->on_event(data, chunk);
+  if (!output.mismatch.empty()) {
+    fail({.kind = AnswerFault::Kind::kInvalid, .reason = std::move(output.mismatch)});
+    return;
+  }
+  held_ += output.events;
+  held_tokens_ += output.tokens;
+  attempt_tokens_ += chunk.tokens;
+  for (const StreamChunk::Finish& ending : chunk.finishes) finish(ending.choice);
+  if (output.is_complete) {
+    is_cut_short_ = true;
+    complete();
+  } else if (output.tokens > 0 || chunk.has_content || is_finished()) {
+    events_.set_limit(limits_.event);
+    is_delivering_ = true;
+  }
+}
+
+std::string Exchange::resume_refusal() const {
+  if (asked_ != Asked::kAsGiven) return resumption_->refusal();
+  const bool is_refused = request_.resume && !request_.resume->refusal.empty();
+  return is_refused ? request_.resume->refusal : "the worker was not asked for its tokens";
+}
+
+bool Exchange::finish_here() {
+  if (asked_ == Asked::kAsGiven) return false;
+  std::optional<Resumption::Output> output = resumption_->finish_here();
+  if (!output) return false;
+  held_ += output->events;
+  held_tokens_ += output->tokens;
+  mode_ = Mode::kChunks;
+  complete();
+  return true;
+}
+
 void Exchange::finish(std::uint64_t choice) {
   if (std::find(finished_.begin(), finished_.end(), choice) != finished_.end()) return;
   if (finished_.size() < choices_) finished_.push_back(choice);
@@ -208,7 +263,7 @@ void Exchange::finish(std::uint64_t choice) {
 void Exchange::on_end() {
   if (state_ != State::kReading) return;
   if (head_.status >= 400) {
-    fail(fault_of_status(head_.status, held_));
+    fail(fault_of_status(head_.status, error_body_));
   } else if (mode_ == Mode::kChunks && !is_finished()) {
     fail({.kind = AnswerFault::Kind::kTruncated,
           .reason = "the stream ended without a finish_reason"});
@@ -240,7 +295,7 @@ http::Response Exchange::failed_answer(bool should_retry) const {
   http::Response response;
   const int status = fault_->status != 0 ? fault_->status : fault_->error_code;
   response.status = status >= 400 ? status : 500;
-  response.body = held_;
+  response.body = error_body_;
   for (const auto& [name, value] : head_.headers) {
     if (base::equal_ignoring_case(name, "content-type")) {
       if (fault_->kind == AnswerFault::Kind::kStatus) response.content_type = value;

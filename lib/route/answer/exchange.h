@@ -8,10 +8,11 @@
 //                          bytes for the client
 //
 // Until the first byte of an answer is delivered, another attempt replaces it as if it had never
-// been. An answer in one piece is held until it is complete. A stream of /v1/chat/completions or
-// /v1/completions is held until it brings content, or ends without any: the chunk with the role
-// alone is not delivered. Once each choice of it has a finish_reason, it is complete, whatever
-// follows: an error, an invalid event, or the end of the connection.
+// been; afterwards it continues the answer, if that is possible (resume/resumption.h). An answer in
+// one piece is held until it is complete. A stream of /v1/chat/completions or /v1/completions is
+// held until it brings content, or ends without any: the chunk with the role alone is not
+// delivered. Once each choice of it has a finish_reason, it is complete, whatever follows: an
+// error, an invalid event, or the end of the connection.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@
 #include "http/message.h"
 #include "http/sse.h"
 #include "route/request/client_request.h"
+#include "route/resume/resumption.h"
 
 namespace fo::route {
 
@@ -64,9 +66,20 @@ class Exchange {
     kFailed,  // see fault()
   };
 
+  /// What a worker is asked for.
+  enum class Asked {
+    kAsGiven,      // the client's request
+    kResumable,    // the same, as resumable_body() has it
+    kContinuation  // the rest of the answer
+  };
+
+  /// `request` must outlive this object.
   Exchange(const ClientRequest& request, const Limits& limits);
 
-  /// Forgets what was held. Only if nothing was delivered.
+  /// For the attempts from now on; kContinuation only if resumption() can continue.
+  void set_asked(Asked asked) { asked_ = asked; }
+  [[nodiscard]] Asked asked() const { return asked_; }
+  /// Forgets what was held. Unless it is a continuation, only if nothing was delivered.
   void begin_attempt();
   void on_head(http::ResponseHead head);
   void on_body(std::string_view bytes);
@@ -100,7 +113,21 @@ class Exchange {
   /// kErrorFrame. `should_retry` is that of ApiError.
   [[nodiscard]] http::Response failed_answer(bool should_retry) const;
   /// Whether the answer is a stream of chunks, which can end with the event of an error.
-  [[nodiscard]] bool is_chunk_stream() const { return mode_ == Mode::kChunks; }
+  [[nodiscard]] bool is_chunk_stream() const {
+    return mode_ == Mode::kChunks || asked_ == Asked::kContinuation;
+  }
+
+  /// Whether a request that is asked for so may continue; that depends on its fields.
+  [[nodiscard]] bool may_continue() const { return resumption_.has_value(); }
+  /// Only if it may.
+  [[nodiscard]] Resumption& resumption() { return *resumption_; }
+  [[nodiscard]] const Resumption& resumption() const { return *resumption_; }
+  /// Why the failed answer cannot continue; empty if it can.
+  [[nodiscard]] std::string resume_refusal() const;
+  /// Completes a failed answer that needs no worker any more. False if it needs one.
+  bool finish_here();
+  /// The answer is complete although the worker goes on.
+  [[nodiscard]] bool is_cut_short() const { return is_cut_short_; }
 
  private:
   enum class Mode {
@@ -116,9 +143,14 @@ class Exchange {
   void complete();
   void fail(AnswerFault fault);
 
+  void on_resumable(std::string_view data, const StreamChunk& chunk);
+
+  const ClientRequest& request_;
   const std::uint64_t choices_;
   const Mode wanted_mode_;
   const Limits limits_;
+  std::optional<Resumption> resumption_;
+  Asked asked_ = Asked::kAsGiven;
   bool is_delivered_ = false;
   std::uint64_t delivered_tokens_ = 0;
 
@@ -131,6 +163,9 @@ class Exchange {
   bool is_delivering_ = false;
   /// What was received for the client and not taken.
   std::string held_;
+  /// The body of an answer with the status of an error.
+  std::string error_body_;
+  bool is_cut_short_ = false;
   std::uint64_t held_tokens_ = 0;
   std::uint64_t attempt_tokens_ = 0;
   std::vector<std::uint64_t> finished_;

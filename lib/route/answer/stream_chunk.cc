@@ -134,9 +134,9 @@ class ChunkReader {
     } else if (name == "finish_reason" && kind == Kind::kText) {
       finish.reason = scanner_.text();
     } else if (name == "logprobs") {
-      const std::size_t begin = scanner_.position();
-      scanner_.skip();
-      chunk_.logprobs_at = {begin, scanner_.position()};
+      chunk_.logprobs_at = pass();
+    } else if (name == "stop_reason") {
+      chunk_.stop_reason_at = pass();
     } else {
       read_delta(name);
     }
@@ -165,6 +165,13 @@ class ChunkReader {
     }
     chunk_.has_content |= has_other;
     chunk_.has_other_content |= has_other;
+  }
+
+  // Passes over the next value.
+  StreamChunk::Place pass() {
+    const std::size_t begin = scanner_.position();
+    scanner_.skip();
+    return {begin, scanner_.position()};
   }
 
   // The next value, a list of ids; `items_` is its length, whatever its items are.

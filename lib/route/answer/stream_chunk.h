@@ -55,10 +55,11 @@ struct StreamChunk {
     std::size_t end = 0;
     [[nodiscard]] bool empty() const { return begin == end; }
   };
-  /// The values of "choices", and in its choice of the text and of "logprobs".
+  /// The values of "choices", and in its choice of the text, "logprobs" and "stop_reason".
   Place choices_at;
   Place text_at;
   Place logprobs_at;
+  Place stop_reason_at;
   /// What removes the ids of the prompt and of the tokens, in order.
   std::vector<fo::json::Edit> id_cuts;
   /// What removes "usage"; empty without it.

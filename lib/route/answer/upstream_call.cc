@@ -189,7 +189,11 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
     co_await deliver();
     reads_since_ = Clock::now();
   }
-  co_await connection_->finish(Deadline::after(kLastLook));
+  if (exchange_.is_cut_short()) {
+    connection_->close();
+  } else {
+    co_await connection_->finish(Deadline::after(kLastLook));
+  }
   connection_.reset();
   co_return CallEnd::kDone;
 }

@@ -163,8 +163,11 @@ std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job&
     const bool is_other = !job.pinned_to.empty() && worker->id != job.pinned_to;
     const bool is_refused =
         !worker->serves(job.model) || worker->refused.contains({job.model, job.request.api});
-    const bool has_failed = job.failed_on.contains(worker->id);
-    if (is_other || is_refused || (has_failed && worker->share.is_overloaded(Clock::now()))) {
+    const auto failure = job.failed_on.find(worker->id);
+    const bool has_failed = failure != job.failed_on.end() && failure->second == worker->arrivals;
+    const bool is_excluded =
+        has_failed && (job.resume_until || worker->share.is_overloaded(Clock::now()));
+    if (is_other || is_refused || is_excluded || (job.resume_until && worker->is_plain)) {
       never.push_back(number);
     } else if (has_failed) {
       failed.push_back(number);
@@ -281,13 +284,15 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
   return std::nullopt;
 }
 
-awaitable<std::optional<ApiError>> Dispatcher::place(Job& job) {
+awaitable<std::optional<ApiError>> Dispatcher::place(
+    Job& job, const std::function<awaitable<void>()>& while_waiting) {
   State& state = *state_;
   if (job.number == 0) job.number = ++state.ids;
   const base::Duration patience = std::chrono::duration_cast<base::Duration>(
       state.options.queue.timeout * state.level.deadline_factor);
   const Deadline deadline =
-      Deadline::after(job.received + patience - Clock::now()).sooner(job.deadline);
+      job.resume_until.value_or(Deadline::after(job.received + patience - Clock::now()))
+          .sooner(job.deadline);
   // Leaves the queue, and releases what it got, if the coroutine is cancelled meanwhile.
   struct Stay {
     Dispatcher& dispatcher;
@@ -302,7 +307,8 @@ awaitable<std::optional<ApiError>> Dispatcher::place(Job& job) {
     }
   };
   while (!job.is_killed) {
-    const std::optional<SetKey> key = state.choose(job.model);
+    // Only an equal worker can continue an answer.
+    const std::optional<SetKey> key = job.resume_until ? job.set : state.choose(job.model);
     if (!key) break;
     job.set = *key;
     State::Set& set = state.set(*key);
@@ -334,7 +340,8 @@ awaitable<std::optional<ApiError>> Dispatcher::place(Job& job) {
       if (!look.expired()) continue;
       // The pause of an overloaded worker may be over.
       state.pump(set);
-      is_stuck = !state.is_usable(*key);
+      is_stuck = !job.resume_until && !state.is_usable(*key);
+      if (while_waiting && !is_over()) co_await while_waiting();
     }
     if (job.worker) {
       stay.is_kept = true;

@@ -41,7 +41,9 @@ class Dispatcher {
 
   /// Waits for a worker, which is then in `job.worker`, with a slot and tokens that release()
   /// frees. Returns the refusal if there is none in time, the queue is full, or the job was killed.
-  boost::asio::awaitable<std::optional<ApiError>> place(Job& job);
+  /// `while_waiting`, unless it is empty, is called about once a second.
+  boost::asio::awaitable<std::optional<ApiError>> place(
+      Job& job, const std::function<boost::asio::awaitable<void>()>& while_waiting = {});
   /// Frees what the job has on its worker, if it has one. `answer_tokens`, unless 0, is the length
   /// of its complete answer.
   void release(Job& job, std::uint64_t answer_tokens = 0);

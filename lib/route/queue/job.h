@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +16,9 @@
 #include "route/worker/workers.h"
 
 namespace fo::route {
+
+/// The status under which a request is counted whose client closed the connection, as nginx does.
+inline constexpr int kClientGoneStatus = 499;
 
 struct Job {
   Job(std::string its_id, ClientRequest its_request, const Exchange::Limits& limits)
@@ -54,11 +57,21 @@ struct Job {
   UpstreamCall* call = nullptr;
   /// Attempts that were sent.
   unsigned attempts = 0;
-  /// Workers that failed it, by id: it goes to another one if there is one.
-  std::set<std::string> failed_on;
+  /// Attempts that failed since the last token.
+  unsigned fruitless = 0;
+  /// Workers that failed it, by id, each with its `arrivals` at that time: it goes to another one
+  /// if there is one.
+  std::map<std::string, std::uint64_t> failed_on;
+  /// Set once a part of its answer was delivered and its worker failed: until then, a worker of the
+  /// same set that has not failed it since its last arrival may continue the answer.
+  std::optional<base::Deadline> resume_until;
+  TimePoint lost_at{};
+  unsigned resumes = 0;
   /// The only worker that can answer it, by id; empty: any.
   std::string pinned_to;
   bool is_killed = false;
+  /// Of the client's answer; kClientGoneStatus until it is known.
+  int status = kClientGoneStatus;
   std::uint64_t bytes_sent = 0;
 };
 

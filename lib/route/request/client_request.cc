@@ -183,6 +183,9 @@ void read_body(ClientRequest& request, const RequestRules& rules) {
   if (request.max_tokens) {
     request.max_tokens = std::min(*request.max_tokens * request.choices, kMaxTokens);
   }
+  if (request.api == Api::kChat || request.api == Api::kCompletions) {
+    request.resume = read_resume_facts(body, request.api, rules.resume);
+  }
 }
 
 // Whether the head of a part of a multipart form names the field "model". Engines read the name

@@ -13,6 +13,7 @@
 #include "http/message.h"
 #include "route/request/api_error.h"
 #include "route/request/api_paths.h"
+#include "route/resume/rules.h"
 
 namespace fo::route {
 
@@ -22,6 +23,7 @@ struct RequestRules {
   std::vector<std::string> allowed_fields;
   /// Forward the client's Authorization.
   bool pass_authorization = false;
+  ResumeOptions resume = {};
 };
 
 struct ClientRequest {
@@ -52,6 +54,8 @@ struct ClientRequest {
   std::string previous_response;
   /// The client's own deadline, from its x-request-timeout.
   std::optional<base::Duration> timeout;
+  /// Of a chat or a completion.
+  std::optional<ResumeFacts> resume;
   /// The client's x-request-id; empty if it has none, or an invalid one.
   std::string client_id;
 };

@@ -12,6 +12,7 @@
 
 #include "base/deadline.h"
 #include "base/units.h"
+#include "fleet/card/card.h"
 #include "fleet/health.h"
 #include "fleet/instance.h"
 #include "http/connection.h"
@@ -81,6 +82,8 @@ struct Worker {
   std::set<std::string> other_models;
   /// The checksum of its card; may be empty.
   std::string card;
+  /// What is known of its model: the card, or the context_length alone; null if nothing is.
+  std::shared_ptr<const fleet::Card> facts;
   std::optional<std::uint64_t> kv_tokens;
   std::uint64_t slots = 0;
   std::string started_at;
@@ -92,6 +95,10 @@ struct Worker {
   // What this router has found.
   /// It accepts connections, and its /health is 200.
   bool is_reachable = false;
+  /// How often it has become reachable: another process may answer at its address since.
+  std::uint64_t arrivals = 0;
+  /// It does not name its tokens, or refuses to be asked for them.
+  bool is_plain = false;
   /// It was reached at least once, so that its models are known.
   bool is_known = false;
   /// nullopt while it can be reached.

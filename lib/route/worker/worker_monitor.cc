@@ -65,6 +65,14 @@ std::vector<std::string> read_models(std::string_view answer) {
   return names;
 }
 
+std::uint64_t read_context_length(std::string_view answer) {
+  const auto object = fo::json::find_object(answer, kMaxModelsBytes);
+  const nlohmann::json* data = object ? fo::json::find(*object, "data") : nullptr;
+  if (data == nullptr || !data->is_array() || data->empty()) return 0;
+  const nlohmann::json* length = fo::json::find(data->front(), "max_model_len");
+  return length != nullptr && length->is_number_unsigned() ? length->get<std::uint64_t>() : 0;
+}
+
 struct WorkerMonitor::State {
   boost::asio::any_io_executor executor;
   Options options;
@@ -87,6 +95,11 @@ bool WorkerMonitor::State::take_models(const WorkerPtr& worker, const std::strin
   if (names.empty()) return false;
   if (worker->model.empty()) worker->model = names.front();
   if (std::find(names.begin(), names.end(), worker->model) == names.end()) return false;
+  if (worker->card.empty()) {
+    auto facts = std::make_shared<fleet::Card>();
+    facts->context_length = read_context_length(body);
+    worker->facts = std::move(facts);
+  }
   std::set<std::string> others(names.begin(), names.end());
   others.erase(worker->model);
   if (others != worker->other_models) {
@@ -106,6 +119,8 @@ void WorkerMonitor::State::set_reachable(const WorkerPtr& worker, bool is_reacha
     worker->is_known = true;
     worker->unreachable_since.reset();
     worker->refused.clear();
+    worker->is_plain = false;
+    ++worker->arrivals;
     os::log(os::LogLevel::kInfo, "worker {}: serves {}", base::quoted(worker->name),
             base::quoted(worker->model));
   } else {
@@ -183,6 +198,8 @@ void WorkerMonitor::on_refused(const WorkerPtr& worker) {
   state_->set_reachable(worker, false, "it refuses connections");
   state_->notify(worker->id);
 }
+
+void WorkerMonitor::on_fault(const WorkerPtr& worker) { state_->notify(worker->id); }
 
 void WorkerMonitor::on_removed(const WorkerPtr& worker) { state_->notify(worker->id); }
 

@@ -43,6 +43,8 @@ class WorkerMonitor {
   void watch(const WorkerPtr& worker);
   /// A connection to the worker was refused.
   void on_refused(const WorkerPtr& worker);
+  /// The worker may have ended: it is checked at once.
+  void on_fault(const WorkerPtr& worker);
   /// After is_removed was set: ends the coroutine that watches the worker.
   void on_removed(const WorkerPtr& worker);
 
@@ -56,5 +58,8 @@ class WorkerMonitor {
 /// The names in an answer to GET /v1/models: first the model that the engine was started with, then
 /// others, such as adapters. Empty for an answer that is none.
 std::vector<std::string> read_models(std::string_view answer);
+
+/// The "max_model_len" of the first model in the same, as vLLM has it; 0 without one.
+std::uint64_t read_context_length(std::string_view answer);
 
 }  // namespace fo::route

@@ -172,14 +172,14 @@ TEST_F(DispatcherTest, AWorkerThatFailedARequestGetsItOnlyIfNoOtherIsLeft) {
   const WorkerPtr b = add("b", 10);
   for (int i = 0; i < 4; ++i) {
     const Placed placed = make();
-    placed->job.failed_on = {"a"};
+    placed->job.failed_on = {{"a", 0}};
     place(placed);
     EXPECT_EQ(placed->worker(), "b");
   }
   b->is_reachable = false;
   dispatcher_.on_change();
   const Placed placed = make();
-  placed->job.failed_on = {"a"};
+  placed->job.failed_on = {{"a", 0}};
   place(placed);
   EXPECT_EQ(placed->worker(), "a");
 }

@@ -1,0 +1,511 @@
+#include "route/attempts.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "fleet/health.h"
+#include "http/sse.h"
+#include "os/log.h"
+#include "os/random.h"
+#include "route/answer/outcome.h"
+#include "route/request/api_error.h"
+#include "route/resume/resumption.h"
+#include "route/resume/seam.h"
+
+namespace fo::route {
+namespace {
+
+using base::Deadline;
+using boost::asio::awaitable;
+using Asked = Exchange::Asked;
+using Clock = Deadline::Clock;
+using http::Reply;
+using http::Response;
+
+// Attempts on workers that failed after they were sent a request, without a token in between.
+constexpr unsigned kMaxAttempts = 3;
+// How often a client that waits for the rest of its answer is sent a comment.
+constexpr base::Duration kCommentInterval = std::chrono::seconds(2);
+
+// The call through which a job is with its worker.
+class Called {
+ public:
+  Called(Job& job, UpstreamCall& call) : job_(job) {
+    job.call = &call;
+    if (job.is_killed) call.cut();
+  }
+  ~Called() { job_.call = nullptr; }
+  Called(const Called&) = delete;
+  Called& operator=(const Called&) = delete;
+
+ private:
+  Job& job_;
+};
+
+// What a job has on its worker.
+class Placed {
+ public:
+  Placed(Dispatcher& dispatcher, Job& job) : dispatcher_(dispatcher), job_(job) {}
+  ~Placed() { dispatcher_.release(job_, answer_tokens_); }
+  void set_answer_tokens(std::uint64_t tokens) { answer_tokens_ = tokens; }
+  Placed(const Placed&) = delete;
+  Placed& operator=(const Placed&) = delete;
+
+ private:
+  Dispatcher& dispatcher_;
+  Job& job_;
+  std::uint64_t answer_tokens_ = 0;
+};
+
+std::optional<base::Duration> read_retry_after(const http::ResponseHead& head) {
+  const std::optional<std::uint64_t> count =
+      base::parse_uint(head.header("retry-after").value_or(""));
+  if (!count) return std::nullopt;
+  return std::chrono::seconds(std::min<std::uint64_t>(*count, 3600));
+}
+
+Attempt facts_of(CallEnd end, const Exchange& exchange, bool others_moved) {
+  Attempt attempt{.others_moved = others_moved};
+  switch (end) {
+    case CallEnd::kDone:
+      return attempt;
+    case CallEnd::kFault:
+      attempt.end = end_of(exchange.fault()->kind);
+      attempt.status = exchange.fault()->status;
+      attempt.error_code = exchange.fault()->error_code;
+      attempt.retry_after = read_retry_after(exchange.head());
+      return attempt;
+    case CallEnd::kRefused:
+      attempt.end = AttemptEnd::kRefused;
+      return attempt;
+    case CallEnd::kNotTrusted:
+      attempt.end = AttemptEnd::kBroken;
+      return attempt;
+    case CallEnd::kHung:
+    case CallEnd::kSilent:
+      attempt.end = AttemptEnd::kStalled;
+      return attempt;
+    case CallEnd::kNoFirstToken:
+      attempt.end = AttemptEnd::kNoFirstToken;
+      return attempt;
+    case CallEnd::kDeadline:
+    case CallEnd::kCut:
+      attempt.end = AttemptEnd::kDeadline;
+      return attempt;
+  }
+  return attempt;
+}
+
+// The error of a request that no worker has answered.
+ApiError error_of(const Job& job, const Attempt& attempt, const std::string& reason) {
+  if (job.is_killed) {
+    return {.status = 503,
+            .message = "an operator ended the request",
+            .code = "request_killed",
+            .should_retry = false};
+  }
+  if (attempt.end == AttemptEnd::kDeadline) {
+    return {.status = 504, .message = "the request's deadline has passed", .code = "timeout"};
+  }
+  if (attempt.end == AttemptEnd::kNoFirstToken) {
+    return {.status = 504, .message = "no worker has answered in time", .code = "timeout"};
+  }
+  return {.status = 502, .message = "the worker failed: " + reason, .code = "worker_lost"};
+}
+
+// Whether the worker does not accept the request as it is.
+bool is_refusal(const Attempt& attempt) {
+  return attempt.end == AttemptEnd::kStatus && (attempt.status == 400 || attempt.status == 422);
+}
+
+// The attempts of one request.
+class Attempts {
+ public:
+  Attempts(RouterParts& parts, Job& job, Reply& reply)
+      : parts_(parts), job_(job), reply_(reply), exchange_(job.exchange) {}
+
+  awaitable<void> run();
+
+ private:
+  // The answer of a worker that failed in a way that may be the request's own fault.
+  struct Suspect {
+    WorkerPtr worker;
+    Attempt attempt;
+    Response answer;
+  };
+  enum class Next { kAgain, kDone };
+
+  awaitable<Next> attempt();
+  awaitable<Attempt> ask(std::string& reason);
+  awaitable<Attempt> call(std::string& reason);
+  awaitable<Next> after_failure(const WorkerPtr& worker, const Attempt& attempt,
+                                const Outcome& outcome, const std::string& reason);
+  awaitable<Next> resume(const Attempt& attempt, const Outcome& outcome, const std::string& reason);
+  awaitable<void> refuse(const ApiError& refusal);
+  awaitable<void> deliver();
+  awaitable<void> give_up(const ApiError& error);
+  awaitable<void> comment();
+  void on_first_token(base::Duration gap);
+  [[nodiscard]] Asked asked() const;
+  [[nodiscard]] http::RequestHead head() const;
+  void add_ids(http::Fields& headers) const;
+  void add_health(const WorkerPtr& worker, fleet::HealthEvent event, const std::string& reason);
+  void note(const Outcome& outcome, TimePoint began, const std::string& reason);
+  void note_success(TimePoint began);
+
+  RouterParts& parts_;
+  Job& job_;
+  Reply& reply_;
+  Exchange& exchange_;
+  std::optional<Suspect> suspect_;
+  /// When the client was last sent something while its answer waits for a worker.
+  TimePoint commented_{};
+  /// The resumes that the client was told of.
+  unsigned announced_ = 0;
+};
+
+// --- One attempt.
+
+// What the worker is asked for.
+Asked Attempts::asked() const {
+  if (job_.resume_until) return Asked::kContinuation;
+  const bool may_continue = parts_.options.resume.enabled && exchange_.may_continue();
+  if (!may_continue || job_.worker->is_plain) return Asked::kAsGiven;
+  // There, a stop string may end what a parser has taken out of the text.
+  const std::shared_ptr<const fleet::Card>& card = job_.worker->facts;
+  const bool stays_there = card && !card->parsers.empty() && !job_.request.resume->stops.empty();
+  return stays_there ? Asked::kAsGiven : Asked::kResumable;
+}
+
+http::RequestHead Attempts::head() const {
+  const bool is_continuation = exchange_.asked() == Asked::kContinuation;
+  http::RequestHead head;
+  head.method = job_.request.method;
+  head.target = job_.worker->base_path +
+                (is_continuation ? std::string("/v1/completions") : job_.request.target);
+  head.headers = job_.request.headers;
+  const http::Fields& own = parts_.options.worker_headers;
+  head.headers.insert(head.headers.end(), own.begin(), own.end());
+  head.headers.emplace_back("x-request-id", job_.id);
+  head.headers.emplace_back("x-fo-attempt", std::to_string(job_.attempts));
+  return head;
+}
+
+void Attempts::add_ids(http::Fields& headers) const {
+  const std::string& own = job_.request.client_id;
+  headers.emplace_back("x-request-id", own.empty() ? job_.id : own);
+  headers.emplace_back("x-fo-request-id", job_.id);
+  headers.emplace_back("x-fo-level", std::to_string(parts_.level.level()));
+}
+
+awaitable<void> Attempts::deliver() {
+  const bool is_first = !exchange_.is_delivered();
+  std::string bytes = exchange_.take_output();
+  if (is_first && job_.request.api == Api::kResponses) {
+    parts_.response_ids.add(find_response_id(bytes), job_.worker->id);
+  }
+  if (!bytes.empty() && announced_ < job_.resumes) {
+    announced_ = job_.resumes;
+    bytes.insert(0, http::format_sse_comment("fo-route: resumed " + std::to_string(announced_)));
+  }
+  job_.bytes_sent += bytes.size();
+  if (is_first) {
+    http::ResponseHead head = exchange_.head();
+    add_ids(head.headers);
+    if (exchange_.state() == Exchange::State::kDone && !exchange_.is_stream()) {
+      const std::string type(head.header("content-type").value_or("application/octet-stream"));
+      std::erase_if(head.headers, [](const auto& field) {
+        return base::equal_ignoring_case(field.first, "content-type");
+      });
+      reply_.answer({head.status, type, std::move(bytes), std::move(head.headers)});
+      co_return;
+    }
+    co_await reply_.begin(std::move(head));
+  }
+  if (!bytes.empty()) co_await reply_.write(bytes);
+}
+
+void Attempts::on_first_token(base::Duration gap) {
+  job_.fruitless = 0;
+  if (!job_.resume_until) {
+    job_.first_token = Clock::now();
+    parts_.metrics.first_token.observe(gap);
+    return;
+  }
+  ++parts_.metrics.resumes[ResumeEnd::kResumed];
+  parts_.metrics.resume_gap.observe(Clock::now() - job_.lost_at);
+  os::log(os::LogLevel::kInfo, "request {}: resumed after {} tokens on worker {}",
+          base::quoted(job_.id), exchange_.delivered_tokens(), base::quoted(job_.worker->name));
+}
+
+awaitable<Attempt> Attempts::call(std::string& reason) {
+  const WorkerPtr worker = job_.worker;
+  UpstreamCall call(parts_.pool, worker, exchange_, parts_.options.times,
+                    job_.request.prompt_tokens);
+  const Called called(job_, call);
+  const auto deliver_all = [this] { return deliver(); };
+  const auto on_tokens = [this](base::Duration gap, bool is_first) {
+    if (is_first) {
+      on_first_token(gap);
+    } else {
+      parts_.metrics.gap.observe(gap);
+    }
+  };
+  std::string own_body;
+  std::string_view body = job_.request.body;
+  if (exchange_.asked() != Asked::kAsGiven) {
+    own_body = exchange_.asked() == Asked::kResumable ? resumable_body(job_.request)
+                                                      : exchange_.resumption().body();
+    body = own_body;
+  }
+  http::RequestHead head = this->head();
+  const CallEnd end =
+      co_await call.run(std::move(head), body, job_.deadline, deliver_all, on_tokens);
+  reason = call.reason();
+  Attempt attempt = facts_of(end, exchange_, call.others_moved());
+  const Api api = job_.request.api;
+  attempt.may_lack_object = api == Api::kOther || api == Api::kResponse || !job_.pinned_to.empty();
+  co_return attempt;
+}
+
+awaitable<Attempt> Attempts::ask(std::string& reason) {
+  const Asked asked = this->asked();
+  exchange_.set_asked(asked);
+  ++job_.attempts;
+  if (asked == Asked::kContinuation) {
+    http::Fields headers = parts_.options.worker_headers;
+    headers.emplace_back("x-request-id", job_.id);
+    const SeamCheck seam =
+        co_await check_seam(job_.worker, std::move(headers), exchange_.resumption(), job_.deadline);
+    reason = seam.reason;
+    if (seam.failure) co_return *seam.failure;
+    // Another worker of the set would have the same text.
+    if (!seam.reason.empty()) co_return Attempt{.end = AttemptEnd::kStatus, .status = 400};
+  }
+  Attempt attempt = co_await call(reason);
+  if (asked != Asked::kResumable) co_return attempt;
+  WorkerPtr worker = job_.worker;
+  if (is_refusal(attempt)) {
+    // The client's mistake, or that of our fields.
+    exchange_.set_asked(Asked::kAsGiven);
+    attempt = co_await call(reason);
+    worker->is_plain |= attempt.end == AttemptEnd::kComplete;
+  } else {
+    worker->is_plain |= exchange_.resumption().is_plain();
+  }
+  co_return attempt;
+}
+
+// --- What an attempt says of its worker, before the request goes anywhere else.
+
+void Attempts::add_health(const WorkerPtr& worker, fleet::HealthEvent event,
+                          const std::string& reason) {
+  const fleet::HealthState before = worker->health.state();
+  worker->health.apply(event, time_now(), os::random_unit());
+  const fleet::HealthState after = worker->health.state();
+  if (after == before) return;
+  os::log(os::LogLevel::kWarning, "worker {}: {}{}", base::quoted(worker->name),
+          fleet::to_string(after), reason.empty() ? "" : ": " + reason);
+  if (after == fleet::HealthState::kUnhealthy) parts_.metrics.ejections.add();
+  parts_.dispatcher.on_change();
+}
+
+void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& reason) {
+  const WorkerPtr& worker = job_.worker;
+  switch (outcome.kind) {
+    case OutcomeClass::kSuccess:
+      if (worker->share.on_success(worker->slots, Clock::now())) parts_.dispatcher.on_change();
+      add_health(worker, fleet::HealthEvent::kSuccess, {});
+      return;
+    case OutcomeClass::kRefused:
+      --job_.attempts;
+      parts_.options.on_refused(worker);
+      return;
+    case OutcomeClass::kFault:
+      // The death of an engine ends all its streams at once, and is one fault.
+      if (began > worker->last_fault) {
+        worker->last_fault = Clock::now();
+        add_health(worker, fleet::HealthEvent::kFault, reason);
+      }
+      parts_.options.on_fault(worker);
+      break;
+    case OutcomeClass::kBackpressure:
+      worker->share.on_overload(worker->slots, outcome.pause, Clock::now());
+      parts_.dispatcher.on_change();
+      break;
+    case OutcomeClass::kMisconfigured:
+      os::log(os::LogLevel::kError, "worker {}: does not serve model {}: {}",
+              base::quoted(worker->name), base::quoted(job_.model), reason);
+      worker->refused.emplace(job_.model, job_.request.api);
+      parts_.dispatcher.on_change();
+      break;
+    case OutcomeClass::kSuspected:
+      break;
+    case OutcomeClass::kNeutral:
+      if (!outcome.is_worth_another) return;
+      break;
+  }
+  job_.failed_on[worker->id] = worker->arrivals;
+  if (!exchange_.is_delivered()) ++parts_.metrics.retries[outcome.kind];
+}
+
+void Attempts::note_success(TimePoint began) {
+  if (suspect_) add_health(suspect_->worker, fleet::HealthEvent::kFault, "status 500");
+  job_.status = exchange_.head().status;
+  const base::Duration total = Clock::now() - began;
+  parts_.served.add(job_.first_token ? *job_.first_token - began : total, total,
+                    job_.request.prompt_tokens, exchange_.delivered_tokens());
+}
+
+// --- The ends.
+
+awaitable<void> Attempts::give_up(const ApiError& error) {
+  job_.status = error.status;
+  if (!exchange_.is_delivered()) {
+    Response response = to_response(error);
+    add_ids(response.headers);
+    reply_.answer(std::move(response));
+    co_return;
+  }
+  parts_.metrics.lost.add();
+  if (!exchange_.is_chunk_stream()) {
+    throw base::Error(base::ExitStatus::kUnavailable,
+                      "request " + base::quoted(job_.id) + ": " + error.message);
+  }
+  reply_.close_after();
+  std::string bytes = exchange_.take_output();
+  bytes += to_event(error, exchange_.delivered_tokens());
+  co_await reply_.write(bytes);
+}
+
+// No worker gets the request.
+awaitable<void> Attempts::refuse(const ApiError& refusal) {
+  if (exchange_.is_delivered()) {
+    ++parts_.metrics.resumes[ResumeEnd::kNoWorker];
+    ApiError error = error_of(job_, {}, "no other one can continue the answer");
+    co_await give_up(error);
+    co_return;
+  }
+  // No other worker can be asked, so the first one's answer is as good as any.
+  const ApiError error = job_.is_killed ? error_of(job_, {}, {}) : refusal;
+  Response response = suspect_ ? std::move(suspect_->answer) : to_response(error);
+  if (!suspect_ && !job_.is_killed) {
+    parts_.metrics.refuse(RefusedFor::kCapacity);
+    parts_.demand.on_refused(job_.key, time_now());
+  }
+  job_.status = response.status;
+  add_ids(response.headers);
+  reply_.answer(std::move(response));
+}
+
+// After the failure of an answer of which a part was delivered.
+awaitable<Attempts::Next> Attempts::resume(const Attempt& attempt, const Outcome& outcome,
+                                           const std::string& reason) {
+  if (exchange_.finish_here()) {
+    ++parts_.metrics.resumes[ResumeEnd::kFinished];
+    job_.status = exchange_.head().status;
+    co_await deliver();
+    co_return Next::kDone;
+  }
+  std::string refusal = exchange_.resume_refusal();
+  if (!parts_.options.resume.enabled) refusal = "this router resumes no answers";
+  if (refusal.empty() && !outcome.is_worth_another) refusal = reason;
+  if (refusal.empty() && job_.fruitless >= kMaxAttempts) refusal = "too many workers have failed";
+  if (!refusal.empty()) {
+    ++parts_.metrics.resumes[ResumeEnd::kRefused];
+    ApiError error = error_of(job_, attempt, reason + "; the answer cannot continue: " + refusal);
+    co_await give_up(error);
+    co_return Next::kDone;
+  }
+  // A worker that fails before its first token extends the wait of its predecessor.
+  const bool is_new = !job_.resume_until || job_.fruitless == 1;
+  if (is_new) {
+    ++job_.resumes;
+    job_.lost_at = commented_ = Clock::now();
+    job_.resume_until = Deadline::after(parts_.options.resume.wait).sooner(job_.deadline);
+  }
+  co_return Next::kAgain;
+}
+
+awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const Attempt& attempt,
+                                                  const Outcome& outcome,
+                                                  const std::string& reason) {
+  const bool has_answer =
+      attempt.end == AttemptEnd::kStatus || attempt.end == AttemptEnd::kErrorFrame;
+  if (job_.is_killed || attempt.end == AttemptEnd::kDeadline) {
+    const ApiError error = error_of(job_, attempt, reason);
+    co_await give_up(error);
+    co_return Next::kDone;
+  }
+  if (outcome.kind != OutcomeClass::kRefused) ++job_.fruitless;
+  if (exchange_.is_delivered()) co_return co_await resume(attempt, outcome, reason);
+  const bool is_same =
+      suspect_ && resolve_suspected(suspect_->attempt, attempt) == OutcomeClass::kNeutral;
+  if (has_answer && (is_same || !outcome.is_worth_another)) {
+    Response response = exchange_.failed_answer(!is_same);
+    job_.status = response.status;
+    add_ids(response.headers);
+    reply_.answer(std::move(response));
+    co_return Next::kDone;
+  }
+  if (job_.attempts >= kMaxAttempts) {
+    const ApiError error = error_of(job_, attempt, reason);
+    co_await give_up(error);
+    co_return Next::kDone;
+  }
+  if (outcome.kind == OutcomeClass::kSuspected && !suspect_) {
+    suspect_.emplace(Suspect{worker, attempt, exchange_.failed_answer(true)});
+  }
+  co_return Next::kAgain;
+}
+
+awaitable<Attempts::Next> Attempts::attempt() {
+  Placed placed(parts_.dispatcher, job_);
+  const WorkerPtr worker = job_.worker;
+  const TimePoint began = Clock::now();
+  std::string reason;
+  const Attempt attempt = co_await ask(reason);
+  const Outcome outcome = classify(attempt);
+  note(outcome, began, reason);
+  if (outcome.kind != OutcomeClass::kSuccess) {
+    co_return co_await after_failure(worker, attempt, outcome, reason);
+  }
+  placed.set_answer_tokens(exchange_.delivered_tokens());
+  note_success(began);
+  co_return Next::kDone;
+}
+
+// While the rest of an answer waits for a worker.
+awaitable<void> Attempts::comment() {
+  const TimePoint now = Clock::now();
+  if (!job_.resume_until || now - commented_ < kCommentInterval) co_return;
+  commented_ = now;
+  const std::string line = http::format_sse_comment("fo-route: waiting for a worker");
+  co_await reply_.write(line);
+}
+
+awaitable<void> Attempts::run() {
+  const std::function<awaitable<void>()> while_waiting = [this] { return comment(); };
+  for (;;) {
+    const std::optional<ApiError> refusal = co_await parts_.dispatcher.place(job_, while_waiting);
+    if (refusal) {
+      co_await refuse(*refusal);
+      co_return;
+    }
+    const Next next = co_await attempt();
+    if (next == Next::kDone) co_return;
+  }
+}
+
+}  // namespace
+
+awaitable<void> answer(RouterParts& parts, Job& job, Reply& reply) {
+  Attempts attempts(parts, job, reply);
+  co_await attempts.run();
+}
+
+}  // namespace fo::route

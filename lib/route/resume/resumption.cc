@@ -1,0 +1,295 @@
+#include "route/resume/resumption.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "json/object.h"
+#include "json/scanner.h"
+
+namespace fo::route {
+namespace {
+
+// What vLLM generates without a limit of the client.
+constexpr std::uint64_t kCompletionTokens = 16;
+constexpr std::size_t kMaxRewind = 8;
+
+std::uint64_t count_characters(std::string_view text) {
+  return static_cast<std::uint64_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
+}
+
+template <typename Id>
+std::string list_of_ids(const std::vector<Id>& ids) {
+  std::string text = "[";
+  for (const Id id : ids) text += (text.size() > 1 ? "," : "") + std::to_string(id);
+  return text + "]";
+}
+
+// A generator of random numbers that starts again must not repeat those of the answer's beginning.
+std::int64_t seed_of_continuation(std::int64_t seed, std::uint64_t tokens) {
+  constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15;
+  constexpr std::uint64_t kPositive = 0x7fffffffffffffff;
+  return static_cast<std::int64_t>((static_cast<std::uint64_t>(seed) + tokens * kStep) & kPositive);
+}
+
+// The parameters of sampling that the client left to the model's authors, as members.
+std::string defaults_of(const fleet::Card& card, const std::set<std::string>& given) {
+  std::string members;
+  for (const auto& [name, value] : card.generation_defaults) {
+    if (!given.contains(name)) members += ",\"" + name + "\":" + nlohmann::json(value).dump();
+  }
+  return members;
+}
+
+// The bias that replaces a frequency penalty for the tokens so far.
+std::string bias_of(const ResumeFacts& facts, const std::vector<TokenId>& answer) {
+  std::map<std::uint64_t, double> biases = facts.logit_bias;
+  if (facts.frequency_penalty != 0) {
+    for (const TokenId id : answer) biases[id] -= facts.frequency_penalty;
+  }
+  nlohmann::json object = nlohmann::json::object();
+  for (const auto& [id, bias] : biases) object[std::to_string(id)] = bias;
+  return object.empty() ? std::string() : ",\"logit_bias\":" + object.dump();
+}
+
+}  // namespace
+
+Resumption::Resumption(const ClientRequest& request)
+    : request_(request),
+      facts_(*request.resume),
+      events_(request.api, facts_),
+      stops_(facts_.stops, facts_.include_stop) {}
+
+void Resumption::begin() {
+  events_.forget();
+  stops_ = StopMatcher(facts_.stops, facts_.include_stop);
+  transcript_ = {};
+  held_.clear();
+  delivered_ = characters_ = offset_ = 0;
+  is_plain_ = has_usage_ = has_reasoning_ = has_content_ = is_continuation_ = false;
+}
+
+void Resumption::begin_continuation() {
+  held_.clear();
+  offset_ = characters_;
+  is_continuation_ = true;
+  is_checked_ = false;
+}
+
+// --- Events.
+
+// Why the event belongs to another prompt; empty if it does not.
+std::string Resumption::check_prompt(const StreamChunk& chunk) {
+  if (!is_continuation_) {
+    if (chunk.prompt_ids && transcript_.prompt().empty()) {
+      transcript_.set_prompt(*chunk.prompt_ids);
+    }
+    return {};
+  }
+  if (is_checked_) return {};
+  if (chunk.prompt_ids) {
+    is_checked_ = *chunk.prompt_ids == transcript_.all();
+    return is_checked_ ? "" : "its prompt has other tokens";
+  }
+  const bool is_late = chunk.tokens > 0 || !chunk.finishes.empty();
+  return is_late ? "it does not name the tokens of its prompt" : "";
+}
+
+Resumption::Output Resumption::on_event(std::string_view data, const StreamChunk& chunk) {
+  if (std::string mismatch = check_prompt(chunk); !mismatch.empty()) {
+    return {.events = {}, .mismatch = "the worker does not continue the answer: " + mismatch};
+  }
+  if (chunk.choices > 0) {
+    if (!events_.has_learned()) events_.learn(data, chunk);
+    return on_part(data, chunk);
+  }
+  const bool is_unwanted = is_continuation_ || (chunk.usage && !facts_.wants_usage);
+  if (is_unwanted) return {};
+  has_usage_ |= chunk.usage.has_value();
+  return {.events = events_.forwarded(data, chunk, std::nullopt), .mismatch = {}};
+}
+
+Resumption::Output Resumption::on_part(std::string_view data, const StreamChunk& chunk) {
+  static const std::vector<TokenId> kNone;
+  const std::vector<TokenId>& ids = chunk.token_ids ? *chunk.token_ids : kNone;
+  is_plain_ |= chunk.has_content && !chunk.token_ids;
+  const std::optional<std::string> certain = transcript_.add(ids, chunk.text);
+  if (!certain) {
+    return {.events = {}, .mismatch = "the worker does not continue the answer: its text differs"};
+  }
+  has_reasoning_ |= chunk.has_other_content;
+  if (!certain->empty() && !std::exchange(has_content_, true) && has_reasoning_) {
+    transcript_.begin_seam();
+  }
+  characters_ += count_characters(*certain);
+  const bool is_last = !chunk.finishes.empty();
+  std::string text = stops_.feed(*certain, transcript_.tokens() > facts_.min_tokens);
+  if (is_last) text += stops_.flush();
+
+  const auto value_at = [&](const StreamChunk::Place& place) {
+    return std::string(place.empty() ? "null" : data.substr(place.begin, place.end - place.begin));
+  };
+  ClientEvents::Part part{.text = std::move(text), .ids = ids};
+  part.logprobs = rebased_logprobs(value_at(chunk.logprobs_at));
+  if (is_last) {
+    part.finish = fo::json::quoted(chunk.finishes.front().reason);
+    part.stop_reason = value_at(chunk.stop_reason_at);
+  }
+  Output output;
+  if (stops_.stopped()) {
+    part.finish = "\"stop\"";
+    part.stop_reason = fo::json::quoted(stops_.matched());
+    held_ += events_.made(part, usage());
+    output.is_complete = true;
+  } else if (is_continuation_) {
+    const bool is_wanted = !part.text.empty() || is_last || facts_.wants_ids || facts_.logprobs;
+    if (is_wanted) held_ += events_.made(part, usage());
+  } else if (part.text == chunk.text) {
+    held_ += events_.forwarded(data, chunk, std::nullopt);
+  } else {
+    // The last event of a chat may have no text.
+    if (chunk.text_at.empty()) held_ += events_.made({.text = part.text}, usage());
+    held_ += events_.forwarded(data, chunk, part.text);
+  }
+  if (certain->empty() && !chunk.has_other_content && !is_last) return output;
+  output.events = std::exchange(held_, {});
+  output.tokens = is_plain_ ? chunk.tokens : take_tokens();
+  return output;
+}
+
+// The number of tokens that the client gets now.
+std::uint64_t Resumption::take_tokens() {
+  const std::uint64_t before = delivered_;
+  delivered_ = std::max<std::uint64_t>(before, transcript_.tokens());
+  return delivered_ - before;
+}
+
+std::string Resumption::rebased_logprobs(std::string logprobs) const {
+  if (offset_ == 0 || logprobs == "null") return logprobs;
+  nlohmann::ordered_json object = nlohmann::ordered_json::parse(logprobs, nullptr, false);
+  const auto offsets = object.is_object() ? object.find("text_offset") : object.end();
+  if (offsets == object.end() || !offsets->is_array()) return logprobs;
+  for (auto& offset : *offsets) {
+    if (offset.is_number_unsigned()) offset = offset.get<std::uint64_t>() + offset_;
+  }
+  return object.dump();
+}
+
+Usage Resumption::usage() const { return {transcript_.prompt().size(), transcript_.tokens()}; }
+
+std::string Resumption::closing() {
+  const bool is_missing = facts_.wants_usage && !has_usage_;
+  if (!is_missing || transcript_.prompt().empty() || !events_.has_learned()) return {};
+  return events_.made_usage(usage());
+}
+
+// --- Ends.
+
+std::optional<std::uint64_t> Resumption::limit() const {
+  std::optional<std::uint64_t> limit = facts_.max_tokens;
+  if (!limit && request_.api == Api::kCompletions) limit = kCompletionTokens;
+  if (!card_ || card_->context_length == 0) return limit;
+  const std::uint64_t prompt = transcript_.prompt().size();
+  const std::uint64_t room = card_->context_length - std::min(prompt, card_->context_length);
+  return std::min(limit.value_or(room), room);
+}
+
+bool Resumption::ends_answer(TokenId id) const {
+  const auto has = [id](const std::vector<std::uint64_t>& ids) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
+  if (has(facts_.stop_ids)) return true;
+  if (!card_ || facts_.ignore_eos) return false;
+  const auto eos = card_->special_ids.find("eos");
+  return has(card_->stop_ids) || (eos != card_->special_ids.end() && eos->second == id);
+}
+
+std::optional<Resumption::Output> Resumption::finish_here() {
+  const std::vector<TokenId>& answer = transcript_.answer();
+  if (answer.empty() || !refusal().empty()) return std::nullopt;
+  ClientEvents::Part part;
+  if (ends_answer(answer.back())) {
+    part.finish = "\"stop\"";
+    const bool is_own = std::find(facts_.stop_ids.begin(), facts_.stop_ids.end(), answer.back()) !=
+                        facts_.stop_ids.end();
+    if (is_own) part.stop_reason = std::to_string(answer.back());
+  } else if (answer.size() >= limit().value_or(answer.size() + 1)) {
+    part.finish = "\"length\"";
+  } else {
+    return std::nullopt;
+  }
+  part.text = stops_.flush();
+  return Output{.events = events_.made(part, usage()), .tokens = take_tokens(), .mismatch = {}};
+}
+
+std::string Resumption::refusal() const {
+  if (!facts_.refusal.empty()) return facts_.refusal;
+  if (is_plain_) return "the worker does not name its tokens";
+  if (transcript_.prompt().empty()) return "the worker does not name the tokens of the prompt";
+  if (has_reasoning_) {
+    const bool is_known = card_ && !card_->end_of_thinking.empty();
+    if (!is_known) return "the model's card does not say how thinking ends";
+    const bool is_over = has_content_ && transcript_.contains(card_->end_of_thinking);
+    if (!is_over) return "the model was thinking";
+  }
+  if (!limit()) return "the length of the model's context is not known";
+  return {};
+}
+
+// --- A continuation.
+
+std::set<TokenId> Resumption::hidden_ids() const {
+  std::set<TokenId> ids;
+  if (!card_ || !facts_.skip_special_tokens) return ids;
+  for (const auto& [name, id] : card_->special_ids) ids.insert(static_cast<TokenId>(id));
+  for (const std::uint64_t id : card_->stop_ids) ids.insert(static_cast<TokenId>(id));
+  return ids;
+}
+
+std::size_t Resumption::max_rewind() const {
+  const std::size_t compared = transcript_.safe_point() - transcript_.seam_begin();
+  return facts_.wants_ids || facts_.logprobs ? 0 : std::min(kMaxRewind, compared);
+}
+
+std::string Resumption::body() const {
+  const std::uint64_t done = transcript_.tokens();
+  const std::uint64_t left = limit().value_or(done) - done;
+  const std::uint64_t at_least =
+      std::min(facts_.min_tokens - std::min(facts_.min_tokens, done), left);
+  std::string body = "{\"prompt\":" + list_of_ids(transcript_.all()) +
+                     ",\"max_tokens\":" + std::to_string(left) +
+                     ",\"stream\":true,\"stream_options\":{\"include_usage\":true}"
+                     ",\"return_token_ids\":true";
+  if (at_least > 0) body += ",\"min_tokens\":" + std::to_string(at_least);
+  if (facts_.seed) {
+    body += ",\"seed\":" + std::to_string(seed_of_continuation(*facts_.seed, done));
+  }
+  std::vector<std::uint64_t> stop_ids = facts_.stop_ids;
+  // An engine that ignores the end of the text still stops at the ids that it is given.
+  if (card_ && !facts_.ignore_eos) {
+    stop_ids.insert(stop_ids.end(), card_->stop_ids.begin(), card_->stop_ids.end());
+  }
+  if (!stop_ids.empty()) body += ",\"stop_token_ids\":" + list_of_ids(stop_ids);
+  body += bias_of(facts_, transcript_.answer());
+  if (card_) body += defaults_of(*card_, facts_.given);
+  if (!facts_.repeated.empty()) body += "," + facts_.repeated;
+  return body + "}";
+}
+
+std::string resumable_body(const ClientRequest& request) {
+  const std::string counts = request.resume->wants_continuous_usage
+                                 ? R"({"include_usage":true,"continuous_usage_stats":true})"
+                                 : R"({"include_usage":true})";
+  const std::array<fo::json::MemberChange, 5> changes{
+      {{"stream", "true"},
+       {"stream_options", counts},
+       {"return_token_ids", "true"},
+       {"stop", std::nullopt},
+       {"include_stop_str_in_output", std::nullopt}}};
+  return fo::json::change_members(request.body, changes);
+}
+
+}  // namespace fo::route

@@ -1,0 +1,108 @@
+// What it takes to continue an answer with one choice on another worker, and what the client gets
+// of each event meanwhile: the tokens and text so far, the stop strings, which the router matches
+// in place of the engine, and the usage. Pure. An Exchange (answer/exchange.h) has one for a
+// request that may continue; what the network does is resume/resumer.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fleet/card/card.h"
+#include "route/answer/stream_chunk.h"
+#include "route/request/client_request.h"
+#include "route/resume/client_events.h"
+#include "route/resume/stop_matcher.h"
+#include "route/resume/transcript.h"
+
+namespace fo::route {
+
+class Resumption {
+ public:
+  /// `request`, a chat or a completion, must outlive this object.
+  explicit Resumption(const ClientRequest& request);
+
+  /// What is known of the model. Without a card, its context_length alone may be known, or nothing.
+  void set_card(std::shared_ptr<const fleet::Card> card) { card_ = std::move(card); }
+
+  /// The answer begins anew.
+  void begin();
+  /// The next events continue the answer at its safe point.
+  void begin_continuation();
+
+  struct Output {
+    /// For the client, and the number of tokens that they bring.
+    std::string events = {};
+    std::uint64_t tokens = 0;
+    /// A stop string ends the answer, or its limit, whatever the worker sends.
+    bool is_complete = false;
+    /// Why the event does not continue the answer; empty if it does.
+    std::string mismatch = {};
+  };
+  /// The data of an event other than "[DONE]", which is neither an error nor an abort.
+  Output on_event(std::string_view data, const StreamChunk& chunk);
+  /// What precedes "[DONE]".
+  std::string closing();
+  /// The rest of an answer that needs no worker any more, because its last token ends it, or its
+  /// limit is reached; nullopt if it needs one.
+  std::optional<Output> finish_here();
+
+  /// Why the answer cannot continue at this point; empty if it can.
+  [[nodiscard]] std::string refusal() const;
+  /// The engine does not name its tokens.
+  [[nodiscard]] bool is_plain() const { return is_plain_; }
+
+  // --- Of a continuation.
+
+  [[nodiscard]] const Transcript& transcript() const { return transcript_; }
+  /// The ids that an engine leaves out of an answer's text, and those that a client cannot see.
+  [[nodiscard]] std::set<TokenId> hidden_ids() const;
+  /// How many tokens of the safe point may be produced again: with ids or log-probabilities, the
+  /// client would get them twice.
+  [[nodiscard]] std::size_t max_rewind() const;
+  void rewind(std::size_t end, std::size_t repeated) { transcript_.rewind(end, repeated); }
+  /// The body of POST /v1/completions.
+  [[nodiscard]] std::string body() const;
+
+ private:
+  /// The maximum of tokens in the answer; nullopt if it is not known.
+  [[nodiscard]] std::optional<std::uint64_t> limit() const;
+  [[nodiscard]] bool ends_answer(TokenId id) const;
+  [[nodiscard]] Usage usage() const;
+  [[nodiscard]] std::string rebased_logprobs(std::string logprobs) const;
+  std::string check_prompt(const StreamChunk& chunk);
+  Output on_part(std::string_view data, const StreamChunk& chunk);
+  std::uint64_t take_tokens();
+
+  const ClientRequest& request_;
+  const ResumeFacts& facts_;
+  std::shared_ptr<const fleet::Card> card_;
+  ClientEvents events_;
+  StopMatcher stops_;
+  Transcript transcript_;
+  /// Events whose text is not certain yet.
+  std::string held_;
+  /// Tokens that the client has got.
+  std::uint64_t delivered_ = 0;
+  /// The certain text's characters, and how many of them precede the present continuation.
+  std::uint64_t characters_ = 0;
+  std::uint64_t offset_ = 0;
+  bool is_plain_ = false;
+  /// The client has got the engine's own usage.
+  bool has_usage_ = false;
+  bool has_reasoning_ = false;
+  bool has_content_ = false;
+  bool is_continuation_ = false;
+  /// The continuation's prompt is the right one.
+  bool is_checked_ = false;
+};
+
+/// The body with which a request that may continue goes to a worker: as a stream that names its
+/// tokens and its usage, without the stop strings, which the router matches.
+std::string resumable_body(const ClientRequest& request);
+
+}  // namespace fo::route

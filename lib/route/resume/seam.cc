@@ -1,0 +1,104 @@
+#include "route/resume/seam.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "http/client.h"
+#include "json/object.h"
+
+namespace fo::route {
+namespace {
+
+using boost::asio::awaitable;
+
+// A worker that lives has the text at once.
+constexpr base::Duration kTimeout = std::chrono::seconds(5);
+
+// The failure of a query, as that of an attempt.
+struct QueryFailure {
+  Attempt attempt;
+  std::string reason;
+};
+
+class Query {
+ public:
+  Query(WorkerPtr worker, http::Fields headers, base::Deadline deadline)
+      : worker_(std::move(worker)), headers_(std::move(headers)), deadline_(deadline) {}
+
+  /// The text of the ids, from POST /detokenize: vLLM names it "prompt", SGLang "text". Throws
+  /// QueryFailure.
+  awaitable<std::string> text_of(std::vector<TokenId> ids) {
+    if (ids.empty()) co_return std::string();
+    nlohmann::json body{
+        {"model", worker_->model}, {"tokens", std::move(ids)}, {"skip_special_tokens", false}};
+    http::FetchOptions options;
+    options.body = body.dump();
+    options.headers = headers_;
+    options.tls = worker_->origin.tls;
+    const std::string url = worker_->url + "/detokenize";
+    http::Response response;
+    try {
+      response = co_await http::async_fetch("POST", url, deadline_, options);
+    } catch (const base::Error& error) {
+      const bool is_late = error.status() == base::ExitStatus::kTryAgain;
+      throw QueryFailure{{.end = is_late ? AttemptEnd::kNoFirstToken : AttemptEnd::kRefused,
+                          .others_moved = is_late},
+                         error.what()};
+    }
+    if (response.status != 200) {
+      throw QueryFailure{{.end = AttemptEnd::kStatus, .status = response.status},
+                         "/detokenize: status " + std::to_string(response.status)};
+    }
+    const auto object = fo::json::find_object(response.body, response.body.size());
+    for (const char* name : {"prompt", "text"}) {
+      const nlohmann::json* text = object ? fo::json::find(*object, name) : nullptr;
+      if (text != nullptr && text->is_string()) co_return text->get<std::string>();
+    }
+    throw QueryFailure{{.end = AttemptEnd::kBroken}, "/detokenize: an answer without a text"};
+  }
+
+ private:
+  WorkerPtr worker_;
+  http::Fields headers_;
+  base::Deadline deadline_;
+};
+
+awaitable<SeamCheck> compare(Query& query, Resumption& resumption) {
+  const Transcript& transcript = resumption.transcript();
+  const std::size_t safe = transcript.safe_point();
+  if (safe == transcript.seam_begin()) {
+    resumption.rewind(safe, 0);
+    co_return SeamCheck{};
+  }
+  const std::set<TokenId> hidden = resumption.hidden_ids();
+  std::vector<TokenId> ids = transcript.seam_ids(transcript.seam_begin(), hidden);
+  const std::string context = co_await query.text_of(std::move(ids));
+  const std::size_t max_rewind = resumption.max_rewind();
+  for (std::size_t back = 0; back <= max_rewind; ++back) {
+    ids = transcript.seam_ids(safe - back, hidden);
+    const std::string compared = co_await query.text_of(std::move(ids));
+    const std::optional<std::size_t> repeated = transcript.match_seam(context, compared);
+    const bool fits = repeated && (*repeated == 0 || max_rewind > 0);
+    if (!fits) continue;
+    resumption.rewind(safe - back, *repeated);
+    co_return SeamCheck{};
+  }
+  co_return SeamCheck{.reason = "the worker has another text for its tokens"};
+}
+
+}  // namespace
+
+awaitable<SeamCheck> check_seam(WorkerPtr worker, http::Fields headers, Resumption& resumption,
+                                base::Deadline deadline) {
+  Query query(std::move(worker), std::move(headers),
+              deadline.sooner(base::Deadline::after(kTimeout)));
+  try {
+    co_return co_await compare(query, resumption);
+  } catch (const QueryFailure& failure) {
+    co_return SeamCheck{.reason = failure.reason, .failure = failure.attempt};
+  }
+}
+
+}  // namespace fo::route

@@ -1,0 +1,70 @@
+#include "route/resume/transcript.h"
+
+#include <algorithm>
+
+#include "json/scanner.h"
+
+namespace fo::route {
+namespace {
+
+// The text of a token may depend on as many tokens before it.
+constexpr std::size_t kContext = 8;
+
+}  // namespace
+
+std::optional<std::string> Transcript::add(const std::vector<TokenId>& ids, std::string_view text) {
+  tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+  fo::json::join_halves(uncertain_, text);
+  if (uncertain_.empty() || fo::json::ends_with_half(uncertain_)) return std::string();
+  std::string certain = std::exchange(uncertain_, {});
+  const std::size_t count = std::min(repeated_, certain.size());
+  if (text_.compare(text_.size() - repeated_, count, certain, 0, count) != 0) return std::nullopt;
+  certain.erase(0, count);
+  repeated_ -= count;
+  text_ += certain;
+  safe_ = tokens_.size();
+  return certain;
+}
+
+void Transcript::begin_seam() {
+  text_.clear();
+  seam_begin_ = safe_ = tokens_.size();
+}
+
+bool Transcript::contains(const std::vector<std::uint64_t>& ids) const {
+  return std::search(tokens_.begin(), tokens_.end(), ids.begin(), ids.end()) != tokens_.end();
+}
+
+std::vector<TokenId> Transcript::all() const {
+  std::vector<TokenId> ids = prompt_;
+  ids.insert(ids.end(), tokens_.begin(), tokens_.end());
+  return ids;
+}
+
+std::vector<TokenId> Transcript::seam_ids(std::size_t end, const std::set<TokenId>& special) const {
+  std::vector<TokenId> ids;
+  const std::size_t of_answer = std::min(kContext, seam_begin_);
+  const std::size_t of_prompt = std::min(kContext - of_answer, prompt_.size());
+  ids.insert(ids.end(), prompt_.end() - static_cast<std::ptrdiff_t>(of_prompt), prompt_.end());
+  ids.insert(ids.end(), tokens_.begin() + static_cast<std::ptrdiff_t>(seam_begin_ - of_answer),
+             tokens_.begin() + static_cast<std::ptrdiff_t>(end));
+  std::erase_if(ids, [&](TokenId id) { return special.contains(id); });
+  return ids;
+}
+
+std::optional<std::size_t> Transcript::match_seam(std::string_view context,
+                                                  std::string_view compared) const {
+  if (!compared.starts_with(context)) return std::nullopt;
+  compared.remove_prefix(context.size());
+  if (!std::string_view(text_).starts_with(compared)) return std::nullopt;
+  return text_.size() - compared.size();
+}
+
+void Transcript::rewind(std::size_t end, std::size_t repeated) {
+  tokens_.resize(end);
+  safe_ = end;
+  uncertain_.clear();
+  repeated_ = repeated;
+}
+
+}  // namespace fo::route

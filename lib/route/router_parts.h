@@ -1,0 +1,43 @@
+// What the requests of one router share. Of one loop.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "http/pool.h"
+#include "route/metrics.h"
+#include "route/queue/demand.h"
+#include "route/queue/dispatcher.h"
+#include "route/queue/job.h"
+#include "route/request/admission.h"
+#include "route/request/response_ids.h"
+#include "route/router.h"
+#include "route/worker/workers.h"
+
+namespace fo::route {
+
+struct RouterParts {
+  RouterParts(const boost::asio::any_io_executor& on, RouterOptions with)
+      : options(std::move(with)),
+        pool(on, options.pool),
+        dispatcher(on, options.dispatch, workers, metrics),
+        admission(options.keys),
+        demand(time_now()) {}
+
+  RouterOptions options;
+  http::Pool pool;
+  Workers workers;
+  Metrics metrics;
+  Dispatcher dispatcher;
+  Admission admission;
+  Demand demand;
+  ServedMean served;
+  Level level;
+  ResponseIds response_ids;
+  /// Those that are in the router, by id.
+  std::map<std::string, Job*> jobs;
+};
+
+}  // namespace fo::route
