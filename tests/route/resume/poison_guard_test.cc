@@ -1,0 +1,188 @@
+#include "route/resume/poison_guard.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace fo::test {
+namespace {
+
+using route::PoisonBodies;
+using route::Suspects;
+using route::WorkerNumber;
+using namespace std::chrono_literals;
+
+using Workers = std::vector<WorkerNumber>;
+
+TEST(Suspects, ThoseInFlightAtADeathAreSuspects) {
+  Suspects suspects;
+  suspects.begin(1, 10);
+  suspects.begin(2, 10);
+  suspects.begin(3, 20);
+  suspects.begin(4, 10);
+  EXPECT_FALSE(suspects.end_attempt(4));
+  suspects.on_death(10);
+  EXPECT_TRUE(suspects.is_suspect(1));
+  EXPECT_TRUE(suspects.is_suspect(2));
+  EXPECT_FALSE(suspects.is_suspect(3));
+  EXPECT_FALSE(suspects.is_suspect(4));
+  EXPECT_FALSE(suspects.is_suspect(5));
+  EXPECT_FALSE(suspects.is_poison(1));
+  EXPECT_EQ(suspects.occupied(), Workers{});
+}
+
+TEST(Suspects, TwoDeathsMakePoison) {
+  Suspects suspects;
+  suspects.begin(1, 10);
+  suspects.on_death(10);
+  suspects.begin(1, 20);
+  suspects.begin(2, 20);
+  suspects.on_death(20);
+  EXPECT_TRUE(suspects.is_poison(1));
+  EXPECT_FALSE(suspects.is_poison(2));
+  EXPECT_FALSE(suspects.is_poison(3));
+  // The number of a request that has left is not used again, but nothing is kept of it.
+  suspects.remove(1);
+  EXPECT_FALSE(suspects.is_poison(1));
+}
+
+TEST(Suspects, ATokenDoesNotUndoADeath) {
+  Suspects suspects;
+  suspects.begin(1, 10);
+  suspects.on_death(10);
+  suspects.begin(1, 20);
+  EXPECT_TRUE(suspects.on_token(1));
+  EXPECT_FALSE(suspects.is_suspect(1));
+  suspects.on_death(20);
+  EXPECT_TRUE(suspects.is_poison(1));
+}
+
+TEST(Suspects, ADeathCountsOnceForEachRequest) {
+  Suspects suspects;
+  suspects.begin(1, 10);
+  // The standby at the same address has the same number, and not this request.
+  suspects.on_death(10);
+  suspects.on_death(10);
+  EXPECT_FALSE(suspects.is_poison(1));
+  suspects.begin(1, 10);
+  suspects.on_death(10);
+  EXPECT_TRUE(suspects.is_poison(1));
+}
+
+TEST(Suspects, AWorkerIsOccupiedUntilTheFirstToken) {
+  Suspects suspects;
+  for (const std::uint64_t request : {1U, 2U, 3U}) suspects.begin(request, 10);
+  suspects.on_death(10);
+  suspects.begin(1, 20);
+  suspects.begin(2, 30);
+  suspects.begin(4, 40);
+  EXPECT_EQ(suspects.occupied(), (Workers{20, 30}));
+  EXPECT_TRUE(suspects.on_token(1));
+  EXPECT_EQ(suspects.occupied(), Workers{30});
+  EXPECT_FALSE(suspects.on_token(1));
+  EXPECT_FALSE(suspects.on_token(4));
+  suspects.begin(3, 20);
+  EXPECT_EQ(suspects.occupied(), (Workers{30, 20}));
+}
+
+TEST(Suspects, TheEndOfAnAttemptFreesTheWorkerButNotTheSuspect) {
+  Suspects suspects;
+  suspects.begin(1, 10);
+  suspects.begin(2, 10);
+  suspects.on_death(10);
+  // Nothing of theirs is with a worker now.
+  EXPECT_FALSE(suspects.end_attempt(1));
+  EXPECT_FALSE(suspects.on_token(1));
+  EXPECT_TRUE(suspects.is_suspect(1));
+  suspects.begin(1, 20);
+  EXPECT_TRUE(suspects.end_attempt(1));
+  EXPECT_TRUE(suspects.is_suspect(1));
+  EXPECT_EQ(suspects.occupied(), Workers{});
+  // The worker's death is not this request's.
+  suspects.on_death(20);
+  EXPECT_FALSE(suspects.is_poison(1));
+  suspects.begin(2, 30);
+  EXPECT_TRUE(suspects.remove(2));
+  EXPECT_FALSE(suspects.remove(2));
+  EXPECT_FALSE(suspects.is_suspect(2));
+  EXPECT_EQ(suspects.occupied(), Workers{});
+}
+
+// Three workers get the suspects of a death one at a time each, as a dispatcher does: the poison
+// among them kills one more worker, and no other request is taken for poison.
+TEST(Suspects, OnlyThePoisonIsFound) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    Suspects suspects;
+    std::vector<std::uint64_t> waiting{1, 2, 3, 4, 5, 6, 7, 8, 9};
+    const std::uint64_t poison = waiting[random() % waiting.size()];
+    for (const std::uint64_t request : waiting) suspects.begin(request, 0);
+    suspects.on_death(0);
+    std::ranges::shuffle(waiting, random);
+    int deaths = 0;
+    while (!waiting.empty()) {
+      Workers sent;
+      for (WorkerNumber worker = 0; worker < 3 && worker < waiting.size(); ++worker) {
+        suspects.begin(waiting[worker], worker);
+        sent.push_back(worker);
+      }
+      Workers occupied = suspects.occupied();
+      std::ranges::sort(occupied);
+      ASSERT_EQ(occupied, sent);
+      for (const WorkerNumber worker : sent) {
+        const std::uint64_t request = waiting.front();
+        waiting.erase(waiting.begin());
+        if (request == poison) {
+          suspects.on_death(worker);
+          ++deaths;
+        } else {
+          ASSERT_TRUE(suspects.on_token(request));
+        }
+        ASSERT_EQ(suspects.is_poison(request), request == poison);
+        suspects.remove(request);
+      }
+    }
+    ASSERT_EQ(deaths, 1);
+  }
+}
+
+TEST(PoisonBodies, ABodyIsRefusedForTenMinutes) {
+  PoisonBodies bodies;
+  EXPECT_FALSE(bodies.contains("key", "body", 0s));
+  bodies.add("key", "body", 5s);
+  EXPECT_TRUE(bodies.contains("key", "body", 5s));
+  EXPECT_TRUE(bodies.contains("key", "body", 604s));
+  EXPECT_FALSE(bodies.contains("key", "body", 605s));
+  // Poison again.
+  bodies.add("key", "body", 600s);
+  EXPECT_TRUE(bodies.contains("key", "body", 1199s));
+  EXPECT_FALSE(bodies.contains("key", "body", 1200s));
+}
+
+TEST(PoisonBodies, AnotherClientsRequestIsAnotherOne) {
+  PoisonBodies bodies;
+  bodies.add("key", "body", 0s);
+  EXPECT_FALSE(bodies.contains("key2", "body", 0s));
+  EXPECT_FALSE(bodies.contains("key", "body2", 0s));
+  EXPECT_FALSE(bodies.contains("keyb", "ody", 0s));
+  EXPECT_FALSE(bodies.contains("", "keybody", 0s));
+}
+
+TEST(PoisonBodies, TheOldestIsForgotten) {
+  PoisonBodies bodies(2);
+  bodies.add("", "z", 1s);
+  bodies.add("", "a", 2s);
+  bodies.add("", "z", 3s);
+  EXPECT_TRUE(bodies.contains("", "a", 3s));
+  bodies.add("", "m", 4s);
+  EXPECT_FALSE(bodies.contains("", "a", 4s));
+  EXPECT_TRUE(bodies.contains("", "z", 4s));
+  EXPECT_TRUE(bodies.contains("", "m", 4s));
+}
+
+}  // namespace
+}  // namespace fo::test
