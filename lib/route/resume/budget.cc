@@ -1,0 +1,63 @@
+#include "route/resume/budget.h"
+
+#include <algorithm>
+
+namespace fo::route {
+namespace {
+
+// A part of 1 in this number.
+constexpr std::uint64_t kPart = 5;
+constexpr std::uint64_t kMinRetries = 10;
+
+}  // namespace
+
+void ResumeBudget::set_slots(std::uint64_t slots) {
+  max_running_ = std::max<std::size_t>(kMinRunning, slots / kPart);
+}
+
+void ResumeBudget::add(std::uint64_t answer, std::size_t tier, base::Duration deadline) {
+  const Place place{tier, deadline, arrivals_++};
+  waiting_.emplace(place, answer);
+  places_.emplace(answer, place);
+}
+
+std::optional<std::uint64_t> ResumeBudget::begin_next() {
+  if (waiting_.empty() || running_.size() >= max_running_) return std::nullopt;
+  const std::uint64_t answer = waiting_.begin()->second;
+  remove(answer);
+  running_.insert(answer);
+  return answer;
+}
+
+void ResumeBudget::remove(std::uint64_t answer) {
+  running_.erase(answer);
+  const auto found = places_.find(answer);
+  if (found == places_.end()) return;
+  waiting_.erase(found->second);
+  places_.erase(found);
+}
+
+RetryBudget::Slice& RetryBudget::slice_at(base::Duration now) {
+  const std::int64_t number = now / kSlice;
+  Slice& slice = slices_[static_cast<std::size_t>(number) % slices_.size()];
+  if (slice.number != number) slice = {.number = number};
+  return slice;
+}
+
+void RetryBudget::on_request(base::Duration now) { ++slice_at(now).requests; }
+
+bool RetryBudget::begin_retry(base::Duration now) {
+  Slice& present = slice_at(now);
+  std::uint64_t requests = 0;
+  std::uint64_t retries = 0;
+  for (const Slice& slice : slices_) {
+    if (slice.number + static_cast<std::int64_t>(slices_.size()) <= present.number) continue;
+    requests += slice.requests;
+    retries += slice.retries;
+  }
+  if (retries >= std::max(kMinRetries, requests / kPart)) return false;
+  ++present.retries;
+  return true;
+}
+
+}  // namespace fo::route

@@ -1,0 +1,78 @@
+// How much of the workers' time may go into doing again what a failed worker had done: so that the
+// death of one does not become an overload of the others. Pure: time, which must not go back, is an
+// argument.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/units.h"
+
+namespace fo::route {
+
+/// The answers of a set that are resumed at a time: at most a fifth of the slots of its workers,
+/// but at least three. The others wait: the highest tier is first, then the earliest deadline.
+class ResumeBudget {
+ public:
+  /// Of the workers of the set now. With fewer slots than before, resumes that have begun go on.
+  void set_slots(std::uint64_t slots);
+
+  /// An answer waits to be resumed. Its number is unique among those here.
+  void add(std::uint64_t answer, std::size_t tier, base::Duration deadline);
+  /// The next one that may be resumed now, which then counts until remove(). nullopt if none waits,
+  /// or the budget is used up.
+  std::optional<std::uint64_t> begin_next();
+  /// The answer has been resumed, or its resume has failed, or it does not wait any more. An answer
+  /// that is unknown is ignored.
+  void remove(std::uint64_t answer);
+
+  [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
+  [[nodiscard]] std::size_t running() const { return running_.size(); }
+  [[nodiscard]] std::size_t max_running() const { return max_running_; }
+
+ private:
+  static constexpr std::size_t kMinRunning = 3;
+  struct Place {
+    std::size_t tier;
+    base::Duration deadline;
+    std::uint64_t arrival;
+    auto operator<=>(const Place&) const = default;
+  };
+
+  std::size_t max_running_ = kMinRunning;
+  std::uint64_t arrivals_ = 0;
+  std::map<Place, std::uint64_t> waiting_;
+  std::map<std::uint64_t, Place> places_;
+  std::set<std::uint64_t> running_;
+};
+
+/// The retries of requests whose answers have not begun: at most a fifth of the requests of the
+/// last ten seconds, but at least ten. A retry for which there is no budget has to wait, not to
+/// fail.
+class RetryBudget {
+ public:
+  void on_request(base::Duration now);
+  /// Whether a request may be retried now; if so, this counts as a retry.
+  bool begin_retry(base::Duration now);
+
+ private:
+  static constexpr base::Duration kSlice = std::chrono::milliseconds(500);
+  /// Of the slice with this number since the epoch.
+  struct Slice {
+    std::int64_t number = -1;
+    std::uint64_t requests = 0;
+    std::uint64_t retries = 0;
+  };
+  Slice& slice_at(base::Duration now);
+
+  /// Ten seconds, to the present slice.
+  std::array<Slice, 20> slices_;
+};
+
+}  // namespace fo::route
