@@ -67,7 +67,7 @@ constexpr std::array kNeutral{
     Neutral{"no_stop_trim", "false", kUnrepeated},
     Neutral{"presence_penalty", "0", kOwnTokens},
     Neutral{"repetition_detection", "{}", kOwnTokens},
-    Neutral{"response_format", R"({"type":"text"})", "guided decoding begins anew"},
+    Neutral{"response_format", R"({"type":"text"})", "guided decoding starts from its beginning"},
     Neutral{"return_hidden_states", "false", kUnrepeated},
     Neutral{"return_tokens_as_token_ids", "false", kUnrepeated},
     Neutral{"separate_reasoning", "true", kUnrepeated},
@@ -261,7 +261,7 @@ class FactsReader {
     facts_.seed = value.get<std::int64_t>();
     const json* temperature = fo::json::find(body_, "temperature");
     const bool is_greedy = temperature != nullptr && *temperature == 0;
-    if (options_.strict_seed && !is_greedy) refuse("seed", "the random numbers would begin anew");
+    if (options_.strict_seed && !is_greedy) refuse("seed", "the random numbers would start again");
   }
 
   void read_logit_bias(const json& value) {

@@ -146,7 +146,7 @@ TEST_P(BothApis, SeededAnswersContinueUnlessSeedsAreStrict) {
   EXPECT_EQ(read(GetParam(), R"("seed":5,"temperature":1)").refusal, "");
   EXPECT_EQ(read(GetParam(), R"("seed":5)").repeated, R"("model":"m")");
   EXPECT_EQ(read(GetParam(), R"("seed":5)", kStrictSeed).refusal,
-            "'seed': the random numbers would begin anew");
+            "'seed': the random numbers would start again");
   EXPECT_NE(read(GetParam(), R"("seed":5,"temperature":0.1)", kStrictSeed).refusal, "");
   // A greedy answer does not depend on it.
   EXPECT_EQ(read(GetParam(), R"("seed":5,"temperature":0.0)", kStrictSeed).refusal, "");
@@ -251,7 +251,7 @@ TEST(ResumeRules, OnlyOnePromptContinues) {
 
 TEST_P(BothApis, GuidedDecodingIsRefused) {
   EXPECT_EQ(read(GetParam(), R"("response_format":{"type":"json_object"})").refusal,
-            "'response_format': guided decoding begins anew");
+            "'response_format': guided decoding starts from its beginning");
   EXPECT_EQ(read(GetParam(), R"("response_format":{"type":"text"})").refusal, "");
   for (const std::string member :
        {R"("response_format":{"type":"json_schema","json_schema":{"name":"a"}})",
