@@ -5,8 +5,11 @@
 
 #include "fuzz.h"
 #include "http/sse.h"
+#include "json/object.h"
+#include "json/scanner.h"
 #include "route/answer/exchange.h"
 #include "route/answer/stream_chunk.h"
+#include "route/resume/whole_answer.h"
 
 namespace fo::route {
 namespace {
@@ -65,6 +68,21 @@ std::vector<http::SseEvent> events_of(std::string_view stream) {
   return events;
 }
 
+// The events make an answer in one piece, unless their choices are something else.
+void check_whole(std::string_view events) {
+  WholeAnswer answer;
+  try {
+    answer.feed(events);
+  } catch (const json::Misfit&) {
+    return;
+  }
+  const std::string text = answer.json();
+  json::Scanner scanner(text);
+  require(scanner.kind() == json::Scanner::Kind::kObject, "an answer is an object");
+  scanner.skip();
+  scanner.end();
+}
+
 // The output of a stream of chunks is whole events of it, with content among them.
 void check_events(std::string_view stream, const Answer& answer) {
   std::vector<http::SseEvent> events = events_of(answer.output);
@@ -83,6 +101,7 @@ void check_events(std::string_view stream, const Answer& answer) {
     has_content |= chunk.has_content || !chunk.finishes.empty();
   }
   require(has_content || events.empty(), "content is delivered");
+  check_whole(answer.output);
 }
 
 void fuzz_one(fuzz::Input input) {
