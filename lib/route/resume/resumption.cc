@@ -235,6 +235,11 @@ std::string Resumption::refusal() const {
     const bool is_over = has_content_ && transcript_.contains(card_->end_of_thinking);
     if (!is_over) return "the model was thinking";
   }
+  const bool has_repetition_penalty =
+      card_ && card_->generation_defaults.contains("repetition_penalty");
+  if (facts_.frequency_penalty != 0 && has_repetition_penalty) {
+    return "'frequency_penalty' beside the model's own repetition penalty";
+  }
   if (!limit()) return "the length of the model's context is not known";
   return {};
 }
@@ -283,12 +288,10 @@ std::string resumable_body(const ClientRequest& request) {
   const std::string counts = request.resume->wants_continuous_usage
                                  ? R"({"include_usage":true,"continuous_usage_stats":true})"
                                  : R"({"include_usage":true})";
-  const std::array<fo::json::MemberChange, 5> changes{
-      {{"stream", "true"},
-       {"stream_options", counts},
-       {"return_token_ids", "true"},
-       {"stop", std::nullopt},
-       {"include_stop_str_in_output", std::nullopt}}};
+  const std::array<fo::json::MemberChange, 4> changes{{{"stream", "true"},
+                                                       {"stream_options", counts},
+                                                       {"return_token_ids", "true"},
+                                                       {"stop", std::nullopt}}};
   return fo::json::change_members(request.body, changes);
 }
 

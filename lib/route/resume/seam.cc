@@ -14,7 +14,7 @@ namespace {
 using boost::asio::awaitable;
 
 // A worker that lives has the text at once.
-constexpr base::Duration kTimeout = std::chrono::seconds(5);
+constexpr base::Duration kQueryTimeout = std::chrono::seconds(5);
 
 // The failure of a query, as that of an attempt.
 struct QueryFailure {
@@ -93,7 +93,7 @@ awaitable<SeamCheck> compare(Query& query, Resumption& resumption) {
 awaitable<SeamCheck> check_seam(WorkerPtr worker, http::Fields headers, Resumption& resumption,
                                 base::Deadline deadline) {
   Query query(std::move(worker), std::move(headers),
-              deadline.sooner(base::Deadline::after(kTimeout)));
+              deadline.sooner(base::Deadline::after(kQueryTimeout)));
   try {
     co_return co_await compare(query, resumption);
   } catch (const QueryFailure& failure) {
