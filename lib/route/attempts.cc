@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "fleet/health.h"
+#include "http/connection.h"
 #include "http/sse.h"
+#include "loop/pause.h"
 #include "os/log.h"
 #include "os/random.h"
 #include "route/answer/outcome.h"
@@ -30,6 +32,8 @@ using http::Response;
 constexpr unsigned kMaxAttempts = 3;
 // How often a client that waits for the rest of its answer is sent a comment.
 constexpr base::Duration kCommentInterval = std::chrono::seconds(2);
+// How often a retry looks whether there is a budget for it.
+constexpr base::Duration kBudgetLook = std::chrono::milliseconds(50);
 
 // The call through which a job is with its worker.
 class Called {
@@ -117,10 +121,34 @@ ApiError error_of(const Job& job, const Attempt& attempt, const std::string& rea
   return {.status = 502, .message = "the worker failed: " + reason, .code = "worker_lost"};
 }
 
+ApiError poison_error() {
+  return {.status = 422,
+          .message = "two engines have died of this request; it is refused for 10 minutes",
+          .code = "poison_request",
+          .should_retry = false};
+}
+
 // Whether the worker does not accept the request as it is.
 bool is_refusal(const Attempt& attempt) {
   return attempt.end == AttemptEnd::kStatus && (attempt.status == 400 || attempt.status == 422);
 }
+
+// A request that may be one that kills its engine, while a worker has it.
+class Tracked {
+ public:
+  Tracked(Dispatcher& dispatcher, const Job& job) : dispatcher_(dispatcher), number_(job.number) {
+    dispatcher.suspects().begin(number_, job.worker->number);
+  }
+  ~Tracked() {
+    if (dispatcher_.suspects().end_attempt(number_)) dispatcher_.on_change();
+  }
+  Tracked(const Tracked&) = delete;
+  Tracked& operator=(const Tracked&) = delete;
+
+ private:
+  Dispatcher& dispatcher_;
+  const std::uint64_t number_;
+};
 
 // The attempts of one request.
 class Attempts {
@@ -149,6 +177,8 @@ class Attempts {
   awaitable<void> deliver();
   awaitable<void> give_up(const ApiError& error);
   awaitable<void> comment();
+  awaitable<void> look_for_death(const WorkerPtr& worker);
+  awaitable<void> wait_for_budget();
   void on_first_token(base::Duration gap);
   [[nodiscard]] Asked asked() const;
   [[nodiscard]] http::RequestHead head() const;
@@ -208,7 +238,7 @@ awaitable<void> Attempts::deliver() {
   if (is_first && job_.request.api == Api::kResponses) {
     parts_.response_ids.add(find_response_id(bytes), job_.worker->id);
   }
-  if (!bytes.empty() && announced_ < job_.resumes) {
+  if (exchange_.is_stream() && !bytes.empty() && announced_ < job_.resumes) {
     announced_ = job_.resumes;
     bytes.insert(0, http::format_sse_comment("fo-route: resumed " + std::to_string(announced_)));
   }
@@ -231,11 +261,13 @@ awaitable<void> Attempts::deliver() {
 
 void Attempts::on_first_token(base::Duration gap) {
   job_.fruitless = 0;
+  if (parts_.dispatcher.suspects().on_token(job_.number)) parts_.dispatcher.on_change();
   if (!job_.resume_until) {
     job_.first_token = Clock::now();
     parts_.metrics.first_token.observe(gap);
     return;
   }
+  parts_.dispatcher.end_resume(job_);
   ++parts_.metrics.resumes[ResumeEnd::kResumed];
   parts_.metrics.resume_gap.observe(Clock::now() - job_.lost_at);
   os::log(os::LogLevel::kInfo, "request {}: resumed after {} tokens on worker {}",
@@ -253,6 +285,7 @@ awaitable<Attempt> Attempts::call(std::string& reason) {
       on_first_token(gap);
     } else {
       parts_.metrics.gap.observe(gap);
+      parts_.dispatcher.suspects().on_progress(job_.number);
     }
   };
   std::string own_body;
@@ -384,7 +417,7 @@ awaitable<void> Attempts::give_up(const ApiError& error) {
 
 // No worker gets the request.
 awaitable<void> Attempts::refuse(const ApiError& refusal) {
-  if (exchange_.is_delivered()) {
+  if (job_.resume_until && !job_.is_killed) {
     ++parts_.metrics.resumes[ResumeEnd::kNoWorker];
     ApiError error = error_of(job_, {}, "no other one can continue the answer");
     co_await give_up(error);
@@ -415,6 +448,11 @@ awaitable<Attempts::Next> Attempts::resume(const Attempt& attempt, const Outcome
   if (!parts_.options.resume.enabled) refusal = "this router resumes no answers";
   if (refusal.empty() && !outcome.is_worth_another) refusal = reason;
   if (refusal.empty() && job_.fruitless >= kMaxAttempts) refusal = "too many workers have failed";
+  if (!refusal.empty() && !exchange_.is_delivered() && job_.attempts < kMaxAttempts) {
+    // Of an answer in one piece, all can be produced again.
+    job_.resume_until.reset();
+    co_return Next::kAgain;
+  }
   if (!refusal.empty()) {
     ++parts_.metrics.resumes[ResumeEnd::kRefused];
     ApiError error = error_of(job_, attempt, reason + "; the answer cannot continue: " + refusal);
@@ -442,7 +480,16 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     co_return Next::kDone;
   }
   if (outcome.kind != OutcomeClass::kRefused) ++job_.fruitless;
-  if (exchange_.is_delivered()) co_return co_await resume(attempt, outcome, reason);
+  if (parts_.dispatcher.suspects().is_poison(job_.number)) {
+    os::log(os::LogLevel::kError, "request {}: poison: two engines have died of it",
+            base::quoted(job_.id));
+    parts_.poison.add(job_.key, job_.request.body, time_now());
+    parts_.metrics.poison.add();
+    const ApiError error = poison_error();
+    co_await give_up(error);
+    co_return Next::kDone;
+  }
+  if (exchange_.has_part()) co_return co_await resume(attempt, outcome, reason);
   const bool is_same =
       suspect_ && resolve_suspected(suspect_->attempt, attempt) == OutcomeClass::kNeutral;
   if (has_answer && (is_same || !outcome.is_worth_another)) {
@@ -465,11 +512,13 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
 
 awaitable<Attempts::Next> Attempts::attempt() {
   Placed placed(parts_.dispatcher, job_);
+  const Tracked tracked(parts_.dispatcher, job_);
   const WorkerPtr worker = job_.worker;
   const TimePoint began = Clock::now();
   std::string reason;
   const Attempt attempt = co_await ask(reason);
   const Outcome outcome = classify(attempt);
+  if (attempt.end == AttemptEnd::kBroken) co_await look_for_death(worker);
   note(outcome, began, reason);
   if (outcome.kind != OutcomeClass::kSuccess) {
     co_return co_await after_failure(worker, attempt, outcome, reason);
@@ -479,18 +528,46 @@ awaitable<Attempts::Next> Attempts::attempt() {
   co_return Next::kDone;
 }
 
+// Whether the worker's process has ended: then it refuses connections.
+awaitable<void> Attempts::look_for_death(const WorkerPtr& worker) {
+  try {
+    const auto connection = co_await http::Connection::open(
+        worker->origin, Deadline::after(parts_.options.times.connect), "worker " + worker->name);
+  } catch (const base::Error& error) {
+    if (error.status() != base::ExitStatus::kUnavailable) co_return;
+    parts_.dispatcher.suspects().on_death(worker->number);
+    parts_.options.on_refused(worker);
+  }
+}
+
+// A retry for which there is no budget waits.
+awaitable<void> Attempts::wait_for_budget() {
+  const bool is_retry = job_.attempts > 0 && !job_.resume_until;
+  while (is_retry && !job_.is_killed && !job_.deadline.expired()) {
+    if (parts_.retries.begin_retry(time_now())) co_return;
+    co_await loop::pause_for(kBudgetLook);
+  }
+}
+
 // While the rest of an answer waits for a worker.
 awaitable<void> Attempts::comment() {
   const TimePoint now = Clock::now();
-  if (!job_.resume_until || now - commented_ < kCommentInterval) co_return;
+  const bool is_due = exchange_.is_delivered() && now - commented_ >= kCommentInterval;
+  if (!is_due) co_return;
   commented_ = now;
   const std::string line = http::format_sse_comment("fo-route: waiting for a worker");
   co_await reply_.write(line);
 }
 
 awaitable<void> Attempts::run() {
+  if (parts_.poison.contains(job_.key, job_.request.body, time_now())) {
+    const ApiError error = poison_error();
+    co_await give_up(error);
+    co_return;
+  }
   const std::function<awaitable<void>()> while_waiting = [this] { return comment(); };
   for (;;) {
+    co_await wait_for_budget();
     const std::optional<ApiError> refusal = co_await parts_.dispatcher.place(job_, while_waiting);
     if (refusal) {
       co_await refuse(*refusal);
@@ -504,6 +581,7 @@ awaitable<void> Attempts::run() {
 }  // namespace
 
 awaitable<void> answer(RouterParts& parts, Job& job, Reply& reply) {
+  parts.retries.on_request(time_now());
   Attempts attempts(parts, job, reply);
   co_await attempts.run();
 }

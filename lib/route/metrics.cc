@@ -82,6 +82,8 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
   };
   add("fo_route_lost_total", "Answers that ended with an error after their first byte.",
       metrics.lost);
+  add("fo_route_poison_total", "Requests that are refused because engines died of them.",
+      metrics.poison);
   add("fo_route_ejections_total", "Times that a worker became unhealthy.", metrics.ejections);
   add("fo_route_panics_total", "Times that over half of a set was suspected, and a part kept in.",
       metrics.panics);

@@ -56,6 +56,8 @@ struct Metrics {
   metrics::Histogram<kLatencyBounds> resume_gap;
   /// Streams of which a part was delivered, and that could not continue.
   metrics::Counter lost;
+  /// Requests at which two engines died.
+  metrics::Counter poison;
   metrics::Counter ejections;
   metrics::Counter panics;
 

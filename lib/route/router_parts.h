@@ -13,6 +13,8 @@
 #include "route/queue/job.h"
 #include "route/request/admission.h"
 #include "route/request/response_ids.h"
+#include "route/resume/budget.h"
+#include "route/resume/poison_guard.h"
 #include "route/router.h"
 #include "route/worker/workers.h"
 
@@ -36,6 +38,8 @@ struct RouterParts {
   ServedMean served;
   Level level;
   ResponseIds response_ids;
+  PoisonBodies poison;
+  RetryBudget retries;
   /// Those that are in the router, by id.
   std::map<std::string, Job*> jobs;
 };

@@ -18,6 +18,8 @@ constexpr std::string_view kEventStream = "text/event-stream";
 // The body of an error is cut here.
 constexpr std::size_t kMaxErrorBytes = std::size_t{64} * 1024;
 constexpr std::size_t kMaxReasonBytes = 200;
+// Of the events of an answer in one piece.
+constexpr base::ByteCount kMaxWholeBytes = 64 * base::kMiB;
 // More choices than any engine serves; their ends are not tracked.
 constexpr std::uint64_t kMaxChoices = 4096;
 
@@ -106,8 +108,7 @@ Exchange::Exchange(const ClientRequest& request, const Limits& limits)
                    : request.api == Api::kChat || request.api == Api::kCompletions ? Mode::kChunks
                                                                                    : Mode::kOpaque),
       limits_(limits) {
-  const bool may_continue = request.resume && request.resume->refusal.empty();
-  if (wanted_mode_ == Mode::kChunks && may_continue) resumption_.emplace(request);
+  if (request.resume && request.resume->refusal.empty()) resumption_.emplace(request);
 }
 
 void Exchange::begin_attempt() {
@@ -127,7 +128,11 @@ void Exchange::begin_attempt() {
   }
   held_.clear();
   held_tokens_ = 0;
-  if (asked_ == Asked::kResumable) resumption_->begin();
+  whole_.reset();
+  if (asked_ != Asked::kResumable) return;
+  resumption_->begin();
+  if (!is_stream()) whole_.emplace();
+  whole_size_ = 0;
 }
 
 void Exchange::fail(AnswerFault fault) {
@@ -140,8 +145,16 @@ void Exchange::fail(AnswerFault fault) {
 }
 
 void Exchange::complete() {
-  if (asked_ != Asked::kAsGiven) held_ += resumption_->closing();
-  if (mode_ == Mode::kChunks) held_ += http::format_sse(kDone);
+  if (asked_ != Asked::kAsGiven && mode_ == Mode::kChunks) add_events(resumption_->closing());
+  if (whole_ && mode_ == Mode::kChunks) {
+    held_ = whole_->json();
+    std::erase_if(head_.headers, [](const auto& field) {
+      return base::equal_ignoring_case(field.first, "content-type");
+    });
+    head_.headers.emplace_back("content-type", "application/json");
+  } else if (mode_ == Mode::kChunks) {
+    held_ += http::format_sse(kDone);
+  }
   state_ = State::kDone;
   is_delivering_ = true;
 }
@@ -152,7 +165,8 @@ void Exchange::on_head(http::ResponseHead head) {
   head_.headers = forwarded_headers(head.headers);
   mode_ = Mode::kWhole;
   if (head.status < 400 && is_event_stream(head)) {
-    mode_ = wanted_mode_ == Mode::kWhole ? Mode::kOpaque : wanted_mode_;
+    const bool is_opaque = wanted_mode_ == Mode::kWhole && asked_ == Asked::kAsGiven;
+    mode_ = is_opaque ? Mode::kOpaque : is_stream() ? wanted_mode_ : Mode::kChunks;
   }
   const bool is_other = asked_ == Asked::kContinuation && mode_ == Mode::kWhole;
   if (is_other && head.status < 400) {
@@ -225,7 +239,7 @@ void Exchange::on_resumable(std::string_view data, const StreamChunk& chunk) {
     fail({.kind = AnswerFault::Kind::kInvalid, .reason = std::move(output.mismatch)});
     return;
   }
-  held_ += output.events;
+  add_events(output.events);
   held_tokens_ += output.tokens;
   attempt_tokens_ += chunk.tokens;
   for (const StreamChunk::Finish& ending : chunk.finishes) finish(ending.choice);
@@ -234,8 +248,26 @@ void Exchange::on_resumable(std::string_view data, const StreamChunk& chunk) {
     complete();
   } else if (output.tokens > 0 || chunk.has_content || is_finished()) {
     events_.set_limit(limits_.event);
-    is_delivering_ = true;
+    is_delivering_ = !whole_;
   }
+}
+
+void Exchange::add_events(const std::string& events) {
+  if (!whole_) {
+    held_ += events;
+    return;
+  }
+  whole_->feed(events);
+  whole_size_ += events.size();
+  if (whole_size_ > kMaxWholeBytes) {
+    fail({.kind = AnswerFault::Kind::kInvalid,
+          .reason = "the answer is longer than " + base::format_size(kMaxWholeBytes)});
+  }
+}
+
+bool Exchange::has_part() const {
+  if (is_delivered_) return true;
+  return whole_ && resumption_->transcript().safe_point() > 0 && resumption_->refusal().empty();
 }
 
 std::string Exchange::resume_refusal() const {
@@ -248,7 +280,7 @@ bool Exchange::finish_here() {
   if (asked_ == Asked::kAsGiven) return false;
   std::optional<Resumption::Output> output = resumption_->finish_here();
   if (!output) return false;
-  held_ += output->events;
+  add_events(output->events);
   held_tokens_ += output->tokens;
   mode_ = Mode::kChunks;
   complete();

@@ -26,6 +26,7 @@
 #include "http/sse.h"
 #include "route/request/client_request.h"
 #include "route/resume/resumption.h"
+#include "route/resume/whole_answer.h"
 
 namespace fo::route {
 
@@ -88,8 +89,9 @@ class Exchange {
   /// The connection ended early, or its bytes were not HTTP.
   void on_broken(const std::string& reason);
 
-  /// Whether the client expects server-sent events.
+  /// Whether the client expects server-sent events, and whether the worker is asked for them.
   [[nodiscard]] bool is_stream() const { return wanted_mode_ != Mode::kWhole; }
+  [[nodiscard]] bool is_read_as_stream() const { return is_stream() || asked_ != Asked::kAsGiven; }
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] const std::optional<AnswerFault>& fault() const { return fault_; }
 
@@ -100,6 +102,9 @@ class Exchange {
   [[nodiscard]] const http::ResponseHead& head() const { return head_; }
   std::string take_output();
 
+  /// Whether a failed answer has a part that need not be produced again: it was delivered, or is
+  /// kept for an answer in one piece.
+  [[nodiscard]] bool has_part() const;
   /// Whether a part of the answer has been taken for the client.
   [[nodiscard]] bool is_delivered() const { return is_delivered_; }
   /// The tokens of the answer that were taken; where the engine does not name tokens, its events
@@ -144,12 +149,16 @@ class Exchange {
   void fail(AnswerFault fault);
 
   void on_resumable(std::string_view data, const StreamChunk& chunk);
+  void add_events(const std::string& events);
 
   const ClientRequest& request_;
   const std::uint64_t choices_;
   const Mode wanted_mode_;
   const Limits limits_;
   std::optional<Resumption> resumption_;
+  /// An answer in one piece of which the worker sends the events, and their size.
+  std::optional<WholeAnswer> whole_;
+  base::ByteCount whole_size_ = 0;
   Asked asked_ = Asked::kAsGiven;
   bool is_delivered_ = false;
   std::uint64_t delivered_tokens_ = 0;

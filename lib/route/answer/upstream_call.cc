@@ -109,7 +109,7 @@ UpstreamCall::Patience UpstreamCall::next_patience(Deadline deadline) const {
     if (sooner.at() != patience.deadline.at()) patience = {sooner, end};
   };
   take(deadline, CallEnd::kDeadline);
-  if (!exchange_.is_stream()) {
+  if (!exchange_.is_read_as_stream()) {
     take(deadline_at(began_ + times_.answer), CallEnd::kNoFirstToken);
     return patience;
   }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "loop/event.h"
 #include "os/random.h"
+#include "route/resume/budget.h"
 
 namespace fo::route {
 namespace {
@@ -45,6 +46,7 @@ struct Dispatcher::State {
     Choice choice;
     std::map<WorkerNumber, WorkerPtr> workers;
     AnswerLengths lengths;
+    ResumeBudget resumes;
     bool is_in_panic = false;
     // Whether a worker refuses requests for a model, and whether one is in probation: if not, no
     // request needs a look at all workers.
@@ -73,6 +75,7 @@ struct Dispatcher::State {
   Workers& workers;
   Metrics& metrics;
   std::map<SetKey, Set> sets;
+  Suspects suspects;
   /// Since when no weighted set of a model has been usable.
   std::map<std::string, TimePoint> unusable_since;
   plan::DegradationSetting level = plan::kDegradationLevels[0].setting;
@@ -140,7 +143,9 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
     return has_left;
   });
   set.has_refusals = set.has_probation = false;
+  std::uint64_t slots = 0;
   for (const WorkerPtr& worker : members) {
+    slots += worker->slots;
     set.has_refusals |= !worker->refused.empty();
     set.has_probation |= worker->health.state() == HealthState::kProbation;
     set.workers[worker->number] = worker;
@@ -148,15 +153,18 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
                                            .kv_tokens = worker->kv_tokens,
                                            .weight = worker->weight});
   }
+  set.resumes.set_slots(slots);
 }
 
 // The workers that must not get the job. One that has failed it is asked again only if no other
 // one is left.
 std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job& job) const {
   std::vector<WorkerNumber> never;
+  const bool is_suspect = suspects.is_suspect(job.number);
   const bool is_plain = job.model == job.set.model && job.pinned_to.empty() &&
-                        job.failed_on.empty() && !set.has_refusals;
+                        job.failed_on.empty() && !set.has_refusals && !is_suspect;
   if (is_plain) return never;
+  if (is_suspect) never = suspects.occupied();
   std::vector<WorkerNumber> failed;
   std::size_t left = 0;
   for (const auto& [number, worker] : set.workers) {
@@ -194,6 +202,7 @@ WorkerPtr Dispatcher::State::find_probation(const Set& set, Job& job,
 
 // Gives the job to a worker; false if none has room.
 bool Dispatcher::State::take(Set& set, Job& job) {
+  if (job.resume_until && !set.resumes.is_running(job.number)) return false;
   const std::vector<WorkerNumber> excluded = this->excluded(set, job);
   const Candidate candidate{.tokens = job.tokens, .prefixes = job.prefixes, .excluded = excluded};
   WorkerPtr worker = find_probation(set, job, excluded);
@@ -210,6 +219,8 @@ bool Dispatcher::State::take(Set& set, Job& job) {
 }
 
 void Dispatcher::State::pump(Set& set) {
+  while (set.resumes.begin_next()) {
+  }
   for (auto at = set.first.begin(); at != set.first.end();) {
     Waiting& waiting = **at;
     const bool is_taken = take(set, waiting.job);
@@ -257,6 +268,9 @@ ApiError Dispatcher::State::overload(const Set& set, const Job& job, const char*
 // Puts the job into the queue, or beside it.
 std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
   Job& job = waiting.job;
+  if (job.resume_until) {
+    set.resumes.add(job.number, job.tier, job.resume_until->at()->time_since_epoch());
+  }
   if (job.has_waited || !job.pinned_to.empty()) {
     set.first.push_back(&waiting);
     return std::nullopt;
@@ -303,7 +317,10 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
       set.first.remove(&waiting);
       if (set.queued.erase(waiting.job.number) > 0)
         set.queue.cancel(waiting.job.number, time_now());
-      if (!is_kept) dispatcher.release(waiting.job);
+      if (!is_kept) {
+        set.resumes.remove(waiting.job.number);
+        dispatcher.release(waiting.job);
+      }
     }
   };
   while (!job.is_killed) {
@@ -364,6 +381,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
 void Dispatcher::release(Job& job, std::uint64_t answer_tokens) {
   if (!job.worker) return;
   const WorkerPtr worker = std::exchange(job.worker, nullptr);
+  state_->set(job.set).resumes.remove(job.number);
   --worker->requests;
   worker->tokens -= job.tokens;
   if (job.lease) worker->health.end_lease(*std::exchange(job.lease, std::nullopt));
@@ -372,6 +390,14 @@ void Dispatcher::release(Job& job, std::uint64_t answer_tokens) {
   if (answer_tokens > 0) set.lengths.add(answer_tokens);
   state_->pump(set);
 }
+
+void Dispatcher::end_resume(Job& job) {
+  State::Set& set = state_->set(job.set);
+  set.resumes.remove(job.number);
+  state_->pump(set);
+}
+
+Suspects& Dispatcher::suspects() { return state_->suspects; }
 
 void Dispatcher::on_change() {
   for (const auto& [key, members] : state_->workers.sets()) static_cast<void>(state_->set(key));

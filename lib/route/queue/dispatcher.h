@@ -16,6 +16,7 @@
 #include "route/queue/job.h"
 #include "route/queue/set_queue.h"
 #include "route/request/api_error.h"
+#include "route/resume/poison_guard.h"
 #include "route/worker/workers.h"
 
 namespace fo::route {
@@ -47,6 +48,11 @@ class Dispatcher {
   /// Frees what the job has on its worker, if it has one. `answer_tokens`, unless 0, is the length
   /// of its complete answer.
   void release(Job& job, std::uint64_t answer_tokens = 0);
+
+  /// The answer that `job` resumes has brought a token, so that another one may be resumed.
+  void end_resume(Job& job);
+  /// The requests that may kill engines. After a change, on_change().
+  [[nodiscard]] Suspects& suspects();
 
   /// After a change of workers or their health, or of a waiting job: gives waiting requests to the
   /// workers that have room now.

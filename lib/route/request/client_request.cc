@@ -185,6 +185,14 @@ void read_body(ClientRequest& request, const RequestRules& rules) {
   }
   if (request.api == Api::kChat || request.api == Api::kCompletions) {
     request.resume = read_resume_facts(body, request.api, rules.resume);
+    if (!request.is_streamed) {
+      // The whole answer has the usage. An engine refuses stream_options without a stream.
+      request.resume->wants_usage = true;
+      request.resume->wants_continuous_usage = false;
+      if (fo::json::find(body, "stream_options") != nullptr) {
+        request.resume->refusal = "'stream_options' without a stream";
+      }
+    }
   }
 }
 

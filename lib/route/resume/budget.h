@@ -32,6 +32,8 @@ class ResumeBudget {
   /// that is unknown is ignored.
   void remove(std::uint64_t answer);
 
+  /// Whether it counts.
+  [[nodiscard]] bool is_running(std::uint64_t answer) const { return running_.contains(answer); }
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
   [[nodiscard]] std::size_t running() const { return running_.size(); }
   [[nodiscard]] std::size_t max_running() const { return max_running_; }

@@ -25,6 +25,11 @@ bool Suspects::on_token(std::uint64_t request) {
   return found != requests_.end() && found->second.worker && suspects_.erase(request) > 0;
 }
 
+void Suspects::on_progress(std::uint64_t request) {
+  const auto found = requests_.find(request);
+  if (found != requests_.end()) found->second.deaths = 0;
+}
+
 bool Suspects::end_attempt(std::uint64_t request) {
   const auto found = requests_.find(request);
   if (found == requests_.end() || !found->second.worker) return false;

@@ -1,5 +1,7 @@
 // Requests that may kill the engines that get them. A request that was in flight at two deaths of
-// engines is not sent to a third one, and its body is refused for some time. After the first death,
+// engines, and got at most one token between them, is not sent to a third one, and its body is
+// refused for some time: one that kills its engine at some token does so at the same one again,
+// while a long answer may lose several engines that died of something else. After the first death,
 // the requests that were in flight together are suspects, of which each worker has at most one that
 // has brought no token there: the next death then leaves few of them. Pure: time is an argument.
 #pragma once
@@ -20,8 +22,7 @@
 namespace fo::route {
 
 /// The requests that are in the router, and the deaths at which each was in flight. The first one
-/// makes it a suspect until it brings a token on another worker; the second one makes it poison,
-/// whatever it has brought in between.
+/// makes it a suspect until it brings a token on another worker; the second one makes it poison.
 class Suspects {
  public:
   /// The deaths that make a request poison.
@@ -34,6 +35,8 @@ class Suspects {
 
   /// The request has brought a token on its worker.
   bool on_token(std::uint64_t request);
+  /// It has brought more tokens on its worker: its deaths so far do not count any more.
+  void on_progress(std::uint64_t request);
   /// It is not with its worker any more, but may be sent to another one.
   bool end_attempt(std::uint64_t request);
   /// It has left the router.
