@@ -10,7 +10,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,11 +24,14 @@
 #include "os/process.h"
 #include "report.h"
 #include "support/temp_dir.h"
+#include "usage.h"
 
 namespace {
 
 using namespace fo;
 using base::Deadline;
+using bench::cpu_seconds;
+using bench::resident_mib;
 
 const std::string kFoReg = FO_BUILD_DIR "/bin/fo-reg";
 const fleet::EndpointId kEndpoint{"llama", "worker", "generate"};
@@ -157,13 +159,6 @@ double inotify_after_kill(const std::string& path) {
   });
 }
 
-double cpu_seconds(pid_t pid) {
-  clockid_t clock{};
-  timespec used{};
-  if (::clock_getcpuclockid(pid, &clock) != 0 || ::clock_gettime(clock, &used) != 0) return 0;
-  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9;
-}
-
 void many_records(std::size_t count, std::size_t runs, bench::Report& report) {
   const test::TempDir folder;
   const auto registry = fleet::make_dir_registry(folder.path("many"));
@@ -232,14 +227,6 @@ void with_etcd(std::size_t runs, bench::Report& report) {
   bench::take_turns(watches, runs);
   report.table("A record is put into etcd -> a watch prints it", "ms", 1e3, watches,
                {{"fo-reg watch", "etcdctl watch", bench::cost_at_most(1.2)}});
-}
-
-double resident_mib(pid_t pid) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmRSS:")) return std::stod(line.substr(6)) / 1024;
-  }
-  return 0;
 }
 
 void supervisor(std::size_t runs, bench::Report& report) {
