@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "http/pool.h"
+#include "http/server.h"
 #include "net/tls_files.h"
 #include "route/router.h"
 #include "route/worker/registry_source.h"
@@ -33,7 +35,8 @@ struct ServeOptions {
   /// A file with the last listing of the registry; empty: none.
   std::string state;
   RouterOptions router;
-  http::ServerLimits limits;
+  /// As many clients as PoolLimits allows connections to workers.
+  http::ServerLimits limits = {.connections = http::PoolLimits().connections};
   WorkerMonitor::Options monitor;
   /// Empty: the default one.
   std::string admin;
