@@ -8,6 +8,9 @@ namespace {
 
 using std::chrono::seconds;
 
+// In the order of HealthState.
+constexpr std::array<std::string_view, 5> kStateNames{"healthy", "suspicious", "unhealthy",
+                                                      "probation", "convicted"};
 // Beyond this n, the longest cool-down is not longer.
 constexpr unsigned kMaxFailedProbations = 6;
 constexpr base::Duration kForgetAfter = std::chrono::minutes(10);
@@ -18,19 +21,13 @@ constexpr double kPanicWeight = HealthRules{}.suspicious_weight;
 }  // namespace
 
 std::string_view to_string(HealthState state) {
-  switch (state) {
-    case HealthState::kHealthy:
-      return "healthy";
-    case HealthState::kSuspicious:
-      return "suspicious";
-    case HealthState::kUnhealthy:
-      return "unhealthy";
-    case HealthState::kProbation:
-      return "probation";
-    case HealthState::kConvicted:
-      return "convicted";
-  }
-  return "";
+  return kStateNames.at(static_cast<std::size_t>(state));
+}
+
+std::optional<HealthState> parse_health_state(std::string_view text) {
+  const auto* const found = std::find(kStateNames.begin(), kStateNames.end(), text);
+  if (found == kStateNames.end()) return std::nullopt;
+  return static_cast<HealthState>(found - kStateNames.begin());
 }
 
 void Health::Window::add(base::Duration now, bool is_fault) {

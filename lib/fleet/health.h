@@ -35,6 +35,7 @@ namespace fo::fleet {
 
 enum class HealthState { kHealthy, kSuspicious, kUnhealthy, kProbation, kConvicted };
 std::string_view to_string(HealthState state);
+std::optional<HealthState> parse_health_state(std::string_view text);
 
 enum class HealthEvent {
   kSuccess,

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "fleet/card/digest.h"
+#include "fleet/record_members.h"
 #include "fleet/registry/key.h"
 #include "json/dump.h"
 #include "json/object.h"
@@ -30,28 +31,6 @@ constexpr std::array<std::pair<Life, std::string_view>, 5> kLives{{{Life::kStart
                                                                    {Life::kDraining, "draining"},
                                                                    {Life::kSpare, "spare"},
                                                                    {Life::kGone, "gone"}}};
-
-std::optional<std::string> text_in(const json& object, const char* name) {
-  const json* const value = fo::json::find(object, name);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_string()) throw fo::json::Misfit(std::string(name) + " is not a text");
-  return value->get<std::string>();
-}
-
-std::optional<std::uint64_t> number_in(const json& object, const char* name) {
-  const json* const value = fo::json::find(object, name);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_number_unsigned()) {
-    throw fo::json::Misfit(std::string(name) + " is not a whole number");
-  }
-  return value->get<std::uint64_t>();
-}
-
-std::string needed_text(const json& object, const char* name) {
-  std::optional<std::string> text = text_in(object, name);
-  if (!text) throw fo::json::Misfit(std::string("without ") + name);
-  return std::move(*text);
-}
 
 Life needed_life(const json& object, const char* name) {
   const std::string text = needed_text(object, name);

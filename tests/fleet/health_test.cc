@@ -55,6 +55,11 @@ Health health_in(State state, const HealthRules& rules = {}) {
   return health;
 }
 
+TEST(Health, AStateIsReadAsItIsWritten) {
+  for (const State state : kStates) EXPECT_EQ(parse_health_state(to_string(state)), state);
+  EXPECT_EQ(parse_health_state("Healthy"), std::nullopt);
+}
+
 TEST(Health, EachStateHasAnAnswerToEachEvent) {
   const std::map<State, std::array<State, kEvents.size()>> table{
       {State::kHealthy,

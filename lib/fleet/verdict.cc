@@ -1,0 +1,162 @@
+#include "fleet/verdict.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "fleet/record_members.h"
+#include "fleet/registry/key.h"
+#include "json/dump.h"
+#include "json/object.h"
+
+namespace fo::fleet {
+namespace {
+
+using fo::json::Misfit;
+using text::WallTime;
+
+constexpr int kVerdictVersion = 1;
+constexpr std::string_view kVerdictKeys = "verdicts/";
+// Of a conviction that too few writers share.
+constexpr double kDoubtedWeight = HealthRules{}.suspicious_weight;
+
+std::string writer_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }
+
+HealthState needed_health(const nlohmann::json& object) {
+  const std::string text = needed_text(object, "health");
+  const std::optional<HealthState> health = parse_health_state(text);
+  if (!health) throw Misfit("health is " + base::quoted(text));
+  return *health;
+}
+
+double needed_weight(const nlohmann::json& object) {
+  const nlohmann::json* const weight = fo::json::find(object, "weight");
+  if (weight == nullptr) throw Misfit("without weight");
+  const double number = weight->is_number() ? weight->get<double>() : -1;
+  if (!(number >= 0 && number <= 1)) throw Misfit("weight is not a number from 0 to 1");
+  return number;
+}
+
+WallTime needed_time(const nlohmann::json& object, const char* name) {
+  const std::string text = needed_text(object, name);
+  const std::optional<WallTime> time = text::parse_time(text);
+  if (!time) throw Misfit(std::string(name) + " is " + base::quoted(text));
+  return *time;
+}
+
+// nullopt for null, which is not the same as no member.
+std::optional<WallTime> expiry_in(const nlohmann::json& object) {
+  if (!object.contains("expires")) throw Misfit("without expires");
+  if (object.at("expires").is_null()) return std::nullopt;
+  return needed_time(object, "expires");
+}
+
+std::optional<Evidence> evidence_in(const nlohmann::json& object) {
+  const nlohmann::json* const evidence = fo::json::find(object, "evidence");
+  if (evidence == nullptr) return std::nullopt;
+  if (!evidence->is_object()) throw Misfit("evidence is not an object");
+  return Evidence{.canary = needed_text(*evidence, "canary"),
+                  .position = number_in(*evidence, "position").value_or(0),
+                  .expected = text_in(*evidence, "expected").value_or(""),
+                  .got = text_in(*evidence, "got").value_or("")};
+}
+
+}  // namespace
+
+std::string verdict_key(const std::string& worker_id, std::string_view writer) {
+  return std::string(kVerdictKeys) + worker_id + "/" + key_segment(writer);
+}
+
+std::string encode(const Verdict& verdict) {
+  nlohmann::json object = {{"version", kVerdictVersion},
+                           {"id", verdict.id},
+                           {"health", to_string(verdict.health)},
+                           {"weight", verdict.weight},
+                           {"reason", verdict.reason},
+                           {"evidence", nullptr},
+                           {"since", text::format_time(verdict.since)},
+                           {"expires", nullptr}};
+  if (const auto& evidence = verdict.evidence) {
+    object["evidence"] = {{"canary", evidence->canary},
+                          {"position", evidence->position},
+                          {"expected", evidence->expected},
+                          {"got", evidence->got}};
+  }
+  if (verdict.expires) object["expires"] = text::format_time(*verdict.expires);
+  return fo::json::dump(object);
+}
+
+Verdict decode_verdict(const Record& record) {
+  Verdict verdict;
+  try {
+    if (!is_key(record.key) || !record.key.starts_with(kVerdictKeys)) {
+      throw Misfit("not the key of a verdict");
+    }
+    static_cast<void>(checked_life(record));
+    const nlohmann::json object = fo::json::parse_object(record.text, kMaxRecordBytes);
+    verdict.id = needed_text(object, "id");
+    verdict.health = needed_health(object);
+    verdict.weight = needed_weight(object);
+    verdict.reason = text_in(object, "reason").value_or("");
+    verdict.evidence = evidence_in(object);
+    verdict.since = needed_time(object, "since");
+    verdict.expires = expiry_in(object);
+    if (verdict.is_conviction() && (verdict.expires || verdict.weight > 0)) {
+      throw Misfit("a conviction has weight 0 and does not expire");
+    }
+    if (!verdict.is_conviction() && !verdict.expires) {
+      throw Misfit("only a conviction does not expire");
+    }
+  } catch (const Misfit& misfit) {
+    throw base::Error(base::ExitStatus::kBadData,
+                      "record " + base::quoted(record.key) + ": " + misfit.what());
+  }
+  return verdict;
+}
+
+void Verdicts::put(const Record& record) {
+  Verdict verdict = decode_verdict(record);
+  std::map<std::string, Verdict>& on_worker = by_worker_[verdict.id];
+  on_worker.insert_or_assign(writer_of(record.key), std::move(verdict));
+}
+
+void Verdicts::remove(const std::string& key) {
+  const auto found = by_worker_.find(std::string(id_of(key)));
+  if (found == by_worker_.end()) return;
+  found->second.erase(writer_of(key));
+  if (found->second.empty()) by_worker_.erase(found);
+}
+
+std::size_t Verdicts::count_writers(const std::string& worker_id, WallTime now) const {
+  std::set<std::string_view> writers;
+  for (const auto& [id, verdicts] : by_worker_) {
+    for (const auto& [writer, verdict] : verdicts) {
+      const bool is_writer = verdict.is_conviction() ? id == worker_id : verdict.counts(now);
+      if (is_writer) writers.insert(writer);
+    }
+  }
+  return writers.size();
+}
+
+JointVerdict Verdicts::on(const std::string& worker_id, WallTime now) const {
+  JointVerdict joint;
+  const auto found = by_worker_.find(worker_id);
+  if (found == by_worker_.end()) return joint;
+  const auto convictions = static_cast<std::size_t>(
+      std::count_if(found->second.begin(), found->second.end(),
+                    [](const auto& entry) { return entry.second.is_conviction(); }));
+  const bool is_convicted = convictions > 0 && 2 * convictions >= count_writers(worker_id, now);
+  for (const auto& [writer, verdict] : found->second) {
+    if (!verdict.counts(now) || (is_convicted && !verdict.is_conviction())) continue;
+    const bool is_doubted = verdict.is_conviction() && !is_convicted;
+    const double weight = is_doubted ? kDoubtedWeight : verdict.weight;
+    if (joint.health && weight >= joint.weight) continue;
+    joint = {.health = is_doubted ? HealthState::kSuspicious : verdict.health,
+             .weight = weight,
+             .reason = verdict.reason};
+  }
+  return joint;
+}
+
+}  // namespace fo::fleet

@@ -1,0 +1,88 @@
+// What a canary says about a worker: the record "verdicts/ID/WRITER", and what the verdicts of all
+// canaries mean together. Pure; time is an argument.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fleet/health.h"
+#include "fleet/registry/registry.h"
+#include "text/time_text.h"
+
+namespace fo::fleet {
+
+/// What a check has found that differs from what was expected.
+struct Evidence {
+  /// The name of the question.
+  std::string canary;
+  /// Of the token in the answer.
+  std::uint64_t position = 0;
+  /// A token id or a log-probability.
+  std::string expected;
+  std::string got;
+};
+
+struct Verdict {
+  /// The worker's.
+  std::string id;
+  /// In the writer's table of health.
+  HealthState health = HealthState::kHealthy;
+  /// 0 to 1; 0 for a conviction.
+  double weight = 1;
+  std::string reason = {};
+  std::optional<Evidence> evidence = {};
+  /// Since when the health is this.
+  text::WallTime since = {};
+  /// nullopt exactly for a conviction.
+  std::optional<text::WallTime> expires = {};
+
+  [[nodiscard]] bool is_conviction() const { return health == HealthState::kConvicted; }
+  [[nodiscard]] bool counts(text::WallTime now) const { return !expires || now < *expires; }
+};
+
+/// Throws kUsage for the name of a writer that is empty or too long.
+std::string verdict_key(const std::string& worker_id, std::string_view writer);
+
+/// One line of JSON.
+std::string encode(const Verdict& verdict);
+/// Throws kBadData for a text that is not a record of a verdict: "record 'key': reason".
+Verdict decode_verdict(const Record& record);
+
+/// What several verdicts on a worker mean together.
+struct JointVerdict {
+  /// nullopt: unknown, which changes nothing.
+  std::optional<HealthState> health = {};
+  double weight = 1;
+  /// That of the verdict that decides.
+  std::string reason = {};
+
+  [[nodiscard]] bool is_conviction() const { return health == HealthState::kConvicted; }
+};
+
+/// The verdicts of all writers on all workers, in which a verdict that has expired does not count.
+///
+/// Of the verdicts on a worker, the one with the lowest weight decides. A conviction decides only
+/// if at least half of the writers have convicted the worker; otherwise it makes it suspicious. A
+/// writer is a canary that convicts this worker, or has a verdict on any worker that has not
+/// expired. So a canary that has ended is no writer when its last verdict has expired, but its
+/// convictions remain, each until its record is removed.
+class Verdicts {
+ public:
+  /// Throws kBadData; then the writer's last verdict stays.
+  void put(const Record& record);
+  void remove(const std::string& key);
+
+  [[nodiscard]] JointVerdict on(const std::string& worker_id, text::WallTime now) const;
+
+ private:
+  [[nodiscard]] std::size_t count_writers(const std::string& worker_id, text::WallTime now) const;
+
+  /// By worker and writer.
+  std::map<std::string, std::map<std::string, Verdict>> by_worker_;
+};
+
+}  // namespace fo::fleet
