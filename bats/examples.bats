@@ -949,6 +949,19 @@ a_cluster() {
   [[ $output == *llama*ready*yes*healthy*http://127.0.0.1:8000*"prompt tokens"* ]]
 }
 
+@test "fleet(7): lifts a conviction" {
+  REGISTRY=dir:/run/fo/registry
+  mkdir "$ROOM/run/fo"
+  local id=00112233445566778899aabbccddeeff
+  a_record worker --id "$id"
+  printf '{"id":"%s","health":"convicted","weight":0,"since":"2026-01-01T00:00:00.000Z","expires":null}' "$id" |
+    inside fo-reg put --registry "$REGISTRY" "verdicts/$id/canary-1"
+  example man/fleet.7 'fo-reg rm verdicts/'
+  run_example
+  [[ $output == "verdicts/$id/canary-1 "* ]]
+  run -1 inside fo-reg ls --registry "$REGISTRY" verdicts/
+}
+
 @test "fleet(7): drains a machine" {
   REGISTRY=dir:/run/fo/registry
   mkdir "$ROOM/run/fo"

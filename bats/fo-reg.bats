@@ -200,7 +200,8 @@ $ID $ENDPOINT starting http://127.0.0.1:8000 llama node-1" ]
   [ "$(reg get weights/llama | jq -c .)" = '{"sha256:aa":1,"sha256:bb":3}' ]
   reg put weights/llama <<<'{"sha256:bb": 1}'
   [ "$(reg ls weights/)" = 'weights/llama  {"sha256:bb": 1}' ]
-  reg put "verdicts/$ID/canary" <<<"{\"id\": \"$ID\", \"health\": \"good\"}"
+  reg put "verdicts/$ID/canary" <<<"{\"id\": \"$ID\", \"health\": \"convicted\", \"weight\": 0,
+    \"since\": \"2026-01-01T00:00:00.000Z\", \"expires\": null}"
   reg check | grep -q ': 3 records$'
   [ "$(reg ls "" --json | jq '.records | length')" = 3 ]
   reg rm weights/llama
@@ -211,6 +212,8 @@ $ID $ENDPOINT starting http://127.0.0.1:8000 llama node-1" ]
   done
   fails 65 "record 'verdicts/$ID/canary': its id is 'x'" reg put "verdicts/$ID/canary" <<<'{"id": "x"}'
   fails 65 "record 'verdicts/$ID/canary': without an id" reg put "verdicts/$ID/canary" <<<'{}'
+  fails 65 "record 'verdicts/$ID/canary': health is 'good'" reg put "verdicts/$ID/canary" \
+    <<<"{\"id\": \"$ID\", \"health\": \"good\"}"
   fails 65 "read standard input: longer than 64 KiB" reg put weights/llama < <(head -c 65537 /dev/zero)
   run -1 reg get weights/llama
   # The worker is deregistered, although the process that keeps its record lives.

@@ -612,6 +612,64 @@ register() {
   kill -CONT "$PUT"
 }
 
+# verdict HEALTH WEIGHT EXPIRES [WRITER]: writes a verdict on worker $ID; EXPIRES is JSON.
+verdict() {
+  printf '{"version":1,"id":"%s","health":"%s","weight":%s,"reason":"by hand","evidence":null,
+    "since":"2026-01-01T00:00:00.000Z","expires":%s}' "$ID" "$1" "$2" "$3" |
+    fo-reg put "verdicts/$ID/${4:-c1}"
+}
+# after SECONDS: prints this time from now, as JSON.
+after() { date -u -d "now + $1 seconds" '+"%Y-%m-%dT%H:%M:%S.%3NZ"'; }
+# verdict_is STATE: the verdict on worker $ID, as the router sees it.
+verdict_is() { [ "$(state ".workers[] | select(.id == \"$ID\").verdict")" = "$1" ]; }
+
+@test "a convicted worker gets no request until its conviction is removed" {
+  use_dir
+  start_oracle a
+  register worker-a
+  local other=$ID
+  start_oracle b
+  register worker-b
+  start_router --registry "$FO_REGISTRY" --namespace 'oracle-*' --choice round-robin
+  await_healthy 2
+  verdict convicted 0 null
+  wait_for 'verdict_is convicted'
+  [ "$(state .healthy)" -eq 1 ]
+  run -0 ctl state
+  [[ $output == *" convicted "* ]]
+  [ "$(state ".workers[] | select(.id == \"$ID\") | [.verdict_reason, .weight, .health]")" = \
+    '["by hand",0,"healthy"]' ]
+  for _ in 1 2 3 4; do answers 200 /v1/completions "$(members)"; done
+  [ "$(metric oracle_requests_total "$WORKER")" -eq 0 ]
+  # Not even as the only one.
+  ctl drain "$other"
+  answers 503 /v1/completions "$(members)" -H 'x-request-timeout: 1'
+  [ "$(metric oracle_requests_total "$WORKER")" -eq 0 ]
+  ctl undrain "$other"
+  fo-reg rm "verdicts/$ID/c1"
+  await_healthy 2
+  verdict_is unknown
+}
+
+@test "a verdict expires by itself, and a malformed one is one warning" {
+  use_dir
+  start_oracle a
+  register worker-a
+  start_router --registry "$FO_REGISTRY" --namespace 'oracle-*'
+  await_healthy 1
+  verdict suspicious 0.5 "$(after 3600)"
+  wait_for 'verdict_is suspicious'
+  verdict suspicious 0.5 "$(after 1)"
+  wait_for 'verdict_is unknown'
+  # fo-reg refuses it, but another program may write it.
+  printf '{"id":"%s","health":"convicted"}' "$ID" >"$T/malformed"
+  mv "$T/malformed" "$T/registry/verdicts/$ID/c2"
+  wait_for "grep -q 'without weight' $T/router.err"
+  [ "$(grep -c 'verdicts/' "$T/router.err")" -eq 1 ]
+  verdict_is unknown
+  answers 200 /v1/completions "$(members)"
+}
+
 @test "--state: a router that starts without its registry has the workers of the last listing" {
   use_dir
   start_oracle a

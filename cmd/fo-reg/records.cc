@@ -13,6 +13,7 @@
 #include "fleet/registry/key.h"
 #include "fleet/registry/registry.h"
 #include "fleet/selection.h"
+#include "fleet/verdict.h"
 #include "input.h"
 #include "loop/run.h"
 #include "worker.h"
@@ -24,14 +25,17 @@ using base::Deadline;
 using base::Error;
 using base::ExitStatus;
 
-// A record of a kind that no process keeps, from standard input.
+// A record of a kind that no process keeps, from standard input. An operator may write a verdict,
+// so it is checked here, and not only where it is read.
 fleet::Record read_record(const std::string& key) {
   if (!fleet::is_key(key)) refuse("key " + base::quoted(key) + ": not a key of a registry");
   if (fleet::is_kept_kind(key)) {
     refuse("key " + base::quoted(key) +
            ": a process keeps such a record: give --endpoint and --url");
   }
-  return {key, base::one_line(read_input("-", fleet::kMaxRecordBytes))};
+  fleet::Record record{key, base::one_line(read_input("-", fleet::kMaxRecordBytes))};
+  if (fleet::is_verdict_key(key)) static_cast<void>(fleet::decode_verdict(record));
+  return record;
 }
 
 // Changes the selected workers; kNo if there is none.

@@ -64,6 +64,8 @@ std::optional<Evidence> evidence_in(const nlohmann::json& object) {
 
 }  // namespace
 
+bool is_verdict_key(std::string_view key) { return is_key(key) && key.starts_with(kVerdictKeys); }
+
 std::string verdict_key(const std::string& worker_id, std::string_view writer) {
   return std::string(kVerdictKeys) + worker_id + "/" + key_segment(writer);
 }
@@ -90,9 +92,7 @@ std::string encode(const Verdict& verdict) {
 Verdict decode_verdict(const Record& record) {
   Verdict verdict;
   try {
-    if (!is_key(record.key) || !record.key.starts_with(kVerdictKeys)) {
-      throw Misfit("not the key of a verdict");
-    }
+    if (!is_verdict_key(record.key)) throw Misfit("not the key of a verdict");
     static_cast<void>(checked_life(record));
     const nlohmann::json object = fo::json::parse_object(record.text, kMaxRecordBytes);
     verdict.id = needed_text(object, "id");
@@ -115,10 +115,14 @@ Verdict decode_verdict(const Record& record) {
   return verdict;
 }
 
-void Verdicts::put(const Record& record) {
+std::string_view to_string(const JointVerdict& verdict) {
+  return verdict.health ? to_string(*verdict.health) : "unknown";
+}
+
+const Verdict& Verdicts::put(const Record& record) {
   Verdict verdict = decode_verdict(record);
   std::map<std::string, Verdict>& on_worker = by_worker_[verdict.id];
-  on_worker.insert_or_assign(writer_of(record.key), std::move(verdict));
+  return on_worker.insert_or_assign(writer_of(record.key), std::move(verdict)).first->second;
 }
 
 void Verdicts::remove(const std::string& key) {

@@ -44,6 +44,8 @@ struct Verdict {
   [[nodiscard]] bool counts(text::WallTime now) const { return !expires || now < *expires; }
 };
 
+/// True for a key of a verdict.
+bool is_verdict_key(std::string_view key);
 /// Throws kUsage for the name of a writer that is empty or too long.
 std::string verdict_key(const std::string& worker_id, std::string_view writer);
 
@@ -61,7 +63,10 @@ struct JointVerdict {
   std::string reason = {};
 
   [[nodiscard]] bool is_conviction() const { return health == HealthState::kConvicted; }
+  [[nodiscard]] bool is_adverse() const { return health && *health != HealthState::kHealthy; }
 };
+/// The health, or "unknown".
+std::string_view to_string(const JointVerdict& verdict);
 
 /// The verdicts of all writers on all workers, in which a verdict that has expired does not count.
 ///
@@ -72,8 +77,8 @@ struct JointVerdict {
 /// convictions remain, each until its record is removed.
 class Verdicts {
  public:
-  /// Throws kBadData; then the writer's last verdict stays.
-  void put(const Record& record);
+  /// Returns the verdict, until the next change. Throws kBadData; then the writer's last one stays.
+  const Verdict& put(const Record& record);
   void remove(const std::string& key);
 
   [[nodiscard]] JointVerdict on(const std::string& worker_id, text::WallTime now) const;

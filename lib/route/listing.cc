@@ -28,15 +28,16 @@ struct Column {
   const char* name;
   char alignment;
 };
-constexpr std::array<Column, 9> kWorkerColumns{{{"name", 'l'},
-                                                {"model", 'l'},
-                                                {"life", 'l'},
-                                                {"reachable", 'l'},
-                                                {"health", 'l'},
-                                                {"requests", 'r'},
-                                                {"slots", 'r'},
-                                                {"tokens", 'r'},
-                                                {"url", 'l'}}};
+constexpr std::array<Column, 10> kWorkerColumns{{{"name", 'l'},
+                                                 {"model", 'l'},
+                                                 {"life", 'l'},
+                                                 {"reachable", 'l'},
+                                                 {"health", 'l'},
+                                                 {"verdict", 'l'},
+                                                 {"requests", 'r'},
+                                                 {"slots", 'r'},
+                                                 {"tokens", 'r'},
+                                                 {"url", 'l'}}};
 constexpr std::array<Column, 8> kRequestColumns{{{"id", 'l'},
                                                  {"model", 'l'},
                                                  {"tier", 'l'},
@@ -74,7 +75,8 @@ std::string table(const json::array_t& rows, std::span<const Column> columns) {
 }
 
 bool is_healthy(const Worker& worker) {
-  return worker.is_in() && worker.health.state() == fleet::HealthState::kHealthy;
+  return worker.is_in() && worker.health.state() == fleet::HealthState::kHealthy &&
+         !worker.verdict.is_adverse();
 }
 
 }  // namespace
@@ -93,6 +95,9 @@ std::string state_json(const Workers& workers, std::size_t level) {
                     {"reachable", worker->is_reachable},
                     {"stale", worker->is_stale},
                     {"health", fleet::to_string(worker->health.state())},
+                    {"verdict", fleet::to_string(worker->verdict)},
+                    {"verdict_reason", worker->verdict.reason},
+                    {"weight", worker->weight},
                     {"slots", worker->slots},
                     {"requests", worker->requests},
                     {"tokens", worker->tokens}});

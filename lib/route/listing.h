@@ -11,7 +11,8 @@
 namespace fo::route {
 
 /// {"version": 1, "level", "total", "healthy", "workers": [{"id", "name", "url", "model", "card",
-/// "life", "reachable", "stale", "health", "slots", "requests", "tokens"}]}, on one line.
+/// "life", "reachable", "stale", "health", "verdict", "verdict_reason", "weight", "slots",
+/// "requests", "tokens"}]}, on one line.
 std::string state_json(const Workers& workers, std::size_t level);
 
 /// {"version": 1, "requests": [{"id", "model", "tier", "worker", "age_s", "attempts",

@@ -1,6 +1,8 @@
 #include "route/metrics.h"
 
+#include <algorithm>
 #include <chrono>
+#include <string_view>
 
 #include "fleet/health.h"
 #include "fleet/instance.h"
@@ -21,10 +23,8 @@ constexpr std::array kStatuses{200, 400, 401, 404, 429, 499, 502, 503, 504};
 constexpr std::array kRetried{OutcomeClass::kFault, OutcomeClass::kSuspected,
                               OutcomeClass::kBackpressure, OutcomeClass::kMisconfigured};
 
-int dynamo_status(const Worker& worker) {
-  if (worker.is_removed || !worker.is_reachable) return 4;
-  if (worker.is_drained || worker.life == fleet::Life::kDraining) return 3;
-  switch (worker.health.state()) {
+int dynamo_status(HealthState state) {
+  switch (state) {
     case HealthState::kHealthy:
       return 0;
     case HealthState::kSuspicious:
@@ -35,6 +35,13 @@ int dynamo_status(const Worker& worker) {
       return 2;
   }
   return 2;
+}
+
+int dynamo_status(const Worker& worker) {
+  if (worker.is_removed || !worker.is_reachable) return 4;
+  if (worker.is_drained || worker.life == fleet::Life::kDraining) return 3;
+  return std::max(dynamo_status(worker.health.state()),
+                  dynamo_status(worker.verdict.health.value_or(HealthState::kHealthy)));
 }
 
 int breaker_state(const Worker& worker) {
@@ -115,6 +122,16 @@ void add_workers(PrometheusText& text, const Workers& workers) {
       text.add({{"worker_id", worker->name}, {"state", fleet::to_string(state)}},
                worker->health.state() == state ? 1 : 0);
     }
+  }
+  text.begin("fo_route_worker_verdict", "gauge",
+             "1 for what the canaries say together of the worker, else 0.");
+  for (const auto& [id, worker] : workers.all()) {
+    const auto add = [&, &worker = worker](std::string_view state) {
+      text.add({{"worker_id", worker->name}, {"state", state}},
+               fleet::to_string(worker->verdict) == state ? 1 : 0);
+    };
+    add("unknown");
+    for (const HealthState state : kStates) add(fleet::to_string(state));
   }
   each("fo_route_worker_reachable", "Whether the worker accepts connections.",
        [](const Worker& worker) { return worker.is_reachable ? 1 : 0; });

@@ -73,9 +73,9 @@ struct QueueGauge {
 };
 
 /// Prometheus' format. Beside fo_route_*, the names of NVIDIA Dynamo's plan for fault tolerance:
-/// dynamo_worker_status (0 healthy, 1 suspicious or in probation, 2 unhealthy or convicted, 3
-/// draining, 4 gone), dynamo_circuit_breaker_state (0 closed, 1 open, 2 half open) and
-/// dynamo_degradation_level.
+/// dynamo_worker_status (the worse one of health and verdict: 0 healthy, 1 suspicious or in
+/// probation, 2 unhealthy or convicted; 3 draining, 4 gone), dynamo_circuit_breaker_state (0
+/// closed, 1 open, 2 half open) and dynamo_degradation_level.
 std::string to_text(const Metrics& metrics, const Workers& workers,
                     const std::map<SetKey, QueueGauge>& queues, std::size_t level);
 

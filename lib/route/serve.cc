@@ -76,7 +76,7 @@ class Server {
 
   RegistrySource::Events source_events() {
     return {.on_new = [this](const WorkerPtr& worker) { monitor_.watch(worker); },
-            .on_change = [this](const WorkerPtr&) { router_.on_change(); },
+            .on_change = [this] { router_.on_change(); },
             .on_removed = [this](const WorkerPtr& worker) { monitor_.on_removed(worker); }};
   }
 
@@ -312,6 +312,7 @@ int Server::run() {
       load_state(source_, options_.state);
       asio::co_spawn(io_, save_state(source_, options_.state), asio::detached);
     }
+    asio::co_spawn(io_, source_.keep_time(), asio::detached);
     record_.emplace(*registry_, options_.admin);
     asio::co_spawn(io_, record_->keep(), asio::detached);
     for (const std::string_view prefix : RegistrySource::kPrefixes) {

@@ -60,6 +60,20 @@ TEST(Listing, AnUnreachableOrSuspiciousWorkerIsNotHealthy) {
   EXPECT_EQ(json::parse(route::state_json(workers, 0))["healthy"], 0);
 }
 
+TEST(Listing, AVerdictIsShownBesideTheHealth) {
+  route::Workers workers = two_workers();
+  const auto a = [&] { return json::parse(route::state_json(workers, 0))["workers"][0]; };
+  EXPECT_EQ(a()["verdict"], "unknown");
+  workers.find("a")->verdict = {
+      .health = fleet::HealthState::kConvicted, .weight = 0, .reason = "wrong tokens"};
+  EXPECT_EQ(a()["health"], "healthy");
+  EXPECT_EQ(a()["verdict"], "convicted");
+  EXPECT_EQ(a()["verdict_reason"], "wrong tokens");
+  const std::string state = route::state_json(workers, 0);
+  EXPECT_EQ(json::parse(state)["healthy"], 0);
+  EXPECT_NE(route::to_table("state", state).find("convicted"), std::string::npos);
+}
+
 class ListedRequests : public testing::Test {
  protected:
   ListedRequests() {

@@ -66,6 +66,22 @@ TEST_F(RouteMetrics, AWorkersStateHasOneSeriesEach) {
   EXPECT_THAT(text(), HasSubstr(R"(dynamo_worker_status{worker_id="a \"b\"",tp_group=""} 4)"));
 }
 
+TEST_F(RouteMetrics, AVerdictHasOneSeriesForEachState) {
+  EXPECT_THAT(text(),
+              HasSubstr(R"(fo_route_worker_verdict{worker_id="a \"b\"",state="unknown"} 1)"));
+  EXPECT_THAT(text(),
+              HasSubstr(R"(fo_route_worker_verdict{worker_id="a \"b\"",state="convicted"} 0)"));
+  workers_.find("w")->verdict = {.health = fleet::HealthState::kConvicted, .weight = 0};
+  EXPECT_THAT(text(),
+              HasSubstr(R"(fo_route_worker_verdict{worker_id="a \"b\"",state="unknown"} 0)"));
+  EXPECT_THAT(text(),
+              HasSubstr(R"(fo_route_worker_verdict{worker_id="a \"b\"",state="convicted"} 1)"));
+  EXPECT_THAT(text(), HasSubstr(R"(dynamo_worker_status{worker_id="a \"b\"",tp_group=""} 2)"));
+  EXPECT_THAT(text(),
+              HasSubstr(R"(fo_route_worker_health{worker_id="a \"b\"",state="healthy"} 1)"));
+  EXPECT_EQ(complaints(text()), "");
+}
+
 TEST_F(RouteMetrics, QueuesAndTheLevelAreShown) {
   EXPECT_THAT(text(), HasSubstr(R"(fo_route_queue_requests{model="llama",card=""} 3)"));
   EXPECT_THAT(text(), HasSubstr("fo_route_level 2"));

@@ -114,17 +114,15 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   };
   const auto add = [&](const WorkerPtr& worker) {
     in.push_back(worker);
-    health.push_back({.state = worker->health.state(),
-                      .weight = worker->health.weight(time_now()),
-                      .failed_probations = worker->health.failed_probations()});
+    health.push_back(worker->as_member(time_now()));
   };
   const bool was_usable = is_usable(key);
   bool lacks_one = false;
   for (const WorkerPtr& worker : members) {
     worker->weight = 0;
     if (worker->is_in()) add(worker);
-    const bool is_healthy = worker->is_in() && worker->health.weight(time_now()) > 0;
-    lacks_one |= worker->life != Life::kSpare && !is_healthy;
+    const bool has_weight = worker->is_in() && worker->as_member(time_now()).weight > 0;
+    lacks_one |= worker->life != Life::kSpare && !has_weight;
   }
   for (const WorkerPtr& worker : members) {
     const bool is_spare = worker->life == Life::kSpare && worker->is_reachable;
@@ -187,12 +185,13 @@ std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job&
   return never;
 }
 
-// A worker in probation gets one request, before all others.
+// A worker in probation gets one request, before all others, unless the verdict forbids it.
 WorkerPtr Dispatcher::State::find_probation(const Set& set, Job& job,
                                             const std::vector<WorkerNumber>& excluded) const {
   if (!set.has_probation) return nullptr;
   for (const auto& [number, worker] : set.workers) {
     if (!worker->is_in() || worker->health.state() != HealthState::kProbation) continue;
+    if (worker->verdict.weight <= 0) continue;
     if (std::find(excluded.begin(), excluded.end(), number) != excluded.end()) continue;
     job.lease = worker->health.take_lease(time_now() + options.lease);
     if (job.lease) return worker;
@@ -414,8 +413,9 @@ void Dispatcher::on_change() {
 void Dispatcher::apply_time() {
   bool has_changed = false;
   for (const auto& [id, worker] : state_->workers.all()) {
-    // A healthy worker has a weight of 0 if it is not in, and another one below 1 while that rises.
-    const bool is_settled = worker->weight == 1 || worker->weight == 0;
+    // The weight of a healthy worker rises after a probation.
+    const bool is_settled =
+        worker->weight == 0 || worker->weight == worker->as_member(time_now()).weight;
     if (worker->health.state() == HealthState::kHealthy && is_settled) continue;
     worker->health.apply(fleet::HealthEvent::kTime, time_now(), os::random_unit());
     has_changed = true;

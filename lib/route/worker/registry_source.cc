@@ -23,7 +23,11 @@ using fleet::RegistryChange;
 constexpr std::string_view kInstances = RegistrySource::kPrefixes[0];
 constexpr std::string_view kWeights = RegistrySource::kPrefixes[1];
 constexpr std::string_view kRouters = RegistrySource::kPrefixes[2];
+constexpr std::string_view kVerdicts = RegistrySource::kPrefixes[3];
+constexpr base::Duration kExpiryInterval = std::chrono::milliseconds(500);
 constexpr std::string_view kEndpoint = "generate";
+
+text::WallTime wall_now() { return std::chrono::system_clock::now(); }
 
 std::string last_segment(const std::string& key) { return key.substr(key.rfind('/') + 1); }
 
@@ -45,13 +49,14 @@ void RegistrySource::apply(const RegistryChange& change) {
       case RegistryChange::Kind::kPut:
         if (record.key.starts_with(kInstances)) put_instance(record);
         if (record.key.starts_with(kWeights)) put_weights(record);
+        if (record.key.starts_with(kVerdicts)) put_verdict(record);
         if (record.key.starts_with(kRouters) && routers_.insert(id).second) update_slots();
         break;
       case RegistryChange::Kind::kStale:
         // A router that vanished may still send requests, so its share is kept as well.
         if (const WorkerPtr worker = workers_.find(id)) {
           worker->is_stale = true;
-          events_.on_change(worker);
+          events_.on_change();
         }
         break;
       case RegistryChange::Kind::kGone:
@@ -60,6 +65,7 @@ void RegistrySource::apply(const RegistryChange& change) {
           workers_.set_weights(fleet::text_of_segment(id), std::nullopt);
         }
         if (record.key.starts_with(kRouters) && routers_.erase(id) > 0) update_slots();
+        if (record.key.starts_with(kVerdicts)) remove_verdict(record.key);
         break;
       case RegistryChange::Kind::kListed:
         ++listed_;
@@ -102,6 +108,7 @@ void RegistrySource::put_instance(const fleet::Record& record) {
   worker->started_at = instance.started_at;
   worker->group = instance.labels.contains("group") ? instance.labels.at("group") : std::string();
   slots_of_record_[instance.id] = instance.slots;
+  update_verdict(*worker, wall_now());
   if (is_new) {
     workers_.add(worker);
   } else {
@@ -109,7 +116,7 @@ void RegistrySource::put_instance(const fleet::Record& record) {
     workers_.regroup(worker);
   }
   update_slots();
-  is_new ? events_.on_new(worker) : events_.on_change(worker);
+  is_new ? events_.on_new(worker) : events_.on_change();
 }
 
 void RegistrySource::put_weights(const fleet::Record& record) {
@@ -122,6 +129,54 @@ void RegistrySource::put_weights(const fleet::Record& record) {
     }
   }
   workers_.set_weights(fleet::text_of_segment(last_segment(record.key)), std::move(weights));
+}
+
+void RegistrySource::put_verdict(const fleet::Record& record) {
+  const fleet::Verdict& verdict = verdicts_.put(record);
+  unlisted_convictions_.erase(record.key);
+  if (verdict.is_conviction()) {
+    if (std::exchange(convictions_[record.key], record.text) != record.text) ++changes_;
+  } else {
+    changes_ += convictions_.erase(record.key);
+  }
+  on_verdict(verdict.id);
+}
+
+void RegistrySource::remove_verdict(const std::string& key) {
+  verdicts_.remove(key);
+  unlisted_convictions_.erase(key);
+  changes_ += convictions_.erase(key);
+  on_verdict(std::string(fleet::id_of(key)));
+}
+
+void RegistrySource::on_verdict(const std::string& id) {
+  const WorkerPtr worker = workers_.find(id);
+  if (worker && update_verdict(*worker, wall_now())) events_.on_change();
+}
+
+// True if that changes which requests the worker gets.
+bool RegistrySource::update_verdict(Worker& worker, text::WallTime now) {
+  const fleet::JointVerdict before = std::exchange(worker.verdict, verdicts_.on(worker.id, now));
+  const fleet::JointVerdict& after = worker.verdict;
+  if (after.health != before.health && (before.is_adverse() || after.is_adverse())) {
+    const auto level = after.is_adverse() ? os::LogLevel::kWarning : os::LogLevel::kInfo;
+    os::log(level, "worker {}: verdict {}{}", base::quoted(worker.name), fleet::to_string(after),
+            after.reason.empty() ? "" : ": " + after.reason);
+  }
+  return after.weight != before.weight || after.is_conviction() != before.is_conviction();
+}
+
+void RegistrySource::apply_time(text::WallTime now) {
+  bool has_changed = false;
+  for (const auto& [id, worker] : workers_.all()) has_changed |= update_verdict(*worker, now);
+  if (has_changed) events_.on_change();
+}
+
+awaitable<void> RegistrySource::keep_time() {
+  for (;;) {
+    co_await loop::pause_for(kExpiryInterval);
+    apply_time(wall_now());
+  }
 }
 
 void RegistrySource::add(const WorkerPtr& worker) {
@@ -155,7 +210,12 @@ void RegistrySource::update_slots() {
 awaitable<void> RegistrySource::follow(fleet::Registry& registry, std::string prefix) {
   loop::Backoff backoff(std::chrono::milliseconds(100), std::chrono::seconds(5));
   const std::function<void(const RegistryChange&)> on_change =
-      [this](const RegistryChange& change) { apply(change); };
+      [this, &prefix](const RegistryChange& change) {
+        apply(change);
+        if (change.kind == RegistryChange::Kind::kListed && prefix == kVerdicts) {
+          forget_unlisted_convictions();
+        }
+      };
   for (;;) {
     try {
       co_await registry.watch(prefix, on_change);
@@ -166,8 +226,13 @@ awaitable<void> RegistrySource::follow(fleet::Registry& registry, std::string pr
   }
 }
 
+void RegistrySource::forget_unlisted_convictions() {
+  const std::set<std::string> unlisted = std::exchange(unlisted_convictions_, {});
+  for (const std::string& key : unlisted) remove_verdict(key);
+}
+
 std::string RegistrySource::save() const {
-  return fo::json::dump({{"version", 1}, {"instances", instances_}});
+  return fo::json::dump({{"version", 1}, {"instances", instances_}, {"convictions", convictions_}});
 }
 
 void RegistrySource::load(const std::string& text) {
@@ -176,13 +241,22 @@ void RegistrySource::load(const std::string& text) {
   if (instances == nullptr || !instances->is_object()) {
     throw base::Error(base::ExitStatus::kBadData, "not a saved listing of workers");
   }
-  for (const auto& [key, value] : instances->items()) {
-    if (!value.is_string()) continue;
-    RegistryChange change{.kind = RegistryChange::Kind::kPut,
-                          .record = {.key = key, .text = value.get<std::string>()}};
-    apply(change);
-    change.kind = RegistryChange::Kind::kStale;
-    apply(change);
+  // The convictions first: their workers are convicted from the start.
+  for (const char* const kind : {"convictions", "instances"}) {
+    const nlohmann::json* const records = fo::json::find(*object, kind);
+    if (records == nullptr) continue;
+    for (const auto& [key, value] : records->items()) {
+      if (!value.is_string()) continue;
+      RegistryChange change{.kind = RegistryChange::Kind::kPut,
+                            .record = {.key = key, .text = value.get<std::string>()}};
+      apply(change);
+      if (key.starts_with(kVerdicts)) {
+        unlisted_convictions_.insert(key);
+      } else {
+        change.kind = RegistryChange::Kind::kStale;
+        apply(change);
+      }
+    }
   }
 }
 

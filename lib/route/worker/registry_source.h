@@ -1,6 +1,6 @@
-// The workers of a registry: follows the records of instances, weights and routers, and keeps the
-// router's view of them up to date. A record that vanishes without a word is stale, and its worker
-// is used as long as it answers. Coroutines of one loop.
+// The workers of a registry: follows the records of instances, verdicts, weights and routers, and
+// keeps the router's view of them up to date. A record that vanishes without a word is stale, and
+// its worker is used as long as it answers. Coroutines of one loop.
 #pragma once
 
 #include <array>
@@ -18,6 +18,7 @@
 #include "fleet/endpoint_id.h"
 #include "fleet/health.h"
 #include "fleet/registry/registry.h"
+#include "fleet/verdict.h"
 #include "fleet/worker_url.h"
 #include "net/tls_files.h"
 #include "route/worker/workers.h"
@@ -41,7 +42,8 @@ class RegistrySource {
  public:
   struct Events {
     std::function<void(const WorkerPtr&)> on_new;
-    std::function<void(const WorkerPtr&)> on_change;
+    /// Of workers that are known.
+    std::function<void()> on_change;
     std::function<void(const WorkerPtr&)> on_removed;
   };
 
@@ -50,9 +52,14 @@ class RegistrySource {
   /// Applies a change of a record. Throws nothing: an invalid record is logged, and changes
   /// nothing.
   void apply(const fleet::RegistryChange& change);
+  /// Verdicts expire, without a change of any record.
+  void apply_time(text::WallTime now);
+  /// Does that twice a second until it is cancelled.
+  boost::asio::awaitable<void> keep_time();
 
   /// The kinds of records that are followed.
-  static constexpr std::array<std::string_view, 3> kPrefixes{"instances/", "weights/", "routers/"};
+  static constexpr std::array<std::string_view, 4> kPrefixes{"instances/", "weights/", "routers/",
+                                                             "verdicts/"};
   /// Follows the records of one kind until it is cancelled, and logs when the registry cannot be
   /// reached.
   boost::asio::awaitable<void> follow(fleet::Registry& registry, std::string prefix);
@@ -64,8 +71,8 @@ class RegistrySource {
   /// Removes a worker that has ended, or is not used any more, whatever its record says.
   void remove(const std::string& id);
 
-  /// The listing as text, for a start without a registry; and back: all its workers are stale.
-  /// Throws kBadData.
+  /// The listing as text, for a start without a registry; and back: all its workers are stale. Of
+  /// the verdicts it has the convictions, since others expire. Throws kBadData.
   [[nodiscard]] std::string save() const;
   void load(const std::string& text);
   static constexpr base::ByteCount kMaxSavedBytes = 256 * base::kMiB;
@@ -75,6 +82,11 @@ class RegistrySource {
  private:
   void put_instance(const fleet::Record& record);
   void put_weights(const fleet::Record& record);
+  void put_verdict(const fleet::Record& record);
+  void remove_verdict(const std::string& key);
+  void on_verdict(const std::string& worker_id);
+  void forget_unlisted_convictions();
+  bool update_verdict(Worker& worker, text::WallTime now);
   void update_slots();
 
   SourceOptions options_;
@@ -82,6 +94,11 @@ class RegistrySource {
   Events events_;
   /// Texts of instances by key.
   std::map<std::string, std::string> instances_;
+  fleet::Verdicts verdicts_;
+  /// Texts of convictions by key.
+  std::map<std::string, std::string> convictions_;
+  /// Keys of those that load() has read, and that the registry has not reported yet.
+  std::set<std::string> unlisted_convictions_;
   std::uint64_t changes_ = 0;
   std::map<std::string, std::optional<std::uint64_t>> slots_of_record_;
   std::set<std::string> routers_;

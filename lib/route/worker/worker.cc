@@ -27,6 +27,12 @@ std::uint64_t Share::limit(std::uint64_t slots) const {
   return std::max<std::uint64_t>(std::min(limit_.value_or(slots), slots), 1);
 }
 
+fleet::SetMember Worker::as_member(base::Duration now) const {
+  return {.state = is_convicted() ? fleet::HealthState::kConvicted : health.state(),
+          .weight = is_convicted() ? 0 : std::min(health.weight(now), verdict.weight),
+          .failed_probations = health.failed_probations()};
+}
+
 bool Worker::serves(const std::string& model_name) const {
   return model_name == model || other_models.contains(model_name);
 }

@@ -15,6 +15,7 @@
 #include "fleet/card/card.h"
 #include "fleet/health.h"
 #include "fleet/instance.h"
+#include "fleet/verdict.h"
 #include "http/connection.h"
 #include "route/request/api_paths.h"
 
@@ -92,6 +93,9 @@ struct Worker {
   /// An operator of this router drains it.
   bool is_drained = false;
 
+  /// What the canaries say.
+  fleet::JointVerdict verdict;
+
   // What this router has found.
   /// It accepts connections, and its /health is 200.
   bool is_reachable = false;
@@ -106,7 +110,8 @@ struct Worker {
   /// When a call began that failed last: calls that began before say nothing new.
   TimePoint last_fault{};
   fleet::Health health;
-  /// Its part of the requests of its set, from its health and that of the others; 0: none.
+  /// Its part of the requests of its set, from its health, the verdict, and the other workers; 0:
+  /// none.
   double weight = 0;
   Share share;
   Pace pace;
@@ -123,6 +128,13 @@ struct Worker {
   [[nodiscard]] bool is_in() const {
     return is_reachable && !is_removed && life == fleet::Life::kReady && !is_drained;
   }
+  /// Its answers are wrong, or its hardware has failed: it gets no request, and what it has
+  /// delivered is not to be trusted.
+  [[nodiscard]] bool is_convicted() const {
+    return health.state() == fleet::HealthState::kConvicted || verdict.is_conviction();
+  }
+  /// By itself: with the lower one of the weights of its health and of the verdict.
+  [[nodiscard]] fleet::SetMember as_member(base::Duration now) const;
   [[nodiscard]] bool serves(const std::string& model_name) const;
   /// The slots that may be used now.
   [[nodiscard]] std::uint64_t slots_now(double concurrency_factor) const;

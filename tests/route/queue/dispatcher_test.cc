@@ -92,6 +92,12 @@ class DispatcherTest : public testing::Test {
     dispatcher_.on_change();
   }
 
+  void set_verdict(const WorkerPtr& worker, HealthState health, double weight) {
+    worker->verdict = {.health = health, .weight = weight};
+    dispatcher_.on_change();
+    loop_.run_ready();
+  }
+
   Placed make(std::uint64_t prompt_tokens = 1) {
     const std::string id = "job" + std::to_string(placed_.size());
     placed_.push_back(std::make_shared<Placement>(id, prompt_tokens));
@@ -234,6 +240,68 @@ TEST_F(DispatcherTest, AConvictedWorkerIsOutEvenIfItIsTheOnlyOne) {
   dispatcher_.on_change();
   EXPECT_EQ(worker->weight, 0);
   EXPECT_FALSE(place()->is_over);
+}
+
+TEST_F(DispatcherTest, TheLowerWeightOfHealthAndVerdictCounts) {
+  const WorkerPtr a = add("a", 10);
+  add("b", 10);
+  set_verdict(a, HealthState::kSuspicious, 0.5);
+  EXPECT_EQ(a->weight, 0.5);
+  make_unhealthy(a);
+  EXPECT_EQ(a->weight, 0);
+  a->health = fleet::Health{};
+  set_verdict(a, HealthState::kHealthy, 1);
+  EXPECT_EQ(a->weight, 1);
+}
+
+TEST_F(DispatcherTest, AWorkerThatIsConvictedByVerdictGetsNothing) {
+  const WorkerPtr a = add("a", 10);
+  const WorkerPtr b = add("b", 10);
+  set_verdict(a, HealthState::kConvicted, 0);
+  EXPECT_TRUE(a->is_convicted());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(place()->worker(), "b");
+  // No panic brings it back, and neither does its own probation.
+  make_unhealthy(b);
+  EXPECT_GT(b->weight, 0);
+  EXPECT_EQ(a->weight, 0);
+  EXPECT_EQ(metrics_.panics.get(), 1U);
+  make_unhealthy(a);
+  a->health.apply(HealthEvent::kTime, steady_now() + std::chrono::seconds(10), 0.5);
+  ASSERT_EQ(a->health.state(), HealthState::kProbation);
+  dispatcher_.on_change();
+  EXPECT_EQ(place()->worker(), "b");
+  // A request that only this worker can answer waits.
+  const Placed pinned = make();
+  pinned->job.pinned_to = "a";
+  place(pinned);
+  EXPECT_FALSE(pinned->is_over);
+  // As a lone worker it stays out, too.
+  b->is_reachable = false;
+  dispatcher_.on_change();
+  const Placed waiting = place();
+  EXPECT_FALSE(waiting->is_over);
+  set_verdict(a, HealthState::kHealthy, 1);
+  EXPECT_EQ(waiting->worker(), "a");
+}
+
+TEST_F(DispatcherTest, AtMostHalfOfASetIsOutByVerdictsOfSuspicion) {
+  const WorkerPtr lone = add("a", 10);
+  set_verdict(lone, HealthState::kUnhealthy, 0);
+  EXPECT_GT(lone->weight, 0);
+  EXPECT_EQ(place()->worker(), "a");
+  const WorkerPtr b = add("b", 10);
+  EXPECT_EQ(lone->weight, 0);
+  make_unhealthy(b);
+  EXPECT_EQ((lone->weight > 0) + (b->weight > 0), 1) << "by health and verdicts together";
+  EXPECT_EQ(metrics_.panics.get(), 2U);
+}
+
+TEST_F(DispatcherTest, ATickSetsTheWeightOfAVerdictThatHasChanged) {
+  const WorkerPtr a = add("a", 10);
+  add("b", 10);
+  a->verdict = {.health = HealthState::kSuspicious, .weight = 0.5};
+  dispatcher_.apply_time();
+  EXPECT_EQ(a->weight, 0.5);
 }
 
 TEST_F(DispatcherTest, AProbationIsOneRequestAtATime) {

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,6 +20,7 @@
 #include "loop/event.h"
 #include "loop/test_loop.h"
 #include "support/failure.h"
+#include "support/stderr_text.h"
 
 namespace fo::test {
 namespace {
@@ -57,12 +60,11 @@ Record record_of(const fleet::Instance& instance,
 class RegistrySourceTest : public testing::Test {
  protected:
   explicit RegistrySourceTest(std::optional<std::uint64_t> routers = {})
-      : source_(
-            options(routers), workers_,
-            {.on_new = [this](const auto& worker) { log_.push_back("new " + worker->id); },
-             .on_change = [this](const auto& worker) { log_.push_back("change " + worker->id); },
-             .on_removed =
-                 [this](const auto& worker) { log_.push_back("removed " + worker->id); }}) {}
+      : source_(options(routers), workers_,
+                {.on_new = [this](const auto& worker) { log_.push_back("new " + worker->id); },
+                 .on_change = [this] { log_.emplace_back("change"); },
+                 .on_removed =
+                     [this](const auto& worker) { log_.push_back("removed " + worker->id); }}) {}
 
   static route::SourceOptions options(std::optional<std::uint64_t> routers) {
     route::SourceOptions options;
@@ -104,7 +106,7 @@ TEST_F(RegistrySourceTest, AChangeOfARecordKeepsTheWorker) {
   instance.card = "sha256:2";
   instance.labels.clear();
   put(instance);
-  EXPECT_THAT(log(), ElementsAre("new " + kFirst, "change " + kFirst));
+  EXPECT_THAT(log(), ElementsAre("new " + kFirst, "change"));
   EXPECT_EQ(workers_.find(kFirst), worker);
   EXPECT_EQ(worker->life, fleet::Life::kDraining);
   EXPECT_EQ(worker->group, "");
@@ -124,7 +126,7 @@ TEST_F(RegistrySourceTest, OnlyWorkersThatGenerateInItsNamespacesTakeRequests) {
 TEST_F(RegistrySourceTest, AStaleWorkerStays) {
   put(instance_of(kFirst));
   apply(ChangeKind::kStale, record_of(instance_of(kFirst)).key);
-  EXPECT_THAT(log(), ElementsAre("new " + kFirst, "change " + kFirst));
+  EXPECT_THAT(log(), ElementsAre("new " + kFirst, "change"));
   EXPECT_TRUE(workers_.find(kFirst)->is_stale);
   put(instance_of(kFirst));
   EXPECT_FALSE(workers_.find(kFirst)->is_stale);
@@ -221,7 +223,7 @@ TEST_F(RegistrySourceTest, ASavedListingIsReadAsStale) {
   route::Workers workers;
   const auto ignore = [](const route::WorkerPtr&) {};
   RegistrySource source(options({}), workers,
-                        {.on_new = ignore, .on_change = ignore, .on_removed = ignore});
+                        {.on_new = ignore, .on_change = [] {}, .on_removed = ignore});
   source.load(saved);
   ASSERT_EQ(workers.all().size(), 1U);
   EXPECT_TRUE(workers.find(kFirst)->is_stale);
@@ -232,18 +234,113 @@ TEST_F(RegistrySourceTest, ASavedListingIsReadAsStale) {
   }
 }
 
-/// A registry that cannot be reached at first, and then has one record.
+// --- verdicts
+
+class RegistryVerdicts : public RegistrySourceTest {
+ protected:
+  RegistryVerdicts() {
+    put(instance_of(kFirst));
+    log();
+  }
+
+  static fleet::Verdict verdict(fleet::HealthState health, double weight) {
+    fleet::Verdict verdict;
+    verdict.id = kFirst;
+    verdict.health = health;
+    verdict.weight = weight;
+    verdict.reason = "as tested";
+    verdict.since = now();
+    if (!verdict.is_conviction()) verdict.expires = now() + std::chrono::hours(1);
+    return verdict;
+  }
+  static fleet::Verdict suspicion() { return verdict(fleet::HealthState::kSuspicious, 0.5); }
+  static fleet::Verdict conviction() { return verdict(fleet::HealthState::kConvicted, 0); }
+  static text::WallTime now() { return std::chrono::system_clock::now(); }
+  static Record record_of(const fleet::Verdict& verdict, const char* writer) {
+    return {fleet::verdict_key(verdict.id, writer), fleet::encode(verdict)};
+  }
+  void say(const char* writer, const fleet::Verdict& verdict) { put(record_of(verdict, writer)); }
+  [[nodiscard]] const route::Worker& worker() const { return *workers_.find(kFirst); }
+};
+
+TEST_F(RegistryVerdicts, ChangeTheirWorker) {
+  say("c1", suspicion());
+  EXPECT_THAT(log(), ElementsAre("change"));
+  EXPECT_EQ(worker().verdict.weight, 0.5);
+  say("c1", suspicion());
+  say("c2", verdict(fleet::HealthState::kHealthy, 1));
+  EXPECT_THAT(log(), IsEmpty()) << "nothing else has changed";
+  say("c2", conviction());
+  EXPECT_THAT(log(), ElementsAre("change"));
+  EXPECT_TRUE(worker().is_convicted());
+  apply(ChangeKind::kGone, fleet::verdict_key(kFirst, "c2"));
+  EXPECT_THAT(log(), ElementsAre("change"));
+  EXPECT_EQ(worker().verdict.weight, 0.5);
+  apply(ChangeKind::kGone, fleet::verdict_key(kFirst, "c1"));
+  EXPECT_EQ(worker().verdict.health, std::nullopt);
+}
+
+TEST_F(RegistryVerdicts, ExpireWithoutAChangeOfARecord) {
+  put(instance_of(kSecond));
+  say("c1", suspicion());
+  log();
+  source_.apply_time(now());
+  EXPECT_THAT(log(), IsEmpty());
+  source_.apply_time(now() + std::chrono::hours(2));
+  EXPECT_THAT(log(), ElementsAre("change"));
+  EXPECT_EQ(worker().verdict.weight, 1);
+  EXPECT_EQ(worker().verdict.health, std::nullopt);
+}
+
+TEST_F(RegistryVerdicts, MayComeBeforeTheirWorker) {
+  fleet::Verdict early = conviction();
+  early.id = kSecond;
+  say("c1", early);
+  EXPECT_THAT(log(), IsEmpty());
+  put(instance_of(kSecond));
+  EXPECT_TRUE(workers_.find(kSecond)->is_convicted());
+}
+
+TEST_F(RegistryVerdicts, AnInvalidOneIsOneWarningAndChangesNothing) {
+  say("c1", conviction());
+  log();
+  const StderrText logged;
+  put(Record{fleet::verdict_key(kFirst, "c1"), R"({"id":")" + kFirst + R"(","weight":1})"});
+  EXPECT_THAT(log(), IsEmpty());
+  EXPECT_TRUE(worker().is_convicted());
+  const std::string text = logged.text();
+  EXPECT_THAT(text, testing::HasSubstr("/c1': without health\n"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+}
+
+TEST_F(RegistryVerdicts, AreLoggedWhenTheyTurn) {
+  const StderrText logged;
+  say("c1", verdict(fleet::HealthState::kHealthy, 1));
+  EXPECT_EQ(logged.text(), "");
+  for (int i = 0; i < 2; ++i) {
+    say("c1", suspicion());
+    say("c1", suspicion());
+    say("c1", verdict(fleet::HealthState::kHealthy, 1));
+  }
+  const std::string text = logged.text();
+  EXPECT_THAT(text, testing::HasSubstr("worker '" + kFirst + "': verdict suspicious: as tested\n"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+}
+
+/// A registry that cannot be reached at first, and then has these records.
 class LateRegistry : public fleet::Registry {
  public:
-  explicit LateRegistry(boost::asio::any_io_executor executor) : never_(executor) {}
+  LateRegistry(boost::asio::any_io_executor executor, std::vector<Record> records)
+      : never_(executor), records_(std::move(records)) {}
 
   awaitable<void> watch(std::string prefix,
                         std::function<void(const RegistryChange&)> on_change) override {
     if (++attempts_ < 3) {
       throw base::Error(base::ExitStatus::kUnavailable, "no connection");
     }
-    const Record record = record_of(instance_of(kFirst));
-    if (record.key.starts_with(prefix)) on_change({.kind = ChangeKind::kPut, .record = record});
+    for (const Record& record : records_) {
+      if (record.key.starts_with(prefix)) on_change({.kind = ChangeKind::kPut, .record = record});
+    }
     on_change({.kind = ChangeKind::kListed});
     co_await never_.wait();
   }
@@ -261,23 +358,58 @@ class LateRegistry : public fleet::Registry {
 
  private:
   loop::Event never_;
+  const std::vector<Record> records_;
   int attempts_ = 0;
 };
+
+// Follows the registry until everything is listed.
+void follow(TestLoop& loop, RegistrySource& source, fleet::Registry& registry) {
+  for (const std::string_view prefix : RegistrySource::kPrefixes) {
+    boost::asio::co_spawn(loop.io(), source.follow(registry, std::string(prefix)),
+                          boost::asio::detached);
+  }
+  loop.run_until([&] { return source.is_listed(); });
+}
 
 // Dynamo: etcd_ha.
 TEST_F(RegistrySourceTest, ARegistryThatIsAwayIsTriedAgain) {
   put(instance_of(kSecond));
   TestLoop loop;
-  LateRegistry registry(loop.io().get_executor());
-  for (const std::string_view prefix : RegistrySource::kPrefixes) {
-    boost::asio::co_spawn(loop.io(), source_.follow(registry, std::string(prefix)),
-                          boost::asio::detached);
-  }
+  LateRegistry registry(loop.io().get_executor(), {record_of(instance_of(kFirst))});
   EXPECT_FALSE(source_.is_listed());
-  loop.run_until([this] { return source_.is_listed(); });
-  EXPECT_EQ(registry.attempts(), 5);
+  follow(loop, source_, registry);
+  EXPECT_EQ(registry.attempts(), 6);
   EXPECT_NE(workers_.find(kFirst), nullptr);
   EXPECT_NE(workers_.find(kSecond), nullptr);
+}
+
+TEST_F(RegistryVerdicts, ASavedConvictionCountsUntilTheRegistryIsListedWithoutIt) {
+  fleet::Verdict other = conviction();
+  other.id = kSecond;
+  put(instance_of(kSecond));
+  const std::uint64_t before = source_.changes();
+  say("c1", suspicion());
+  EXPECT_EQ(source_.changes(), before) << "what expires is not saved";
+  say("c1", conviction());
+  say("c1", other);
+  EXPECT_EQ(source_.changes(), before + 2);
+
+  route::Workers workers;
+  const auto ignore = [](const route::WorkerPtr&) {};
+  RegistrySource next(options({}), workers,
+                      {.on_new = ignore, .on_change = [] {}, .on_removed = ignore});
+  next.load(source_.save());
+  EXPECT_TRUE(workers.find(kFirst)->is_convicted());
+  EXPECT_TRUE(workers.find(kSecond)->is_convicted());
+  TestLoop loop;
+  LateRegistry registry(loop.io().get_executor(), {record_of(other, "c1")});
+  follow(loop, next, registry);
+  EXPECT_FALSE(workers.find(kFirst)->is_convicted()) << "acquitted meanwhile";
+  EXPECT_TRUE(workers.find(kSecond)->is_convicted());
+
+  apply(ChangeKind::kGone, fleet::verdict_key(kFirst, "c1"));
+  say("c1", suspicion());
+  EXPECT_EQ(source_.changes(), before + 3);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ struct Fleet {
       : source({.namespaces = {*fleet::NamespacePattern::parse("llama")}, .routers = routers},
                workers,
                {.on_new = [](const WorkerPtr&) {},
-                .on_change = [](const WorkerPtr&) {},
+                .on_change = [] {},
                 .on_removed = [](const WorkerPtr&) {}}) {}
   void put(int number, std::uint64_t slots = 12) {
     source.apply({.kind = Kind::kPut, .record = record_of(number, slots)});
