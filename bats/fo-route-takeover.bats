@@ -116,6 +116,35 @@ more_load() {
   [ ! -e "$ADMIN" ] && [ ! -e "$ADMIN.next" ]
 }
 
+@test "a takeover keeps what an operator has set" {
+  start_engine a
+  local a=$ENGINE
+  start_engine b
+  local workers=(--worker "a=$a" --worker "b=$ENGINE")
+  first_router "${workers[@]}"
+  wait_for can_answer
+  ctl() { fo-route ctl --admin "$ADMIN" "$@"; }
+  ctl drain a
+  ctl weight llama '' 0.5
+  ctl level 2
+  local i
+  for i in 1 2; do
+    start_router "next$i" --listen "$ADDRESS" --takeover "${workers[@]}"
+    wait_for "is_ready next$i"
+    [ "$(ctl state --json | jq -c '[.level, [.workers[].life]]')" = '[2,["draining","ready"]]' ]
+    [ "$(curl -sS --unix-socket "$ADMIN" http://router/settings)" = \
+      '{"drained":["a"],"level":2,"version":1,"weights":{"llama":{"":0.5}}}' ]
+  done
+  # What is set back is not handed over either.
+  ctl undrain a
+  ctl level auto
+  start_router last --listen "$ADDRESS" --takeover "${workers[@]}"
+  wait_for "is_ready last"
+  [ "$(ctl state --json | jq -c '[.level, [.workers[].life]]')" = '[0,["ready","ready"]]' ]
+  can_answer
+  run -1 grep -h 'not taken over' "$T"/*.err
+}
+
 @test "a connection that stays open is closed with an answer" {
   start_engine engine
   LAME_DUCK=60s

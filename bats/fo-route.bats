@@ -237,18 +237,34 @@ raw() {
   answers 200 /v1/completions "$(members)"
 }
 
-@test "thousands of idle and of slow connections leave room for clients" {
-  start_two
-  start_bg idle bash -c '
-    for ((i = 0; i < 4200; ++i)); do
+# open_connections NAME N [TEXT]: opens N connections to the router, and sends TEXT on every second one.
+open_connections() {
+  start_bg "$1" bash -c '
+    for ((i = 0; i < $2; ++i)); do
       exec {fd}<>"/dev/tcp/$1" || exit 1
-      if [ $((i % 2)) -eq 0 ]; then printf "POST /v1/compl" >&$fd; fi
+      if [ $((i % 2)) -eq 0 ]; then printf "$3" >&$fd; fi
     done
     echo open
-    exec sleep infinity' bash "$(sed 's|http://||; s|:|/|' <<<"$URL")"
-  wait_for "[ -s $T/idle.out ] || ! kill -0 $BG_PID"
-  grep -q open "$T/idle.out"
+    exec sleep infinity' bash "$(sed 's|http://||; s|:|/|' <<<"$URL")" "$2" "${3:-}"
+  wait_for "[ -s $T/$1.out ] || ! kill -0 $BG_PID"
+  grep -q open "$T/$1.out"
+}
+
+@test "thousands of idle connections stay open" {
+  [ "$(ulimit -Hn)" -ge 12000 ] || skip_because files "the limit on open files is below 12000"
+  start_two
+  open_connections idle 4200
   answers 200 /v1/completions "$(members)"
+  wait_for "[ \$(ls /proc/$ROUTER/fd | wc -l) -gt 4200 ]"
+}
+
+@test "idle and slow connections leave files for clients, and for their workers" {
+  ulimit -n 400
+  start_two
+  open_connections first 300 'POST /v1/compl'
+  open_connections second 300 'POST /v1/compl'
+  for _ in 1 2 3; do answers 200 /v1/completions "$(members)"; done
+  run -1 grep 'out: ' "$T/router.err"
 }
 
 # --- workers that fail ----------------------------------------------------------------------------

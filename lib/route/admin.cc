@@ -17,6 +17,7 @@
 #include "http/client.h"
 #include "json/object.h"
 #include "plan/degradation.h"
+#include "route/settings.h"
 
 namespace fo::route {
 namespace {
@@ -64,7 +65,7 @@ Response set_weight(const AdminActions& actions, const Request& request) {
   const std::string text = text_of(request, "weight");
   char* end = nullptr;
   const double weight = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(weight >= 0 && weight <= 1e6)) {
+  if (text.empty() || *end != '\0' || !(weight >= 0 && weight <= kMaxWeight)) {
     return http::error_response(400, "weight " + base::quoted(text) + ": expected 0 to 1000000");
   }
   const std::string model = text_of(request, "model");
@@ -102,6 +103,7 @@ std::vector<http::Page> admin_pages(AdminActions given) {
   return {
       http::get_page("/state", [actions, json] { return json(actions->state()); }),
       http::get_page("/requests", [actions, json] { return json(actions->requests()); }),
+      http::get_page("/settings", [actions, json] { return json(actions->settings()); }),
       post_page("/drain", drain(true)),
       post_page("/undrain", drain(false)),
       post_page("/weight",

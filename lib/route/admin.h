@@ -4,10 +4,11 @@
 //     GET  /state                          the workers, their sets, health and load
 //     GET  /requests                       the requests in flight: ids, sizes and ages, never text
 //     POST /drain?id=ID                    no new requests for the worker; /undrain?id=ID
-//     POST /weight?model=M&card=C&weight=N the weight of a set, until the router ends
+//     POST /weight?model=M&card=C&weight=N the weight of a set
 //     POST /level?level=auto|0..4          the level of degradation
 //     POST /kill?id=ID                     ends a request
 //     POST /reload                         reads the configuration again
+//     GET  /settings                       what the next router continues with; see settings.h
 #pragma once
 
 #include <functional>
@@ -32,6 +33,7 @@ struct AdminActions {
   std::function<bool(const std::string& id)> kill;
   /// Throws base::Error, which is answered with 409.
   std::function<void()> reload;
+  std::function<std::string()> settings;
 };
 
 std::vector<http::Page> admin_pages(AdminActions actions);

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "fleet/registry/uri.h"
 #include "http/pages.h"
+#include "loop/blocking.h"
 #include "loop/daemon.h"
 #include "loop/pause.h"
 #include "net/address.h"
@@ -20,6 +21,7 @@
 #include "os/process.h"
 #include "route/admin.h"
 #include "route/listeners.h"
+#include "route/settings.h"
 #include "route/worker/router_record.h"
 #include "route/worker/state_file.h"
 
@@ -36,10 +38,20 @@ using base::ExitStatus;
 constexpr base::Duration kTakeoverTimeout = std::chrono::seconds(60);
 constexpr base::Duration kFirstChecks = std::chrono::seconds(5);
 constexpr base::Duration kCheckInterval = std::chrono::milliseconds(10);
+// How long the running router may take to say what an operator has set in it.
+constexpr base::Duration kSettingsTimeout = std::chrono::seconds(2);
 // How long a client that was accepted last may take to send its request.
 constexpr base::Duration kFirstRequest = std::chrono::seconds(1);
 // The timeout of the admin socket's and the metrics' last answers.
 constexpr base::Duration kProbeTime = std::chrono::seconds(5);
+
+// How many clients there may be with so many open files. A request needs two of them: one for its
+// client, one for its worker. Idle clients beyond the limit make room for others.
+std::size_t max_clients(std::size_t files) {
+  constexpr std::size_t kOtherFiles = 256;
+  constexpr std::size_t kMost = std::size_t{16} * 1024;
+  return std::clamp<std::size_t>((files - std::min(files / 4, kOtherFiles)) / 2, 1, kMost);
+}
 
 class Server {
  public:
@@ -75,14 +87,24 @@ class Server {
   }
 
   RegistrySource::Events source_events() {
-    return {.on_new = [this](const WorkerPtr& worker) { monitor_.watch(worker); },
+    return {.on_new = [this](const WorkerPtr& worker) { on_new(worker); },
             .on_change = [this] { router_.on_change(); },
-            .on_removed = [this](const WorkerPtr& worker) { monitor_.on_removed(worker); }};
+            .on_removed = [this](const WorkerPtr& worker) { on_removed(worker); }};
   }
 
   awaitable<void> handle(const http::Request& from, http::Reply& reply) {
     const bool is_probe = from.path == "/live" || from.path == "/ready";
     return is_probe ? probes_(from, reply) : router_.handle(from, reply);
+  }
+
+  void on_new(const WorkerPtr& worker) {
+    control_.on_new(worker);
+    monitor_.watch(worker);
+  }
+
+  void on_removed(const WorkerPtr& worker) {
+    control_.on_removed(worker);
+    monitor_.on_removed(worker);
   }
 
   void on_change(const WorkerPtr& worker) {
@@ -99,13 +121,13 @@ class Server {
   AdminActions admin_actions();
   void serve_admin();
   void serve_metrics(base::UniqueFd listener);
-  bool set_drained(const std::string& id, bool is_drained);
   void set_named_workers(const std::vector<NamedWorker>& list);
   void reload();
   void on_hangup();
   void listen();
   awaitable<void> start();
   awaitable<void> until_workers_are_known();
+  awaitable<void> receive_settings();
   awaitable<void> offer_listeners();
   void stop(loop::Stop how);
   awaitable<void> end();
@@ -115,6 +137,7 @@ class Server {
   asio::io_context io_{1};
   WorkerMonitor monitor_;
   Router router_;
+  OperatorControl control_{router_};
   RegistrySource source_;
   std::unique_ptr<fleet::Registry> registry_;
   const http::Handler probes_ =
@@ -178,23 +201,17 @@ void Server::on_hangup() {
   }
 }
 
-bool Server::set_drained(const std::string& id, bool is_drained) {
-  const WorkerPtr worker = router_.workers().find(id);
-  if (!worker) return false;
-  worker->is_drained = is_drained;
-  router_.on_change();
-  return true;
-}
-
 AdminActions Server::admin_actions() {
   return {.state = [this] { return router_.state(); },
           .requests = [this] { return router_.requests(); },
-          .drain = [this](const std::string& id, bool drain) { return set_drained(id, drain); },
+          .drain = [this](const std::string& id,
+                          bool drain) { return control_.set_drained(id, drain); },
           .weight = [this](const std::string& model, const std::string& card,
-                           double weight) { return router_.set_weight(model, card, weight); },
-          .level = [this](std::optional<std::size_t> level) { router_.pin_level(level); },
+                           double weight) { return control_.set_weight(model, card, weight); },
+          .level = [this](std::optional<std::size_t> level) { control_.set_level(level); },
           .kill = [this](const std::string& id) { return router_.kill(id); },
-          .reload = [this] { reload(); }};
+          .reload = [this] { reload(); },
+          .settings = [this] { return to_json(control_.settings()); }};
 }
 
 void Server::serve_admin() {
@@ -235,7 +252,10 @@ awaitable<void> Server::start() {
   } else {
     listeners_.open();
   }
-  if (listeners_.has_received()) co_await until_workers_are_known();
+  if (listeners_.has_received()) {
+    co_await until_workers_are_known();
+    co_await receive_settings();
+  }
   http::Listener metrics;
   if (!options_.metrics.empty()) metrics = listeners_.tcp(options_.metrics);
   listen();
@@ -258,6 +278,21 @@ awaitable<void> Server::until_workers_are_known() {
     if (is_listed && std::all_of(all.begin(), all.end(), is_checked)) co_return;
     if (deadline.expired()) co_return;
     co_await loop::pause_for(kCheckInterval);
+  }
+}
+
+// The running router answers at the admin socket as long as we do not own the sockets.
+awaitable<void> Server::receive_settings() {
+  try {
+    const std::function<AdminAnswer()> ask = [this] {
+      return ask_router(options_.admin, "GET", "/settings", kSettingsTimeout);
+    };
+    const AdminAnswer answer = co_await loop::run_blocking<AdminAnswer>(ask);
+    control_.set_all(read_settings(answer.text));
+  } catch (const Error& error) {
+    os::log(os::LogLevel::kWarning,
+            "drained workers, weights and level of the running router are not taken over: {}",
+            error.what());
   }
 }
 
@@ -345,9 +380,11 @@ NamedWorker parse_worker(const std::string& text) {
   return worker;
 }
 
-int serve(const ServeOptions& options) {
-  loop::Daemon daemon(options.ready_fd);
-  os::raise_fd_limit();
+int serve(const ServeOptions& given) {
+  loop::Daemon daemon(given.ready_fd);
+  ServeOptions options = given;
+  options.limits.connections = max_clients(os::raise_fd_limit());
+  options.router.pool.connections = options.limits.connections;
   return Server(options, daemon).run();
 }
 

@@ -1,0 +1,61 @@
+// What an operator has set in a router with fo-route ctl, and no file or registry says: the next
+// router continues with it after a takeover.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "route/router.h"
+#include "route/worker/workers.h"
+
+namespace fo::route {
+
+struct OperatorSettings {
+  /// Ids of workers that get no new requests.
+  std::set<std::string> drained;
+  /// Of the sets of each model.
+  std::map<std::string, CardWeights> weights;
+  /// The level of degradation; nullopt: automatic.
+  std::optional<std::size_t> level;
+  friend bool operator==(const OperatorSettings&, const OperatorSettings&) = default;
+};
+
+inline constexpr double kMaxWeight = 1e6;
+
+/// {"version": 1, "drained": [ID...], "weights": {MODEL: {CARD: WEIGHT}}, "level": N or null}, on
+/// one line.
+std::string to_json(const OperatorSettings& settings);
+/// Throws kProtocol for another text.
+OperatorSettings read_settings(std::string_view text);
+
+/// Applies settings to a router, and keeps them for the next one.
+class OperatorControl {
+ public:
+  /// The router outlives this object.
+  explicit OperatorControl(Router& router) : router_(router) {}
+
+  /// False if there is no such worker, or set.
+  bool set_drained(const std::string& worker_id, bool is_drained);
+  bool set_weight(const std::string& model, const std::string& card, double weight);
+  /// Throws what Router::pin_level throws.
+  void set_level(std::optional<std::size_t> level);
+
+  /// Those that are in force: a record of the registry replaces weights.
+  [[nodiscard]] OperatorSettings settings() const;
+  /// To a new router. Workers that are not known yet are drained when they are.
+  void set_all(OperatorSettings settings);
+
+  /// The router has a new worker; it has removed one.
+  void on_new(const WorkerPtr& worker);
+  void on_removed(const WorkerPtr& worker);
+
+ private:
+  Router& router_;
+  OperatorSettings settings_;
+};
+
+}  // namespace fo::route
