@@ -1,16 +1,14 @@
 #include "refengine/api.h"
 
 #include <array>
-#include <ctime>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "http/sse.h"
-#include "os/random.h"
 #include "refengine/completion_answer.h"
+#include "refengine/completion_job.h"
 #include "refengine/metrics.h"
-#include "refengine/output_text.h"
+#include "refengine/prompt.h"
 
 namespace fo::refengine {
 namespace {
@@ -20,121 +18,30 @@ using http::Reply;
 using http::Request;
 using http::Response;
 using Context = std::shared_ptr<const ApiContext>;
-using Outcome = Scheduler::Outcome;
 
 Response empty() { return {200, "text/plain", "", {}}; }
 Response json_body(std::string body) { return {200, "application/json", std::move(body), {}}; }
 
-void check_admission(const Scheduler& scheduler) {
-  switch (scheduler.admission()) {
-    case Scheduler::Admission::kNotAwake:
-      throw ApiError(503, "the engine is not awake");
-    case Scheduler::Admission::kBusy:
-      throw ApiError(503, "too many requests are waiting");
-    case Scheduler::Admission::kAdmitted:
-      break;
-  }
-}
-
-// One request in progress.
-struct Job {
-  AnswerHead head;
-  Generation generation;
-  OutputText text;
-  bool include_usage = false;
-};
-
-Job make_job(const ApiContext& context, CompletionRequest request) {
-  const bool is_chat = request.endpoint == Endpoint::kChat;
-  AnswerHead head{request.endpoint,         (is_chat ? "chatcmpl-" : "cmpl-") + os::make_uuid4(),
-                  context.model_name,       std::time(nullptr),
-                  request.return_token_ids, request.options.sampling.logprobs >= 0};
-  try {
-    Generation generation(context.config, std::move(request.prompt), std::move(request.options),
-                          context.positions);
-    return {std::move(head), std::move(generation), OutputText(std::move(request.stops)),
-            request.include_usage};
-  } catch (const base::Error& error) {
-    throw ApiError(400, error.what(), is_chat ? "messages" : "prompt");
-  }
-}
-
-// The text and tokens of the next token; the last piece has none.
-awaitable<AnswerPiece> next_piece(const ApiContext& context, Scheduler::Turn& turn, Job& job) {
-  AnswerPiece piece;
-  if (job.text.stopped()) {
-    piece.finish = finish_reason_name(FinishReason::kStop);
-    co_return piece;
-  }
-  const Outcome outcome = co_await context.scheduler->advance(turn, job.generation);
-  if (outcome == Outcome::kToken) {
-    context.on_token();
-    piece.text = job.text.feed(job.generation.last().chosen.token);
-    piece.tokens.push_back({job.generation.last(), job.text.offset()});
-    co_return piece;
-  }
-  piece.text = job.text.finish();
-  if (job.text.stopped()) {
-    piece.finish = finish_reason_name(FinishReason::kStop);
-  } else if (outcome == Outcome::kAborted) {
-    piece.finish = "abort";
-  } else {
-    piece.finish = finish_reason_name(job.generation.reason());
-  }
-  co_return piece;
-}
-
-// The turn ends before the client has read the answer, so that a slow client delays no other.
-awaitable<void> answer_whole(const ApiContext& context, Job& job, Reply& reply) {
-  AnswerPiece whole;
-  {
-    Scheduler::Turn turn(context.scheduler);
-    while (whole.finish.empty()) {
-      AnswerPiece piece = co_await next_piece(context, turn, job);
-      whole.text += piece.text;
-      whole.tokens.insert(whole.tokens.end(), piece.tokens.begin(), piece.tokens.end());
-      whole.finish = piece.finish;
-    }
-  }
-  reply.answer(json_body(format_answer(job.head, whole, job.generation)));
-}
-
-awaitable<void> answer_stream(const ApiContext& context, Job& job, Reply& reply) {
-  Scheduler::Turn turn(context.scheduler);
-  co_await reply.begin(200, "text/event-stream");
-  std::string events = format_first_chunk(job.head, job.generation);
-  bool finished = false;
-  while (!finished) {
-    const AnswerPiece piece = co_await next_piece(context, turn, job);
-    finished = !piece.finish.empty();
-    events += format_chunk(job.head, piece);
-    if (finished && job.include_usage) events += format_usage_chunk(job.head, job.generation);
-    if (finished) events += http::format_sse("[DONE]");
-    co_await reply.write(events);
-    events.clear();
-  }
-}
-
-awaitable<void> answer(const ApiContext& context, Endpoint endpoint, const Request& request,
-                       Reply& reply) {
-  CompletionRequest wanted = parse_completion(endpoint, request.body, context.config,
-                                              context.model_name, os::random_bits());
-  check_admission(*context.scheduler);
-  const bool stream = wanted.stream;
-  Job job = make_job(context, std::move(wanted));
-  if (stream) {
-    co_await answer_stream(context, job, reply);
-  } else {
-    co_await answer_whole(context, job, reply);
-  }
-}
-
 awaitable<void> complete(const ApiContext& context, const Request& request, Reply& reply) {
-  return answer(context, Endpoint::kCompletions, request, reply);
+  return run_completion(context, Endpoint::kCompletions, request, reply);
 }
 
 awaitable<void> chat(const ApiContext& context, const Request& request, Reply& reply) {
-  return answer(context, Endpoint::kChat, request, reply);
+  return run_completion(context, Endpoint::kChat, request, reply);
+}
+
+// These two need no model, so they are answered while asleep, too.
+awaitable<void> tokenize(const ApiContext& context, const Request& request, Reply& reply) {
+  const TokenizeRequest wanted = parse_tokenize(request.body, context.config, context.model_name);
+  reply.answer(
+      json_body(format_tokens(wanted.tokens, wanted.return_token_strs, context.positions)));
+  co_return;
+}
+
+awaitable<void> detokenize(const ApiContext& context, const Request& request, Reply& reply) {
+  reply.answer(
+      json_body(format_prompt(parse_detokenize(request.body, context.config, context.model_name))));
+  co_return;
 }
 
 // As in vLLM, only the query is read. Both levels release weights and KV cache here, because the
@@ -215,6 +122,8 @@ constexpr std::array kRoutes{
     Route{"GET", "/v1/models", models},
     Route{"POST", "/v1/completions", complete},
     Route{"POST", "/v1/chat/completions", chat},
+    Route{"POST", "/tokenize", tokenize},
+    Route{"POST", "/detokenize", detokenize},
     Route{"POST", "/sleep", sleep},
     Route{"POST", "/wake_up", wake},
     Route{"GET", "/is_sleeping", is_sleeping},

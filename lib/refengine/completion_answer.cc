@@ -1,5 +1,6 @@
 #include "refengine/completion_answer.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -27,20 +28,28 @@ std::string token_name(TokenId token) {
   return "bytes:\\x" + base::to_hex(std::array{static_cast<std::byte>(token)});
 }
 
-ordered_json text_logprobs(const std::vector<AnswerToken>& tokens) {
+ordered_json text_logprobs(const AnswerPiece& piece) {
   ordered_json offsets = ordered_json::array();
   ordered_json logprobs = ordered_json::array();
   ordered_json names = ordered_json::array();
   ordered_json tops = ordered_json::array();
-  for (const auto& [choice, offset] : tokens) {
-    offsets.push_back(offset);
-    logprobs.push_back(choice.chosen.logprob);
-    names.push_back(token_name(choice.chosen.token));
+  const auto add = [&](const AnswerToken& token) {
+    const TokenLogprob& chosen = token.choice.chosen;
+    offsets.push_back(token.offset);
+    names.push_back(token_name(chosen.token));
+    if (!token.has_logprob) {
+      logprobs.push_back(nullptr);
+      tops.push_back(nullptr);
+      return;
+    }
     ordered_json top = ordered_json::object();
-    for (const auto& [token, logprob] : choice.top) top[token_name(token)] = logprob;
-    top[token_name(choice.chosen.token)] = choice.chosen.logprob;
+    for (const auto& [other, logprob] : token.choice.top) top[token_name(other)] = logprob;
+    top[token_name(chosen.token)] = chosen.logprob;
+    logprobs.push_back(chosen.logprob);
     tops.push_back(std::move(top));
-  }
+  };
+  std::ranges::for_each(piece.echoed, add);
+  std::ranges::for_each(piece.tokens, add);
   return {{"text_offset", std::move(offsets)},
           {"token_logprobs", std::move(logprobs)},
           {"tokens", std::move(names)},
@@ -66,9 +75,25 @@ ordered_json chat_logprobs(const std::vector<AnswerToken>& tokens) {
   return {{"content", std::move(content)}};
 }
 
-ordered_json logprobs_of(const AnswerHead& head, const std::vector<AnswerToken>& tokens) {
-  if (!head.logprobs || tokens.empty()) return nullptr;
-  return head.endpoint == Endpoint::kChat ? chat_logprobs(tokens) : text_logprobs(tokens);
+ordered_json logprobs_of(const AnswerHead& head, const AnswerPiece& piece) {
+  if (!head.logprobs || (piece.tokens.empty() && piece.echoed.empty())) return nullptr;
+  return head.endpoint == Endpoint::kChat ? chat_logprobs(piece.tokens) : text_logprobs(piece);
+}
+
+// For each token of the prompt, its probability and those of the likeliest ones, by their ids.
+ordered_json prompt_logprobs(const Generation& generation) {
+  ordered_json list = ordered_json::array({nullptr});
+  for (const TokenChoice& score : generation.prompt_scores()) {
+    ordered_json tokens = ordered_json::object();
+    const auto add = [&tokens](const TokenLogprob& one, std::size_t rank) {
+      tokens[std::to_string(one.token)] = {
+          {"logprob", one.logprob}, {"rank", rank}, {"decoded_token", token_name(one.token)}};
+    };
+    add(score.chosen, score.rank);
+    for (std::size_t i = 0; i < score.top.size(); ++i) add(score.top[i], i + 1);
+    list.push_back(std::move(tokens));
+  }
+  return list;
 }
 
 ordered_json ids_of(const std::vector<AnswerToken>& tokens) {
@@ -77,19 +102,28 @@ ordered_json ids_of(const std::vector<AnswerToken>& tokens) {
   return ids;
 }
 
-ordered_json prompt_ids(const Generation& generation) {
+std::vector<TokenId> prompt_ids(const Generation& generation) {
   return std::vector<TokenId>(generation.prompt().begin(), generation.prompt().end());
+}
+
+ordered_json to_json(const StopReason& reason) {
+  if (const auto* token = std::get_if<TokenId>(&reason)) return *token;
+  if (const auto* text = std::get_if<std::string>(&reason)) return *text;
+  return nullptr;
 }
 
 // `key` and `value` are the endpoint's name for the text, and the text.
 ordered_json choice_of(const AnswerHead& head, const AnswerPiece& piece, const char* key,
-                       ordered_json value) {
+                       ordered_json value, const Generation& generation) {
+  const bool is_text = head.endpoint == Endpoint::kCompletions;
   ordered_json choice{{"index", 0}, {key, std::move(value)}};
-  choice["logprobs"] = logprobs_of(head, piece.tokens);
+  choice["logprobs"] = logprobs_of(head, piece);
   choice["finish_reason"] = nullptr;
   if (!piece.finish.empty()) choice["finish_reason"] = piece.finish;
-  if (head.endpoint == Endpoint::kCompletions || head.return_token_ids) {
-    choice["token_ids"] = ids_of(piece.tokens);
+  choice["stop_reason"] = to_json(piece.stop_reason);
+  if (is_text || head.return_token_ids) choice["token_ids"] = ids_of(piece.tokens);
+  if (is_text && head.return_token_ids && piece.is_first) {
+    choice["prompt_token_ids"] = prompt_ids(generation);
   }
   return choice;
 }
@@ -114,6 +148,11 @@ ordered_json usage_of(const Generation& generation) {
           {"total_tokens", generation.prompt_tokens() + output}};
 }
 
+std::string chunk_event(const AnswerHead& head, ordered_json chunk, const Generation& generation) {
+  if (head.continuous_usage) chunk["usage"] = usage_of(generation);
+  return event(chunk);
+}
+
 }  // namespace
 
 std::string format_answer(const AnswerHead& head, const AnswerPiece& piece,
@@ -122,44 +161,39 @@ std::string format_answer(const AnswerHead& head, const AnswerPiece& piece,
   ordered_json choice;
   if (chat) {
     ordered_json message{{"role", "assistant"}, {"content", piece.text}};
-    choice = choice_of(head, piece, "message", std::move(message));
+    choice = choice_of(head, piece, "message", std::move(message), generation);
   } else {
-    choice = choice_of(head, piece, "text", piece.text);
-    if (head.return_token_ids) choice["prompt_token_ids"] = prompt_ids(generation);
+    choice = choice_of(head, piece, "text", piece.text, generation);
   }
+  const bool has_scores = generation.options().prompt_logprobs >= 0;
+  if (!chat && has_scores) choice["prompt_logprobs"] = prompt_logprobs(generation);
   ordered_json body = answer_of(head, chat ? "chat.completion" : "text_completion",
                                 ordered_json::array({std::move(choice)}));
   body["usage"] = usage_of(generation);
+  if (chat && has_scores) body["prompt_logprobs"] = prompt_logprobs(generation);
   if (chat && head.return_token_ids) body["prompt_token_ids"] = prompt_ids(generation);
   return dump(body);
 }
 
-std::string format_first_chunk(const AnswerHead& head, const Generation& generation) {
-  const bool chat = head.endpoint == Endpoint::kChat;
-  if (!chat && !head.return_token_ids) return {};
-  ordered_json choice;
-  if (chat) {
-    ordered_json delta{{"role", "assistant"}, {"content", ""}};
-    choice = choice_of(head, {}, "delta", std::move(delta));
-  } else {
-    choice = choice_of(head, {}, "text", "");
-    choice["prompt_token_ids"] = prompt_ids(generation);
-  }
-  ordered_json body = chunk_of(head, ordered_json::array({std::move(choice)}));
-  if (chat && head.return_token_ids) body["prompt_token_ids"] = prompt_ids(generation);
-  return event(body);
+std::string format_role_chunk(const AnswerHead& head, const Generation& generation) {
+  const ordered_json choice{{"index", 0},
+                            {"delta", {{"role", "assistant"}, {"content", ""}}},
+                            {"logprobs", nullptr},
+                            {"finish_reason", nullptr}};
+  ordered_json body = chunk_of(head, ordered_json::array({choice}));
+  if (head.return_token_ids) body["prompt_token_ids"] = prompt_ids(generation);
+  return chunk_event(head, std::move(body), generation);
 }
 
-std::string format_chunk(const AnswerHead& head, const AnswerPiece& piece) {
+std::string format_chunk(const AnswerHead& head, const AnswerPiece& piece,
+                         const Generation& generation) {
   ordered_json choice;
   if (head.endpoint == Endpoint::kChat) {
-    ordered_json delta = ordered_json::object();
-    if (!piece.text.empty() || piece.finish.empty()) delta["content"] = piece.text;
-    choice = choice_of(head, piece, "delta", std::move(delta));
+    choice = choice_of(head, piece, "delta", {{"content", piece.text}}, generation);
   } else {
-    choice = choice_of(head, piece, "text", piece.text);
+    choice = choice_of(head, piece, "text", piece.text, generation);
   }
-  return event(chunk_of(head, ordered_json::array({std::move(choice)})));
+  return chunk_event(head, chunk_of(head, ordered_json::array({std::move(choice)})), generation);
 }
 
 std::string format_usage_chunk(const AnswerHead& head, const Generation& generation) {
@@ -179,6 +213,23 @@ std::string format_models(const std::string& model_name, std::int64_t created,
 }
 
 std::string format_version(const std::string& version) { return dump({{"version", version}}); }
+
+std::string format_tokens(std::span<const TokenId> tokens, bool return_token_strs,
+                          std::uint32_t positions) {
+  ordered_json body{{"count", tokens.size()},
+                    {"max_model_len", positions},
+                    {"tokens", std::vector<TokenId>(tokens.begin(), tokens.end())},
+                    {"token_strs", nullptr}};
+  if (return_token_strs) {
+    body["token_strs"] = ordered_json::array();
+    for (const TokenId token : tokens) body["token_strs"].push_back(token_name(token));
+  }
+  return dump(body);
+}
+
+std::string format_prompt(std::span<const TokenId> tokens) {
+  return dump({{"prompt", decode_tokens(tokens)}});
+}
 
 http::Response format_error(const ApiError& error) {
   http::Response response = http::error_response(error.status(), error.what());

@@ -2,54 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
 #include "json/object.h"
-#include "refengine/tokens.h"
+#include "refengine/prompt.h"
 
 namespace fo::refengine {
 namespace {
 
 using nlohmann::json;
-
-[[noreturn]] void refuse(const std::string& parameter, const std::string& reason) {
-  throw ApiError(400, parameter + " " + reason, parameter);
-}
-
-json parse_body(std::string_view text) {
-  try {
-    return fo::json::parse_object(text, kMaxBodyBytes);
-  } catch (const fo::json::TooDeep&) {
-    throw ApiError(400, "the body is nested too deeply");
-  } catch (const fo::json::Misfit&) {
-    throw ApiError(400, "the body is not a JSON object");
-  }
-}
-
-bool read_flag(const json& object, const char* key) {
-  const json* value = fo::json::find(object, key);
-  if (value == nullptr) return false;
-  if (!value->is_boolean()) refuse(key, "is not true or false");
-  return value->get<bool>();
-}
-
-std::optional<std::uint64_t> read_count(const json& object, const char* key, std::uint64_t least,
-                                        std::uint64_t most) {
-  const json* value = fo::json::find(object, key);
-  if (value == nullptr) return std::nullopt;
-  const bool fits = value->is_number_unsigned() && value->get<std::uint64_t>() >= least &&
-                    value->get<std::uint64_t>() <= most;
-  if (fits) return value->get<std::uint64_t>();
-  if (most == std::numeric_limits<std::uint64_t>::max()) {
-    refuse(key, "is not a whole number of at least " + std::to_string(least));
-  }
-  refuse(key,
-         "is not a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-}
 
 // A parameter that is not supported, and its neutral values, as a JSON list.
 struct Unsupported {
@@ -59,25 +24,36 @@ struct Unsupported {
 constexpr std::array kUnsupported{
     Unsupported{"n", "[1]"},
     Unsupported{"best_of", "[1]"},
-    Unsupported{"echo", "[false]"},
     Unsupported{"suffix", R"([""])"},
     Unsupported{"presence_penalty", "[0]"},
     Unsupported{"frequency_penalty", "[0]"},
     Unsupported{"repetition_penalty", "[1]"},
+    Unsupported{"repetition_detection", "[]"},
     Unsupported{"length_penalty", "[1]"},
-    Unsupported{"logit_bias", "[{}]"},
     Unsupported{"top_k", "[0,-1]"},
     Unsupported{"min_p", "[0]"},
-    Unsupported{"min_tokens", "[0]"},
     Unsupported{"use_beam_search", "[false]"},
-    Unsupported{"prompt_logprobs", "[]"},
+    Unsupported{"logits_processors", "[[]]"},
+    Unsupported{"logprob_token_ids", "[]"},
+    Unsupported{"return_tokens_as_token_ids", "[false]"},
+    Unsupported{"truncate_prompt_tokens", "[]"},
+    Unsupported{"prompt_embeds", "[]"},
+    Unsupported{"stream_interval", "[1]"},
+    Unsupported{"thinking_token_budget", "[-1]"},
+    Unsupported{"vllm_xargs", "[{}]"},
+    Unsupported{"watermarking", "[false]"},
     Unsupported{"response_format", R"([{"type":"text"}])"},
     Unsupported{"structured_outputs", "[]"},
+    Unsupported{"guided_json", "[]"},
+    Unsupported{"guided_regex", "[]"},
+    Unsupported{"guided_choice", "[]"},
+    Unsupported{"guided_grammar", "[]"},
+    Unsupported{"structural_tag", "[]"},
     Unsupported{"tools", "[[]]"},
     Unsupported{"tool_choice", R"(["none","auto"])"},
+    Unsupported{"documents", "[[]]"},
     Unsupported{"chat_template", "[]"},
-    Unsupported{"add_generation_prompt", "[true]"},
-    Unsupported{"continue_final_message", "[false]"},
+    Unsupported{"chat_template_kwargs", "[{}]"},
 };
 
 void refuse_unsupported(const json& body) {
@@ -91,100 +67,24 @@ void refuse_unsupported(const json& body) {
   }
 }
 
-void check_model(const json& body, const std::string& model_name) {
-  const json* model = fo::json::find(body, "model");
-  if (model == nullptr) return;
-  if (!model->is_string()) refuse("model", "is not a string");
-  const std::string& name = model->get_ref<const std::string&>();
-  if (name == model_name) return;
-  throw ApiError(404, "the model " + base::quoted(name) + " does not exist", "model");
+// Tokens above the bytes have no text, whether they are skipped or not.
+void check_special_tokens(const json& body) {
+  read_flag(body, "skip_special_tokens", true);
+  read_flag(body, "spaces_between_special_tokens", true);
 }
 
-std::vector<TokenId> read_tokens(const json& list, const char* parameter,
-                                 const ModelConfig& config) {
-  std::vector<TokenId> tokens;
-  tokens.reserve(list.size());
-  for (const json& token : list) {
-    if (!token.is_number_unsigned() || token.get<std::uint64_t>() >= config.vocab_size) {
-      refuse(parameter, "is not a list of token ids below " + std::to_string(config.vocab_size));
-    }
-    tokens.push_back(token.get<TokenId>());
-  }
-  return tokens;
-}
-
-std::vector<TokenId> encode_prompt(std::string_view text, const char* parameter,
-                                   const ModelConfig& config) {
-  try {
-    return encode_text(text, config);
-  } catch (const base::Error& error) {
-    throw ApiError(400, error.what(), parameter);
-  }
-}
-
-std::vector<TokenId> read_prompt(const json& body, const ModelConfig& config) {
-  const json* prompt = fo::json::find(body, "prompt");
-  if (prompt == nullptr) refuse("prompt", "is missing");
-  if (prompt->is_string()) {
-    return encode_prompt(prompt->get_ref<const std::string&>(), "prompt", config);
-  }
-  if (!prompt->is_array()) refuse("prompt", "is neither a string nor a list of token ids");
-  return read_tokens(*prompt, "prompt", config);
-}
-
-const std::string& read_string(const json& object, const char* key, const std::string& where) {
-  const json* value = fo::json::find(object, key);
-  if (value == nullptr || !value->is_string()) {
-    throw ApiError(400, where + ": " + key + " is not a string", "messages");
-  }
-  return value->get_ref<const std::string&>();
-}
-
-std::string read_content(const json& message, const std::string& where) {
-  const json* content = fo::json::find(message, "content");
-  if (content == nullptr || !content->is_array()) return read_string(message, "content", where);
-  if (content->size() > kMaxParts) {
-    throw ApiError(400, where + ": content has over " + std::to_string(kMaxParts) + " parts",
-                   "messages");
-  }
-  std::string text;
-  for (const json& part : *content) {
-    if (!part.is_object() || read_string(part, "type", where) != "text") {
-      throw ApiError(400, where + ": content has a part that is not text", "messages");
-    }
-    text += read_string(part, "text", where);
-  }
-  return text;
-}
-
-// The chat template of fo-refengine(1).
-std::vector<TokenId> read_messages(const json& body, const ModelConfig& config) {
-  const json* messages = fo::json::find(body, "messages");
-  if (messages == nullptr) refuse("messages", "is missing");
-  if (!messages->is_array() || messages->empty() || messages->size() > kMaxMessages) {
-    refuse("messages", "is not a list of 1 to " + std::to_string(kMaxMessages) + " messages");
-  }
-  std::string text;
-  for (std::size_t i = 0; i < messages->size(); ++i) {
-    const std::string where = "messages[" + std::to_string(i) + "]";
-    const json& message = messages->at(i);
-    if (!message.is_object()) throw ApiError(400, where + " is not an object", "messages");
-    const std::string& role = read_string(message, "role", where);
-    if (role != "system" && role != "developer" && role != "user" && role != "assistant") {
-      throw ApiError(400, where + ": role is not system, developer, user or assistant", "messages");
-    }
-    text += role + ": " + read_content(message, where) + "\n";
-  }
-  return encode_prompt(text + "assistant: ", "messages", config);
+bool read_echo(Endpoint endpoint, const json& body) {
+  const bool echo = read_flag(body, "echo");
+  if (echo && endpoint == Endpoint::kChat) refuse("echo", "other than false is not supported");
+  return echo;
 }
 
 // nullopt: as many as fit.
-std::optional<std::uint64_t> read_max_tokens(Endpoint endpoint, const json& body) {
-  constexpr std::uint64_t kAny = std::numeric_limits<std::uint64_t>::max();
-  const auto most = read_count(body, "max_tokens", 1, kAny);
-  if (endpoint == Endpoint::kCompletions) return most.value_or(16);
-  const auto newer = read_count(body, "max_completion_tokens", 1, kAny);
-  return newer ? newer : most;
+std::optional<std::uint64_t> read_max_tokens(Endpoint endpoint, const json& body, bool echo) {
+  const auto older = read_count(body, "max_tokens", echo ? 0 : 1, kAnyCount);
+  if (endpoint == Endpoint::kCompletions) return older.value_or(16);
+  const auto newer = read_count(body, "max_completion_tokens", 1, kAnyCount);
+  return newer ? newer : older;
 }
 
 double read_number(const json& body, const char* key, double absent, bool valid(double),
@@ -205,13 +105,16 @@ std::uint64_t read_seed(const json& body, std::uint64_t absent) {
   return static_cast<std::uint64_t>(value->get<std::int64_t>());
 }
 
+std::int32_t count_or_none(const std::optional<std::uint64_t>& count) {
+  return count ? static_cast<std::int32_t>(*count) : -1;
+}
+
 std::int32_t read_logprobs(Endpoint endpoint, const json& body) {
   if (endpoint == Endpoint::kCompletions) {
-    const auto count = read_count(body, "logprobs", 0, 5);
-    return count ? static_cast<std::int32_t>(*count) : -1;
+    return count_or_none(read_count(body, "logprobs", 0, kMaxLogprobs));
   }
   const bool wanted = read_flag(body, "logprobs");
-  const auto count = read_count(body, "top_logprobs", 0, 20);
+  const auto count = read_count(body, "top_logprobs", 0, kMaxLogprobs);
   if (count && !wanted) refuse("top_logprobs", "needs logprobs to be true");
   return wanted ? static_cast<std::int32_t>(count.value_or(0)) : -1;
 }
@@ -229,34 +132,92 @@ Sampling read_sampling(Endpoint endpoint, const json& body, std::uint64_t random
   return sampling;
 }
 
-std::vector<std::string> read_stops(const json& body) {
-  const json* value = fo::json::find(body, "stop");
+// Up to `max` strings of up to kMaxStopBytes bytes, none of them empty; or one string.
+std::vector<std::string> read_strings(const json& body, const char* key, std::size_t max) {
+  const json* value = fo::json::find(body, key);
   if (value == nullptr) return {};
   const json list = value->is_array() ? *value : json::array({*value});
-  if (list.size() > kMaxStops) {
-    refuse("stop", "has over " + std::to_string(kMaxStops) + " strings");
-  }
-  std::vector<std::string> stops;
-  for (const json& stop : list) {
-    if (!stop.is_string()) refuse("stop", "is neither a string nor a list of strings");
-    const std::string& text = stop.get_ref<const std::string&>();
+  if (list.size() > max) refuse(key, "has over " + std::to_string(max) + " strings");
+  std::vector<std::string> strings;
+  for (const json& one : list) {
+    if (!one.is_string()) refuse(key, "is neither a string nor a list of strings");
+    const std::string& text = one.get_ref<const std::string&>();
     if (text.empty() || text.size() > kMaxStopBytes) {
-      refuse("stop", "has a string that is empty or longer than " + std::to_string(kMaxStopBytes) +
-                         " bytes");
+      refuse(key, "has a string that is empty or longer than " + std::to_string(kMaxStopBytes) +
+                      " bytes");
     }
-    stops.push_back(text);
+    strings.push_back(text);
   }
-  return stops;
+  return strings;
 }
 
 std::vector<TokenId> read_stop_tokens(const json& body, const ModelConfig& config) {
   const json* list = fo::json::find(body, "stop_token_ids");
   if (list == nullptr) return {};
-  if (!list->is_array() || list->size() > kMaxStopTokens) {
-    refuse("stop_token_ids",
-           "is not a list of up to " + std::to_string(kMaxStopTokens) + " token ids");
+  if (list->is_array() && list->size() > kMaxStopTokens) {
+    refuse("stop_token_ids", "has over " + std::to_string(kMaxStopTokens) + " token ids");
   }
   return read_tokens(*list, "stop_token_ids", config);
+}
+
+// Each word without the spaces in front of it, as in vLLM; there, a word after a space is another
+// one only if both have the same number of tokens, which bytes never have.
+std::vector<std::vector<TokenId>> read_bad_words(const json& body, const ModelConfig& config) {
+  std::vector<std::vector<TokenId>> words;
+  for (const std::string& word : read_strings(body, "bad_words", kMaxBadWords)) {
+    const std::size_t begin = word.find_first_not_of(" \t\n\v\f\r");
+    if (begin == std::string::npos) refuse("bad_words", "has a word of spaces only");
+    words.push_back(encode_member(word.substr(begin), false, "bad_words", config));
+  }
+  return words;
+}
+
+std::vector<TokenId> read_allowed(const json& body, const ModelConfig& config) {
+  const json* list = fo::json::find(body, "allowed_token_ids");
+  if (list == nullptr) return {};
+  std::vector<TokenId> allowed = read_tokens(*list, "allowed_token_ids", config);
+  if (allowed.empty()) refuse("allowed_token_ids", "is empty");
+  return allowed;
+}
+
+// Larger biases are cut to this, as in vLLM.
+constexpr double kMaxBias = 100;
+
+std::vector<LogitBias> read_biases(const json& body, const ModelConfig& config) {
+  const json* biases = fo::json::find(body, "logit_bias");
+  if (biases == nullptr) return {};
+  if (!biases->is_object()) refuse("logit_bias", "is not an object");
+  std::vector<LogitBias> result;
+  for (const auto& [key, bias] : biases->items()) {
+    TokenId token = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
+    // No other spelling, which would be a second bias of the same token.
+    const bool is_id = error == std::errc() && std::to_string(token) == key;
+    if (!is_id || token >= config.vocab_size || !bias.is_number()) {
+      refuse("logit_bias",
+             "is not an object of numbers by token ids below " + std::to_string(config.vocab_size));
+    }
+    const double value = std::clamp(bias.get<double>(), -kMaxBias, kMaxBias);
+    result.push_back({token, static_cast<float>(value)});
+  }
+  return result;
+}
+
+// As in vLLM, an echo with probabilities has those of the prompt, and a stream has no others.
+std::int32_t read_prompt_logprobs(const json& body, const CompletionRequest& request) {
+  const auto count = read_count(body, "prompt_logprobs", 0, kMaxLogprobs);
+  if (count && request.stream) refuse("prompt_logprobs", "needs stream to be false");
+  if (!count && request.echo) return request.options.sampling.logprobs;
+  return count_or_none(count);
+}
+
+void read_stream_options(CompletionRequest& request, const json& body) {
+  const json* options = fo::json::find(body, "stream_options");
+  if (options == nullptr) return;
+  if (!options->is_object()) refuse("stream_options", "is not an object");
+  if (!request.stream) refuse("stream_options", "needs stream to be true");
+  request.include_usage = read_flag(*options, "include_usage");
+  request.continuous_usage = read_flag(*options, "continuous_usage_stats") && request.include_usage;
 }
 
 }  // namespace
@@ -267,21 +228,27 @@ CompletionRequest parse_completion(Endpoint endpoint, std::string_view text,
   const json body = parse_body(text);
   check_model(body, model_name);
   refuse_unsupported(body);
+  check_special_tokens(body);
   CompletionRequest request;
   request.endpoint = endpoint;
   request.prompt =
-      endpoint == Endpoint::kChat ? read_messages(body, config) : read_prompt(body, config);
-  request.options.max_tokens = read_max_tokens(endpoint, body);
-  request.options.ignore_eos = read_flag(body, "ignore_eos");
-  request.options.stop_tokens = read_stop_tokens(body, config);
-  request.options.sampling = read_sampling(endpoint, body, random_seed);
-  request.stops = read_stops(body);
+      endpoint == Endpoint::kChat ? read_chat(body, config) : read_prompt(body, config);
+  request.echo = read_echo(endpoint, body);
   request.stream = read_flag(body, "stream");
   request.return_token_ids = read_flag(body, "return_token_ids");
-  if (const json* options = fo::json::find(body, "stream_options"); options != nullptr) {
-    if (!options->is_object()) refuse("stream_options", "is not an object");
-    request.include_usage = read_flag(*options, "include_usage");
-  }
+  read_stream_options(request, body);
+  GenerationOptions& options = request.options;
+  options.max_tokens = read_max_tokens(endpoint, body, request.echo);
+  options.min_tokens = read_count(body, "min_tokens", 0, kAnyCount).value_or(0);
+  options.ignore_eos = read_flag(body, "ignore_eos");
+  options.stop_tokens = read_stop_tokens(body, config);
+  options.bad_words = read_bad_words(body, config);
+  options.constraints = {read_biases(body, config), read_allowed(body, config)};
+  options.sampling = read_sampling(endpoint, body, random_seed);
+  options.prompt_logprobs = read_prompt_logprobs(body, request);
+  request.text.stops = read_strings(body, "stop", kMaxStops);
+  request.text.include_stop = read_flag(body, "include_stop_str_in_output");
+  request.text.min_tokens = options.min_tokens;
   return request;
 }
 

@@ -1,30 +1,17 @@
-// Parses the API's requests: OpenAI's text and chat completions, and vLLM's collective_rpc. Pure.
+// Parses the API's requests for tokens, OpenAI's text and chat completions with vLLM's additions,
+// and vLLM's collective_rpc. Pure.
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/strong.h"
 #include "refengine/generation.h"
+#include "refengine/output_text.h"
+#include "refengine/request_fields.h"
 
 namespace fo::refengine {
-
-/// An invalid or unsupported request, with the HTTP status and the name of the parameter (may be
-/// empty).
-class ApiError : public std::runtime_error {
- public:
-  ApiError(int status, const std::string& what, std::string parameter = {})
-      : std::runtime_error(what), status_(status), parameter_(std::move(parameter)) {}
-  [[nodiscard]] int status() const { return status_; }
-  [[nodiscard]] const std::string& parameter() const { return parameter_; }
-
- private:
-  int status_;
-  std::string parameter_;
-};
 
 enum class Endpoint { kCompletions, kChat };
 
@@ -32,21 +19,23 @@ struct CompletionRequest {
   Endpoint endpoint = Endpoint::kCompletions;
   std::vector<TokenId> prompt;
   GenerationOptions options;
-  std::vector<std::string> stops;
+  OutputText::Options text;
+  /// The answer begins with the prompt.
+  bool echo = false;
   bool stream = false;
   /// stream_options.include_usage: the last chunk contains the counts.
   bool include_usage = false;
+  /// stream_options.continuous_usage_stats: so does each chunk.
+  bool continuous_usage = false;
   bool return_token_ids = false;
 };
 
-/// Maximum size of a body: enough for some hundred thousand token ids.
-inline constexpr base::ByteCount kMaxBodyBytes = 2 * base::kMiB;
 inline constexpr std::size_t kMaxStops = 4;
 inline constexpr std::size_t kMaxStopBytes = 256;
 inline constexpr std::size_t kMaxStopTokens = 64;
-inline constexpr std::size_t kMaxMessages = 1024;
-/// Maximum number of parts of a message.
-inline constexpr std::size_t kMaxParts = 64;
+inline constexpr std::size_t kMaxBadWords = 64;
+/// Maximum number of likeliest tokens to report with each token, as in vLLM.
+inline constexpr std::size_t kMaxLogprobs = 20;
 
 /// Parses the body of POST /v1/completions or /v1/chat/completions. `random_seed` replaces a
 /// missing seed. Unknown parameters are ignored; unsupported ones are refused unless they have a

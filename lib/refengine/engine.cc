@@ -131,7 +131,7 @@ class Engine {
 
   void make_scheduler() {
     Scheduler::Model model;
-    model.step = [this](Generation::Step step) { return pipeline_->step(step); };
+    model.step = [this](Generation::Step step) { return pipeline_->step(std::move(step)); };
     model.sleep = [this] { return sleep(); };
     model.wake = [this](WakeTags tags) { return wake(tags); };
     scheduler_ =

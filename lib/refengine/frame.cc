@@ -20,6 +20,42 @@ using nlohmann::json;
   throw Error(ExitStatus::kProtocol, "read from the engine: truncated");
 }
 
+struct StepHeader {
+  std::uint64_t position;
+  std::uint32_t count;
+  std::uint32_t wants_token;
+  std::uint32_t target_logprobs;
+  std::uint32_t targets;
+  std::uint32_t biases;
+  std::uint32_t allowed;
+  Sampling sampling;
+};
+
+// Of a TokenChoice; its top tokens follow.
+struct ChoiceHeader {
+  std::uint32_t is_token;
+  std::uint32_t rank;
+  std::uint32_t top;
+  TokenLogprob chosen;
+};
+
+// Removes `count` values from the front of `payload`.
+template <typename Value>
+std::vector<Value> take(std::string_view& payload, std::size_t count) {
+  const std::size_t size = count * sizeof(Value);
+  if (payload.size() < size) throw Error(ExitStatus::kProtocol, "read a frame: truncated");
+  std::vector<Value> values = as_values<Value>(payload.substr(0, size));
+  payload.remove_prefix(size);
+  return values;
+}
+
+void append_choice(std::string& payload, const TokenChoice& choice, bool is_token) {
+  const ChoiceHeader header{is_token ? 1u : 0u, choice.rank,
+                            static_cast<std::uint32_t>(choice.top.size()), choice.chosen};
+  payload += as_text(std::span(&header, 1));
+  payload += as_text(std::span(choice.top));
+}
+
 // False if the peer closed before the first byte.
 bool read_exactly(int fd, char* to, std::size_t size) {
   for (std::size_t at = 0; at < size;) {
@@ -98,19 +134,57 @@ WakeTags decode_tags(std::string_view payload) {
   return {(bits & 1) != 0, (bits & 2) != 0};
 }
 
-std::string encode_choice(const TokenChoice& choice) {
-  std::string payload(as_text(std::span(&choice.chosen, 1)));
-  payload += as_text(std::span(choice.top));
+std::string encode_step(const StepRequest& step) {
+  const StepHeader header{step.position,
+                          step.count,
+                          step.wants_token ? 1u : 0u,
+                          step.target_logprobs,
+                          static_cast<std::uint32_t>(step.targets.size()),
+                          static_cast<std::uint32_t>(step.constraints.biases.size()),
+                          static_cast<std::uint32_t>(step.constraints.allowed.size()),
+                          step.sampling};
+  std::string payload;
+  payload += as_text(std::span(&header, 1));
+  payload += as_text(std::span(step.targets));
+  payload += as_text(std::span(step.constraints.biases));
+  payload += as_text(std::span(step.constraints.allowed));
+  return payload.append(step.input);
+}
+
+StepRequest decode_step(std::string_view payload) {
+  const auto header = take<StepHeader>(payload, 1).front();
+  StepRequest step;
+  step.position = header.position;
+  step.count = header.count;
+  step.wants_token = header.wants_token != 0;
+  step.sampling = header.sampling;
+  step.target_logprobs = header.target_logprobs;
+  step.targets = take<TokenId>(payload, header.targets);
+  step.constraints.biases = take<LogitBias>(payload, header.biases);
+  step.constraints.allowed = take<TokenId>(payload, header.allowed);
+  step.input = payload;
+  return step;
+}
+
+std::string encode_result(const StepResult& result) {
+  std::string payload;
+  for (const TokenChoice& score : result.scores) append_choice(payload, score, false);
+  if (result.token) append_choice(payload, *result.token, true);
   return payload;
 }
 
-TokenChoice decode_choice(std::string_view payload) {
-  std::vector<TokenLogprob> tokens = as_values<TokenLogprob>(payload);
-  if (tokens.empty()) throw Error(ExitStatus::kProtocol, "read a token: the frame is empty");
-  TokenChoice choice;
-  choice.chosen = tokens.front();
-  choice.top.assign(tokens.begin() + 1, tokens.end());
-  return choice;
+StepResult decode_result(std::string_view payload) {
+  StepResult result;
+  while (!payload.empty()) {
+    const auto header = take<ChoiceHeader>(payload, 1).front();
+    TokenChoice choice{header.chosen, take<TokenLogprob>(payload, header.top), header.rank};
+    if (header.is_token != 0) {
+      result.token = std::move(choice);
+    } else {
+      result.scores.push_back(std::move(choice));
+    }
+  }
+  return result;
 }
 
 std::string encode_failure(ExitStatus status, std::string_view message) {

@@ -11,21 +11,21 @@
 #include <vector>
 
 #include "base/error.h"
+#include "refengine/generation.h"
 #include "refengine/rank_options.h"
-#include "refengine/sampler.h"
 
 namespace fo::refengine {
 
 enum class FrameKind : std::uint32_t {
   // From the engine, with the rank's answer.
   kSetup = 1,  // the first: RankOptions as JSON; kDone when weights and KV cache exist
-  kStep,       // StepHeader and tokens (first rank) or hidden states: kHidden, kToken or kDone
+  kStep,       // a StepRequest: kHidden, or from the last rank kToken
   kSleep,      // kDone
   kWake,       // one byte of WakeTags: kDone
   // From the rank.
   kDone,
   kHidden,  // floats
-  kToken,   // TokenLogprobs: the chosen token, then the requested likeliest ones
+  kToken,   // a StepResult
   kEvent,   // JSON; may be sent at any time, not as an answer
   kFailed,  // the last frame: exit status (4 bytes) and message
 };
@@ -35,11 +35,16 @@ struct FrameHeader {
   std::uint32_t size;
 };
 
-struct StepHeader {
-  std::uint64_t position;
-  std::uint32_t count;
-  std::uint32_t wants_token;
+struct StepRequest {
+  std::uint64_t position = 0;
+  std::uint32_t count = 0;
+  bool wants_token = false;
   Sampling sampling;
+  Constraints constraints = {};
+  std::vector<TokenId> targets = {};
+  std::uint32_t target_logprobs = 0;
+  /// Tokens for the first rank, hidden states for the others.
+  std::string_view input = {};
 };
 
 /// Which of the resources released in a sleep to restore.
@@ -69,9 +74,13 @@ RankOptions decode_setup(std::string_view payload);
 std::string encode_tags(WakeTags tags);
 WakeTags decode_tags(std::string_view payload);
 
-std::string encode_choice(const TokenChoice& choice);
+std::string encode_step(const StepRequest& step);
+/// `input` stays in the payload. Throws Error(kProtocol).
+StepRequest decode_step(std::string_view payload);
+
+std::string encode_result(const StepResult& result);
 /// Throws Error(kProtocol).
-TokenChoice decode_choice(std::string_view payload);
+StepResult decode_result(std::string_view payload);
 
 std::string encode_failure(base::ExitStatus status, std::string_view message);
 /// The error to throw in the receiver.

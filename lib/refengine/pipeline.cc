@@ -166,20 +166,24 @@ awaitable<void> Pipeline::wait_until_ready() {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) co_await receive(rank);
 }
 
-awaitable<std::optional<TokenChoice>> Pipeline::step(Generation::Step step) {
-  const StepHeader header{step.position, static_cast<std::uint32_t>(step.tokens.size()),
-                          step.wants_token ? 1u : 0u, step.sampling};
+awaitable<StepResult> Pipeline::step(Generation::Step step) {
+  StepRequest request;
+  request.position = step.position;
+  request.count = static_cast<std::uint32_t>(step.tokens.size());
+  request.wants_token = step.wants_token;
+  request.sampling = step.sampling;
+  request.constraints = std::move(step.constraints);
+  request.targets.assign(step.targets.begin(), step.targets.end());
+  request.target_logprobs = step.target_logprobs;
   std::string data(as_text(step.tokens));
-  Frame frame;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    std::string payload(as_text(std::span(&header, 1)));
-    payload += data;
+    request.input = data;
+    std::string payload = encode_step(request);
     co_await send(rank, FrameKind::kStep, std::move(payload));
-    frame = co_await receive(rank);
+    Frame frame = co_await receive(rank);
     data = std::move(frame.payload);
   }
-  if (frame.kind != FrameKind::kToken) co_return std::nullopt;
-  co_return decode_choice(data);
+  co_return decode_result(data);
 }
 
 awaitable<void> Pipeline::send_all(FrameKind kind, std::string payload) {

@@ -34,8 +34,8 @@ class Pipeline : public std::enable_shared_from_this<Pipeline> {
 
   /// Waits until every rank has its weights and its KV cache.
   boost::asio::awaitable<void> wait_until_ready();
-  /// One step through all ranks; returns the next token if the step produces one.
-  boost::asio::awaitable<std::optional<TokenChoice>> step(Generation::Step step);
+  /// One step through all ranks.
+  boost::asio::awaitable<StepResult> step(Generation::Step step);
   boost::asio::awaitable<void> sleep();
   boost::asio::awaitable<void> wake(WakeTags tags);
 

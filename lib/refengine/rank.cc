@@ -111,9 +111,14 @@ void Rank::forward(std::span<float> hidden, std::size_t position) {
 }
 
 TokenChoice Rank::choose(std::span<const float> hidden, const Sampling& sampling,
-                         std::uint64_t position) {
+                         const Constraints& constraints, std::uint64_t position) {
   transformer_->logits(hidden.last(options_.config.hidden_size), logits_);
-  return choose_token(logits_, sampling, position);
+  return choose_token(logits_, sampling, constraints, position);
+}
+
+TokenChoice Rank::score(std::span<const float> hidden, TokenId token, std::size_t count) {
+  transformer_->logits(hidden, logits_);
+  return score_token(logits_, token, count);
 }
 
 }  // namespace fo::refengine

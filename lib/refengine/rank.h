@@ -50,7 +50,10 @@ class Rank {
   void forward(std::span<float> hidden, std::size_t position);
   /// For the last rank: the token for `position`, which follows the last of the hidden states.
   TokenChoice choose(std::span<const float> hidden, const Sampling& sampling,
-                     std::uint64_t position);
+                     const Constraints& constraints, std::uint64_t position);
+  /// For the last rank: the probability of `token` after one token's hidden state, with those of
+  /// the `count` likeliest ones.
+  TokenChoice score(std::span<const float> hidden, TokenId token, std::size_t count);
 
   [[nodiscard]] bool is_first() const { return options_.rank == 0; }
   [[nodiscard]] bool is_last() const { return options_.rank + 1 == options_.ranks; }

@@ -43,31 +43,34 @@ void allocate_kv(Rank& rank) {
 }
 
 void step(Rank& rank, std::string_view payload) {
-  StepHeader header{};
-  if (payload.size() < sizeof header) throw Error(ExitStatus::kProtocol, "read a step: truncated");
-  std::memcpy(&header, payload.data(), sizeof header);
-  payload.remove_prefix(sizeof header);
+  const StepRequest request = decode_step(payload);
   const std::size_t width = rank.options().config.hidden_size;
   std::vector<float> hidden;
   if (rank.is_first()) {
-    const auto tokens = as_values<TokenId>(payload);
+    const auto tokens = as_values<TokenId>(request.input);
     hidden.resize(tokens.size() * width);
     rank.embed(tokens, hidden);
   } else {
-    hidden = as_values<float>(payload);
+    hidden = as_values<float>(request.input);
   }
-  if (hidden.size() != header.count * width) {
+  if (hidden.size() != request.count * width || request.targets.size() > request.count) {
     throw Error(ExitStatus::kProtocol, "read a step: its length does not match its header");
   }
-  rank.forward(hidden, header.position);
+  rank.forward(hidden, request.position);
   if (!rank.is_last()) {
     write_frame(kEngineFd, FrameKind::kHidden, as_text(std::span<const float>(hidden)));
-  } else if (header.wants_token != 0) {
-    const TokenChoice choice = rank.choose(hidden, header.sampling, header.position + header.count);
-    write_frame(kEngineFd, FrameKind::kToken, encode_choice(choice));
-  } else {
-    write_frame(kEngineFd, FrameKind::kDone, {});
+    return;
   }
+  StepResult result;
+  for (std::size_t i = 0; i < request.targets.size(); ++i) {
+    const auto state = std::span<const float>(hidden).subspan(i * width, width);
+    result.scores.push_back(rank.score(state, request.targets[i], request.target_logprobs));
+  }
+  if (request.wants_token) {
+    result.token = rank.choose(hidden, request.sampling, request.constraints,
+                               request.position + request.count);
+  }
+  write_frame(kEngineFd, FrameKind::kToken, encode_result(result));
 }
 
 void handle(Rank& rank, const Frame& frame) {

@@ -14,20 +14,38 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 
-// The index of the largest logit; the lowest of equal ones.
+constexpr float kBanned = -std::numeric_limits<float>::infinity();
+
+// The index of the largest logit; the lowest of equal ones; 0 if all are kBanned.
 TokenId greedy_token(std::span<const float> logits) {
   TokenId best = 0;
-  float most = -std::numeric_limits<float>::infinity();
+  float most = kBanned;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] > most) {
       most = logits[i];
       best = static_cast<TokenId>(i);
     }
   }
+  return best;
+}
+
+// The largest of the model's own logits.
+float largest_logit(std::span<const float> logits) {
+  const float most = logits.empty() ? kBanned : logits[greedy_token(logits)];
   if (!std::isfinite(most)) {
     throw Error(ExitStatus::kBadData, "choose a token: the model's output is not a number");
   }
-  return best;
+  return most;
+}
+
+std::vector<float> constrain(std::span<const float> logits, const Constraints& constraints) {
+  std::vector<float> result(logits.begin(), logits.end());
+  if (!constraints.allowed.empty()) {
+    std::fill(result.begin(), result.end(), kBanned);
+    for (const TokenId token : constraints.allowed) result[token] = logits[token];
+  }
+  for (const auto& [token, bias] : constraints.biases) result[token] += bias;
+  return result;
 }
 
 double uniform(std::uint64_t seed, std::uint64_t position) {
@@ -84,6 +102,7 @@ TokenId draw(std::span<const double> weights, double chance) {
   return last;
 }
 
+// `most` is the largest logit.
 void add_logprobs(std::span<const float> logits, float most, std::size_t count,
                   TokenChoice& choice) {
   const std::vector<double> weights = weights_of(logits, most, 1);
@@ -94,24 +113,41 @@ void add_logprobs(std::span<const float> logits, float most, std::size_t count,
     return TokenLogprob{token, logprob > kMinLogprob ? logprob : kMinLogprob};
   };
   choice.chosen = of(choice.chosen.token);
+  const float logit = logits[choice.chosen.token];
+  choice.rank = static_cast<std::uint32_t>(
+      std::ranges::count_if(logits, [logit](float other) { return other >= logit; }));
   for (const TokenId token : likeliest(weights, count)) choice.top.push_back(of(token));
 }
 
 }  // namespace
 
 TokenChoice choose_token(std::span<const float> logits, const Sampling& sampling,
-                         std::uint64_t position) {
+                         const Constraints& constraints, std::uint64_t position) {
+  const float most = largest_logit(logits);
+  std::vector<float> constrained;
+  std::span<const float> selectable = logits;
+  if (!constraints.allowed.empty() || !constraints.biases.empty()) {
+    constrained = constrain(logits, constraints);
+    selectable = constrained;
+  }
   TokenChoice choice;
-  const TokenId best = greedy_token(logits);
+  const TokenId best = greedy_token(selectable);
   choice.chosen.token = best;
-  if (sampling.temperature > 0) {
-    std::vector<double> weights = weights_of(logits, logits[best], sampling.temperature);
+  if (sampling.temperature > 0 && std::isfinite(selectable[best])) {
+    std::vector<double> weights = weights_of(selectable, selectable[best], sampling.temperature);
     if (sampling.top_p < 1) keep_top(weights, sampling.top_p);
     choice.chosen.token = draw(weights, uniform(sampling.seed, position));
   }
   if (sampling.logprobs >= 0) {
-    add_logprobs(logits, logits[best], static_cast<std::size_t>(sampling.logprobs), choice);
+    add_logprobs(logits, most, static_cast<std::size_t>(sampling.logprobs), choice);
   }
+  return choice;
+}
+
+TokenChoice score_token(std::span<const float> logits, TokenId token, std::size_t count) {
+  TokenChoice choice;
+  choice.chosen.token = token;
+  add_logprobs(logits, largest_logit(logits), count, choice);
   return choice;
 }
 

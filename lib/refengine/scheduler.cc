@@ -53,10 +53,13 @@ bool Scheduler::may_run(const Turn& turn) const {
   return !stepping_ && queue_.front() == &turn && runs();
 }
 
-void Scheduler::accept(Generation& generation, TokenChoice choice) {
+void Scheduler::accept(Generation& generation, StepResult result) {
   const std::size_t before = generation.output().size();
-  if (before == 0) prompt_tokens_ += generation.prompt_tokens();
-  generation.accept(std::move(choice));
+  const bool has_token = result.token.has_value();
+  generation.accept(std::move(result));
+  if (before == 0 && (has_token || generation.finished())) {
+    prompt_tokens_ += generation.prompt_tokens();
+  }
   generated_tokens_ += generation.output().size() - before;
 }
 
@@ -67,17 +70,13 @@ awaitable<Scheduler::Outcome> Scheduler::advance(Turn& turn, Generation& generat
     while (!turn.aborted_ && !may_run(turn)) co_await changed_.wait();
     if (turn.aborted_) co_return Outcome::kAborted;
     if (std::exchange(turn.kv_epoch_, kv_epoch_) != kv_epoch_) generation.rewind();
-    const Generation::Step step = generation.next();
+    Generation::Step step = generation.next();
     stepping_ = true;
-    std::optional<TokenChoice> choice = co_await model_.step(step);
+    StepResult result = co_await model_.step(std::move(step));
     stepping_ = false;
     changed_.notify();
     if (turn.aborted_) co_return Outcome::kAborted;
-    if (!step.wants_token) {
-      generation.advance();
-      continue;
-    }
-    accept(generation, std::move(choice.value()));
+    accept(generation, std::move(result));
     if (generation.output().size() > before) co_return Outcome::kToken;
   }
   co_return Outcome::kFinished;

@@ -37,7 +37,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   static constexpr std::size_t kMaxRequests = 256;
 
   struct Model {
-    std::function<boost::asio::awaitable<std::optional<TokenChoice>>(Generation::Step)> step;
+    std::function<boost::asio::awaitable<StepResult>(Generation::Step)> step;
     std::function<boost::asio::awaitable<void>()> sleep;
     std::function<boost::asio::awaitable<void>(WakeTags)> wake;
   };
@@ -91,7 +91,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   class AdminPlace;
   [[nodiscard]] bool runs() const;
   [[nodiscard]] bool may_run(const Turn& turn) const;
-  void accept(Generation& generation, TokenChoice choice);
+  void accept(Generation& generation, StepResult result);
 
   Model model_;
   loop::Event changed_;

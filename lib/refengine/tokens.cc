@@ -5,8 +5,6 @@
 namespace fo::refengine {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
 // Unicode's table 3-7: the length of a sequence by its first byte (0: invalid), and the range of
 // its second byte, which excludes overlong forms, surrogates and code points over U+10FFFF.
 struct Lead {
@@ -38,10 +36,11 @@ bool continues(const std::string& sequence, unsigned char byte) {
 
 }  // namespace
 
-std::vector<TokenId> encode_text(std::string_view text, const ModelConfig& config) {
+std::vector<TokenId> encode_text(std::string_view text, const ModelConfig& config,
+                                 bool add_special) {
   std::vector<TokenId> tokens;
   tokens.reserve(text.size() + 1);
-  if (config.bos) tokens.push_back(*config.bos);
+  if (add_special && config.bos) tokens.push_back(*config.bos);
   for (const char c : text) {
     const TokenId token = static_cast<unsigned char>(c);
     if (token >= config.vocab_size) {
@@ -55,7 +54,7 @@ std::vector<TokenId> encode_text(std::string_view text, const ModelConfig& confi
 }
 
 std::string TextDecoder::feed(TokenId token) {
-  if (token >= kByteTokens) return finish();
+  if (token >= kByteTokens) return {};
   const auto byte = static_cast<unsigned char>(token);
   std::string text;
   if (!pending_.empty() && !continues(pending_, byte)) text = finish();
@@ -72,6 +71,13 @@ std::string TextDecoder::finish() {
   if (pending_.empty()) return {};
   pending_.clear();
   return std::string(kReplacement);
+}
+
+std::string decode_tokens(std::span<const TokenId> tokens) {
+  TextDecoder decoder;
+  std::string text;
+  for (const TokenId token : tokens) text += decoder.feed(token);
+  return text + decoder.finish();
 }
 
 }  // namespace fo::refengine

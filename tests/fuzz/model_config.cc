@@ -1,4 +1,4 @@
-// The inputs of a rank: config.json from a file; its set-up and the returned tokens, which
+// The inputs of a rank: config.json from a file; its set-up, steps and their results, which
 // processes of one program exchange. The first byte selects one.
 #include "refengine/model_config.h"
 
@@ -34,19 +34,28 @@ void check_setup(std::string_view text) {
   require(encode_setup(decode_setup(again)) == again, "a set-up survives the way");
 }
 
-void check_choice(std::string_view text) {
-  const auto choice = unless_refused({ExitStatus::kProtocol}, [&] { return decode_choice(text); });
-  if (choice) require(encode_choice(*choice) == text, "a choice survives the way");
+void check_step(std::string_view text) {
+  const auto step = unless_refused({ExitStatus::kProtocol}, [&] { return decode_step(text); });
+  if (step) require(text.ends_with(step->input), "the input is the rest of the step");
+}
+
+void check_result(std::string_view text) {
+  const auto result = unless_refused({ExitStatus::kProtocol}, [&] { return decode_result(text); });
+  if (!result) return;
+  const std::string again = encode_result(*result);
+  require(encode_result(decode_result(again)) == again, "a result survives the way");
 }
 
 void fuzz_one(fuzz::Input input) {
-  switch (input.below(3)) {
+  switch (input.below(4)) {
     case 0:
       return check_config(input.rest());
     case 1:
       return check_setup(input.rest());
+    case 2:
+      return check_step(input.rest());
     default:
-      return check_choice(input.rest());
+      return check_result(input.rest());
   }
 }
 

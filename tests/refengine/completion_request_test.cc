@@ -4,8 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "refengine/tokens.h"
-
 namespace fo::refengine {
 namespace {
 
@@ -52,9 +50,29 @@ TEST(CompletionRequest, TextAndTokenIdsAreBothPrompts) {
 
 TEST(CompletionRequest, AbsentAndNullMeanTheDefaults) {
   json nulls{{"prompt", "a"}};
-  for (const char* key : {"model", "max_tokens", "n", "stop", "seed", "temperature", "top_p",
-                          "logprobs", "stop_token_ids", "ignore_eos", "stream", "stream_options",
-                          "return_token_ids", "suffix", "echo", "logit_bias"}) {
+  for (const char* key : {"model",
+                          "max_tokens",
+                          "n",
+                          "stop",
+                          "seed",
+                          "temperature",
+                          "top_p",
+                          "logprobs",
+                          "stop_token_ids",
+                          "ignore_eos",
+                          "stream",
+                          "stream_options",
+                          "return_token_ids",
+                          "suffix",
+                          "echo",
+                          "logit_bias",
+                          "min_tokens",
+                          "bad_words",
+                          "allowed_token_ids",
+                          "prompt_logprobs",
+                          "include_stop_str_in_output",
+                          "skip_special_tokens",
+                          "add_special_tokens"}) {
     nulls[key] = nullptr;
   }
   for (const json& body : {json{{"prompt", "a"}}, nulls}) {
@@ -66,29 +84,46 @@ TEST(CompletionRequest, AbsentAndNullMeanTheDefaults) {
     EXPECT_EQ(request.options.sampling.logprobs, -1);
     EXPECT_TRUE(request.options.stop_tokens.empty());
     EXPECT_FALSE(request.options.ignore_eos);
-    EXPECT_TRUE(request.stops.empty());
+    EXPECT_TRUE(request.options.bad_words.empty());
+    EXPECT_TRUE(request.options.constraints.biases.empty());
+    EXPECT_TRUE(request.options.constraints.allowed.empty());
+    EXPECT_EQ(request.options.min_tokens, 0u);
+    EXPECT_EQ(request.options.prompt_logprobs, -1);
+    EXPECT_TRUE(request.text.stops.empty());
+    EXPECT_FALSE(request.text.include_stop);
+    EXPECT_FALSE(request.echo);
     EXPECT_FALSE(request.stream);
     EXPECT_FALSE(request.include_usage);
+    EXPECT_FALSE(request.continuous_usage);
     EXPECT_FALSE(request.return_token_ids);
   }
   EXPECT_EQ(chat().options.max_tokens, std::nullopt);
 }
 
 TEST(CompletionRequest, WhatIsAskedForIsRead) {
-  const CompletionRequest request = parse({{"model", "m"},
-                                           {"prompt", "a"},
-                                           {"max_tokens", 5},
-                                           {"stream", true},
-                                           {"temperature", 0.5},
-                                           {"top_p", 0.25},
-                                           {"seed", 7},
-                                           {"stop", "\n"},
-                                           {"stop_token_ids", {10, 257}},
-                                           {"ignore_eos", true},
-                                           {"logprobs", 0},
-                                           {"return_token_ids", true},
-                                           {"user", "somebody"},
-                                           {"stream_options", {{"include_usage", true}}}});
+  const CompletionRequest request =
+      parse({{"model", "m"},
+             {"prompt", "a"},
+             {"max_tokens", 5},
+             {"stream", true},
+             {"temperature", 0.5},
+             {"top_p", 0.25},
+             {"seed", 7},
+             {"stop", "\n"},
+             {"stop_token_ids", {10, 257}},
+             {"ignore_eos", true},
+             {"logprobs", 0},
+             {"min_tokens", 2},
+             {"bad_words", {" ab", "c"}},
+             {"logit_bias", {{"5", -1.5}, {"6", 1000}}},
+             {"allowed_token_ids", {5, 6}},
+             {"include_stop_str_in_output", true},
+             {"skip_special_tokens", false},
+             {"spaces_between_special_tokens", false},
+             {"echo", true},
+             {"return_token_ids", true},
+             {"user", "somebody"},
+             {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}});
   EXPECT_EQ(request.options.max_tokens, 5u);
   EXPECT_EQ(request.options.sampling.temperature, 0.5);
   EXPECT_EQ(request.options.sampling.top_p, 0.25);
@@ -96,12 +131,44 @@ TEST(CompletionRequest, WhatIsAskedForIsRead) {
   EXPECT_EQ(request.options.sampling.logprobs, 0);
   EXPECT_EQ(request.options.stop_tokens, (std::vector<TokenId>{10, 257}));
   EXPECT_TRUE(request.options.ignore_eos);
-  EXPECT_EQ(request.stops, (std::vector<std::string>{"\n"}));
+  EXPECT_EQ(request.options.min_tokens, 2u);
+  EXPECT_EQ(request.options.bad_words, (std::vector<std::vector<TokenId>>{{'a', 'b'}, {'c'}}));
+  ASSERT_EQ(request.options.constraints.biases.size(), 2u);
+  EXPECT_EQ(request.options.constraints.biases[0].token, 5u);
+  EXPECT_EQ(request.options.constraints.biases[0].bias, -1.5f);
+  EXPECT_EQ(request.options.constraints.biases[1].bias, 100.0f) << "as in vLLM";
+  EXPECT_EQ(request.options.constraints.allowed, (std::vector<TokenId>{5, 6}));
+  EXPECT_EQ(request.options.prompt_logprobs, 0) << "those of the echo";
+  EXPECT_EQ(request.text.stops, (std::vector<std::string>{"\n"}));
+  EXPECT_TRUE(request.text.include_stop);
+  EXPECT_EQ(request.text.min_tokens, 2u);
+  EXPECT_TRUE(request.echo);
   EXPECT_TRUE(request.stream);
   EXPECT_TRUE(request.include_usage);
+  EXPECT_TRUE(request.continuous_usage);
   EXPECT_TRUE(request.return_token_ids);
-  EXPECT_EQ(parse({{"prompt", "a"}, {"stop", {"b", "c"}}}).stops,
+  EXPECT_EQ(parse({{"prompt", "a"}, {"stop", {"b", "c"}}}).text.stops,
             (std::vector<std::string>{"b", "c"}));
+  EXPECT_EQ(parse({{"prompt", "a"}, {"prompt_logprobs", 3}}).options.prompt_logprobs, 3);
+  EXPECT_EQ(parse({{"prompt", "a"}, {"logprobs", 3}}).options.prompt_logprobs, -1);
+}
+
+TEST(CompletionRequest, OnlyAnEchoMayHaveNoTokens) {
+  EXPECT_EQ(parse({{"prompt", "a"}, {"echo", true}, {"max_tokens", 0}}).options.max_tokens, 0u);
+  EXPECT_EQ(refusal(R"({"prompt":"a","max_tokens":0})").parameter, "max_tokens");
+}
+
+TEST(CompletionRequest, WhatAStreamCannotHaveIsRefused) {
+  EXPECT_EQ(refusal(R"({"prompt":"a","stream":true,"prompt_logprobs":1})").parameter,
+            "prompt_logprobs");
+  EXPECT_EQ(refusal(R"({"prompt":"a","stream_options":{"include_usage":true}})").parameter,
+            "stream_options");
+}
+
+TEST(CompletionRequest, CountsInEachChunkNeedTheCounts) {
+  const CompletionRequest request = parse(
+      {{"prompt", "a"}, {"stream", true}, {"stream_options", {{"continuous_usage_stats", true}}}});
+  EXPECT_FALSE(request.continuous_usage);
 }
 
 TEST(CompletionRequest, ASeedIsAnySignedNumberOf64Bits) {
@@ -115,19 +182,6 @@ TEST(CompletionRequest, ASeedIsAnySignedNumberOf64Bits) {
   EXPECT_EQ(seed("-9223372036854775808"), 1ull << 63);
   EXPECT_EQ(refusal(R"({"prompt":"a","seed":9223372036854775808})").parameter, "seed");
   EXPECT_EQ(refusal(R"({"prompt":"a","seed":1.5})").parameter, "seed");
-}
-
-TEST(CompletionRequest, MessagesBecomeThePagesTemplate) {
-  const json messages = json::parse(R"([
-    {"role":"system","content":"Be brief."},
-    {"role":"user","name":"x","content":[{"type":"text","text":"Hel"},{"type":"text","text":"lo"}]},
-    {"role":"assistant","content":""},
-    {"role":"developer","content":"d"}])");
-  const CompletionRequest request = parse({{"messages", messages}}, Endpoint::kChat);
-  EXPECT_EQ(request.endpoint, Endpoint::kChat);
-  EXPECT_EQ(request.prompt,
-            encode_text("system: Be brief.\nuser: Hello\nassistant: \ndeveloper: d\nassistant: ",
-                        config_of()));
 }
 
 TEST(CompletionRequest, ChatHasItsOwnNamesForLengthAndLogprobs) {
@@ -167,23 +221,37 @@ TEST(CompletionRequest, BadValuesAreRefusedByName) {
       {"seed", {"1.5", R"("1")", "true", "[]"}},
       {"stop", {"1", R"([1])", R"("")", R"(["a",""])", R"(["1","2","3","4","5"])", "{}"}},
       {"stop_token_ids", {"1", "[258]", "[-1]", R"(["a"])", "{}"}},
+      {"allowed_token_ids", {"1", "[]", "[258]"}},
+      {"bad_words", {"1", "[1]", R"([""])", R"([" "])"}},
+      {"min_tokens", {"-1", "1.5", "true"}},
+      {"include_stop_str_in_output", {"1"}},
+      {"skip_special_tokens", {"1"}},
+      {"spaces_between_special_tokens", {R"("x")"}},
+      {"add_special_tokens", {"0"}},
       {"ignore_eos", {"1"}},
-      {"logprobs", {"-1", "6", "true", "1.0"}},
+      {"logprobs", {"-1", "21", "true", "1.0"}},
       {"return_token_ids", {"1", R"("true")"}},
       {"stream", {"1"}},
       {"stream_options", {"true", "[]"}},
       {"n", {"2", "0", "true"}},
       {"best_of", {"2"}},
-      {"echo", {"true", "1"}},
+      {"echo", {"1"}},
       {"suffix", {R"("x")"}},
       {"presence_penalty", {"0.5", R"("0")"}},
       {"frequency_penalty", {"-2"}},
       {"repetition_penalty", {"1.1"}},
-      {"logit_bias", {R"({"50256":-100})"}},
+      {"logit_bias",
+       {R"({"50256":-100})", R"({"01":1})", R"({"a":1})", R"({"":1})", R"({"1":"1"})", "[]",
+        R"({"-1":1})", R"({"4294967297":1})"}},
       {"top_k", {"5"}},
       {"min_p", {"0.1"}},
-      {"min_tokens", {"1"}},
-      {"prompt_logprobs", {"0"}},
+      {"prompt_logprobs", {"-1", "21", "true"}},
+      {"truncate_prompt_tokens", {"1"}},
+      {"logprob_token_ids", {"[1]"}},
+      {"return_tokens_as_token_ids", {"true"}},
+      {"guided_regex", {R"("a*")"}},
+      {"thinking_token_budget", {"5"}},
+      {"vllm_xargs", {R"({"a":1})"}},
       {"response_format", {R"({"type":"json_object"})"}},
       {"tools", {R"([{"type":"function"}])"}},
       {"tool_choice", {R"("required")"}}};
@@ -198,8 +266,9 @@ TEST(CompletionRequest, BadValuesAreRefusedByName) {
       EXPECT_TRUE(answer.reason.starts_with(std::string(parameter) + " ")) << answer.reason;
     }
   }
-  EXPECT_EQ(refusal(R"({"prompt":"a","stream_options":{"include_usage":1}})").parameter,
-            "include_usage");
+  EXPECT_EQ(
+      refusal(R"({"prompt":"a","stream":true,"stream_options":{"include_usage":1}})").parameter,
+      "include_usage");
 }
 
 TEST(CompletionRequest, ValuesThatAskForNothingAreAccepted) {
@@ -208,34 +277,19 @@ TEST(CompletionRequest, ValuesThatAskForNothingAreAccepted) {
         R"("repetition_penalty":1.0)", R"("n":1)", R"("best_of":1)", R"("echo":false)",
         R"("logit_bias":{})", R"("top_k":-1)", R"("min_p":0.0)", R"("min_tokens":0)",
         R"("response_format":{"type":"text"})", R"("tools":[])", R"("tool_choice":"none")",
-        R"("stop":[])", R"("whatever":[1,2])"}) {
+        R"("stop":[])", R"("bad_words":[])", R"("stop_token_ids":[])", R"("whatever":[1,2])"}) {
     EXPECT_EQ(refusal(std::string(R"({"prompt":"a",)") + more + "}").status, 200) << more;
   }
 }
 
 TEST(CompletionRequest, BadChatsAreRefusedByName) {
   const auto answer = [](const std::string& body) { return refusal(body, Endpoint::kChat); };
-  for (const char* messages :
-       {"null", "[]", "7", R"("hello")", "[7]", "[{}]", R"([{"role":"user"}])",
-        R"([{"role":"user","content":null}])", R"([{"role":"user","content":7}])",
-        R"([{"role":7,"content":"a"}])", R"([{"role":"tool","content":"a"}])",
-        R"([{"content":"a"}])", R"([{"role":"user","content":["a"]}])",
-        R"([{"role":"user","content":[{"type":"image_url","text":"a"}]}])",
-        R"([{"role":"user","content":[{"type":"text"}]}])",
-        R"([{"role":"user","content":[{"type":"text","text":1}]}])"}) {
-    const Refusal refused = answer(std::string(R"({"messages":)") + messages + "}");
-    EXPECT_EQ(refused.status, 400) << messages;
-    EXPECT_EQ(refused.parameter, "messages") << messages;
-  }
-  EXPECT_EQ(answer(R"({"prompt":"a"})").parameter, "messages");
-  EXPECT_EQ(
-      answer(R"({"messages":[{"role":"user","content":"a"},{"role":"x","content":"a"}]})").reason,
-      "messages[1]: role is not system, developer, user or assistant");
   for (const auto& [parameter, value] :
        std::vector<std::pair<const char*, const char*>>{{"logprobs", "1"},
                                                         {"top_logprobs", "1"},
                                                         {"max_completion_tokens", "0"},
                                                         {"n", "2"},
+                                                        {"echo", "true"},
                                                         {"continue_final_message", "true"}}) {
     const Refusal refused = answer(std::string(R"({"messages":[{"role":"user","content":"a"}],")") +
                                    parameter + "\":" + value + "}");
@@ -249,15 +303,6 @@ TEST(CompletionRequest, BadChatsAreRefusedByName) {
 }
 
 TEST(CompletionRequest, SizesAreLimited) {
-  const json message{{"role", "user"}, {"content", "a"}};
-  EXPECT_NO_THROW(parse({{"messages", json(kMaxMessages, message)}}, Endpoint::kChat));
-  EXPECT_THROW(parse({{"messages", json(kMaxMessages + 1, message)}}, Endpoint::kChat), ApiError);
-  const json part{{"type", "text"}, {"text", "a"}};
-  const auto parts = [&](std::size_t count) {
-    return json{{"messages", {{{"role", "user"}, {"content", json(count, part)}}}}};
-  };
-  EXPECT_NO_THROW(parse(parts(kMaxParts), Endpoint::kChat));
-  EXPECT_THROW(parse(parts(kMaxParts + 1), Endpoint::kChat), ApiError);
   EXPECT_NO_THROW(parse({{"prompt", "a"}, {"stop", std::string(kMaxStopBytes, 'x')}}));
   EXPECT_THROW(parse({{"prompt", "a"}, {"stop", std::string(kMaxStopBytes + 1, 'x')}}), ApiError);
   EXPECT_NO_THROW(parse({{"prompt", "a"}, {"stop_token_ids", json(kMaxStopTokens, 1)}}));

@@ -49,7 +49,7 @@ TEST(Frame, ForeignHeadersAreRefused) {
 
 TEST(Frame, AFullChunkOfTheWidestModelFits) {
   constexpr std::uint64_t kWidest = 1 << 16;
-  EXPECT_LT(kWidest * kChunkTokens * sizeof(float) + sizeof(StepHeader), kMaxFrameBytes);
+  EXPECT_LT(kWidest * kChunkTokens * sizeof(float) + encode_step({}).size(), kMaxFrameBytes);
 }
 
 TEST(Frame, TheSetUpSurvivesTheWay) {
@@ -95,16 +95,46 @@ TEST(Frame, TagsAndFailuresSurviveTheWay) {
   EXPECT_EQ(decode_failure("").status(), ExitStatus::kSoftware);
 }
 
-TEST(Frame, ChoicesSurviveTheWay) {
-  const TokenChoice bare{{7, 0}, {}};
-  EXPECT_EQ(encode_choice(bare).size(), sizeof(TokenLogprob));
-  EXPECT_EQ(decode_choice(encode_choice(bare)).chosen, bare.chosen);
-  EXPECT_TRUE(decode_choice(encode_choice(bare)).top.empty());
-  const TokenChoice full{{7, -1.5f}, {{8, -0.5f}, {7, -1.5f}}};
-  EXPECT_EQ(decode_choice(encode_choice(full)).chosen, full.chosen);
-  EXPECT_EQ(decode_choice(encode_choice(full)).top, full.top);
-  EXPECT_THROW(decode_choice(""), Error);
-  EXPECT_THROW(decode_choice("abc"), Error);
+TEST(Frame, ResultsSurviveTheWay) {
+  EXPECT_EQ(encode_result({}), "");
+  const TokenChoice full{{7, -1.5f}, {{8, -0.5f}, {7, -1.5f}}, 2};
+  const StepResult both{{TokenChoice{{5, -0.25f}, {}, 1}, full}, TokenChoice{{9, 0}, {}}};
+  const std::string payload = encode_result(both);
+  const StepResult decoded = decode_result(payload);
+  ASSERT_EQ(decoded.scores.size(), 2u);
+  EXPECT_EQ(decoded.scores[1].chosen, full.chosen);
+  EXPECT_EQ(decoded.scores[1].top, full.top);
+  EXPECT_EQ(decoded.scores[1].rank, 2u);
+  EXPECT_EQ(decoded.token->chosen, both.token->chosen);
+  EXPECT_FALSE(decode_result(encode_result({both.scores, std::nullopt})).token);
+  EXPECT_THROW(decode_result("abc"), Error);
+  EXPECT_THROW(decode_result(payload.substr(1)), Error);
+}
+
+TEST(Frame, StepsSurviveTheWay) {
+  StepRequest step;
+  step.position = 3;
+  step.count = 2;
+  step.wants_token = true;
+  step.sampling.seed = 7;
+  step.constraints = {{{5, -1.5f}}, {5, 6}};
+  step.targets = {1, 2};
+  step.target_logprobs = 4;
+  step.input = "input";
+  const std::string payload = encode_step(step);
+  const StepRequest decoded = decode_step(payload);
+  EXPECT_EQ(decoded.position, 3u);
+  EXPECT_EQ(decoded.count, 2u);
+  EXPECT_TRUE(decoded.wants_token);
+  EXPECT_EQ(decoded.sampling.seed, 7u);
+  EXPECT_EQ(decoded.constraints.biases.front().bias, -1.5f);
+  EXPECT_EQ(decoded.constraints.allowed, step.constraints.allowed);
+  EXPECT_EQ(decoded.targets, step.targets);
+  EXPECT_EQ(decoded.target_logprobs, 4u);
+  EXPECT_EQ(decoded.input, "input");
+  for (std::size_t size = 0; size < payload.size() - step.input.size(); ++size) {
+    EXPECT_THROW(decode_step(std::string_view(payload).substr(0, size)), Error) << size;
+  }
 }
 
 TEST(Frame, BrokenNumbersAreRefused) {

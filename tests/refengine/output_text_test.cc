@@ -9,51 +9,98 @@ namespace {
 std::vector<std::string> pieces(OutputText& text, std::string_view bytes) {
   std::vector<std::string> result;
   for (const char byte : bytes) {
-    if (text.stopped()) break;
-    result.push_back(text.feed(static_cast<unsigned char>(byte)));
+    if (text.stop()) break;
+    text.add(static_cast<unsigned char>(byte));
+    result.push_back(text.take(false));
   }
-  result.push_back(text.finish());
+  result.push_back(text.take(true));
   return result;
 }
 
-std::string whole(std::vector<std::string> stops, std::string_view bytes, bool stopped) {
-  OutputText text(std::move(stops));
+std::string whole(const std::vector<std::string>& stops, std::string_view bytes, bool stopped,
+                  bool include_stop = false, std::size_t min_tokens = 0) {
+  OutputText text({stops, include_stop, min_tokens});
   std::string result;
   for (const std::string& piece : pieces(text, bytes)) result += piece;
-  EXPECT_EQ(text.stopped(), stopped) << bytes;
+  EXPECT_EQ(text.stop().has_value(), stopped) << bytes;
   return result;
 }
 
 using Pieces = std::vector<std::string>;
 
-TEST(OutputText, WithoutStopsItIsTheDecodedText) {
-  OutputText text;
-  EXPECT_EQ(pieces(text, "a\xC3\xA9\xE2x"), (Pieces{"a", "", "é", "", "\uFFFDx", ""}));
-  EXPECT_FALSE(text.stopped());
+TEST(OutputText, TextEndsWhereACharacterDoes) {
+  OutputText text({});
+  EXPECT_EQ(pieces(text, "a\xC3\xA9\xE2\xFFxy"),
+            (Pieces{"a", "", "é", "", "", "\uFFFD\uFFFDx", "y", ""}));
+  EXPECT_FALSE(text.stop());
+}
+
+TEST(OutputText, WhatIsIncompleteOrInvalidAtTheEndIsDropped) {
+  for (const char* end : {"\xE2", "\xFF", "\xE2\xFF", "\xF0\x9F"}) {
+    EXPECT_EQ(whole({}, std::string("ab") + end, false), "ab");
+  }
+}
+
+TEST(OutputText, CompletesTheLastCharacterOfThePrompt) {
+  const std::vector<TokenId> prompt{'a', 0xF0, 0x9F};
+  OutputText text({}, prompt);
+  EXPECT_EQ(pieces(text, "\x98\x80!"), (Pieces{"", "😀", "!", ""}));
+  OutputText broken({}, prompt);
+  EXPECT_EQ(pieces(broken, "b"), (Pieces{"\uFFFDb", ""}));
+}
+
+// Any piece of the text can be the end of a prompt, whose continuation is the rest.
+TEST(OutputText, ContinuesAfterEveryToken) {
+  const std::string bytes = "a\xC3\xA9\xFF\xFE\xF0\x9F\x98\x80\xE2\x82z\xE2\x82\xAC\xF0";
+  OutputText undisturbed({});
+  const Pieces all = pieces(undisturbed, bytes);
+  std::vector<TokenId> prompt;
+  for (std::size_t k = 0; k <= bytes.size(); ++k) {
+    OutputText text({}, prompt);
+    EXPECT_EQ(pieces(text, bytes.substr(k)), Pieces(all.begin() + static_cast<long>(k), all.end()))
+        << k;
+    if (k < bytes.size()) prompt.push_back(static_cast<unsigned char>(bytes[k]));
+  }
 }
 
 TEST(OutputText, TokensSayWhichCharacterTheyBelongTo) {
-  OutputText text({"é"});
+  OutputText text({{"é"}});
   std::vector<std::size_t> offsets;
   for (const TokenId token :
        {'a' + 0u, 0xE2u, 0x82u, 0xACu, 0xE2u, 0xC3u, 0xFFu, 300u, 0xE2u, 300u, 'b' + 0u}) {
-    text.feed(token);
+    text.add(token);
     offsets.push_back(text.offset());
   }
-  // "a", "€" of three bytes, three truncated characters, an invalid byte, tokens without text, "b".
-  EXPECT_EQ(offsets, (std::vector<std::size_t>{0, 1, 1, 1, 2, 3, 4, 5, 5, 6, 6}));
+  text.add_hidden();
+  offsets.push_back(text.offset());
+  // "a", "€" of three bytes, two truncated characters, an invalid byte, a token without text, a
+  // truncated character with one inside, "b", the hidden token.
+  EXPECT_EQ(offsets, (std::vector<std::size_t>{0, 1, 1, 1, 2, 3, 4, 5, 5, 6, 6, 7}));
 }
 
 TEST(OutputText, EndsBeforeAStopStringThatStraddlesTokens) {
-  OutputText text({"END"});
-  EXPECT_EQ(pieces(text, "abENDcd"), (Pieces{"a", "b", "", "", "", ""}));
-  EXPECT_TRUE(text.stopped());
+  OutputText text({{"END"}});
+  EXPECT_EQ(pieces(text, "abENDcd"), (Pieces{"", "", "a", "b", "", ""}));
+  EXPECT_EQ(text.stop(), "END");
 }
 
-TEST(OutputText, WhatOnlyLookedLikeOneIsLetOut) {
-  OutputText text({"END"});
-  EXPECT_EQ(pieces(text, "ENxEE"), (Pieces{"", "", "ENx", "", "E", "E"}));
-  EXPECT_FALSE(text.stopped());
+TEST(OutputText, HoldsBackWhatMayBecomeAStopString) {
+  OutputText text({{"END", "é"}});
+  EXPECT_EQ(pieces(text, "ENxEE"), (Pieces{"", "", "E", "N", "x", "EE"}));
+  EXPECT_FALSE(text.stop());
+}
+
+TEST(OutputText, AnIncludedStopStringHoldsNothingBack) {
+  OutputText text({{"END"}, true});
+  EXPECT_EQ(pieces(text, "abENDcd"), (Pieces{"a", "b", "E", "N", "D", ""}));
+  EXPECT_EQ(text.stop(), "END");
+  EXPECT_EQ(whole({"b"}, "ab", true, true), "ab");
+}
+
+TEST(OutputText, StopStringsInTheFirstTokensDoNotCount) {
+  EXPECT_EQ(whole({"b"}, "abcbd", true, false, 2), "abc");
+  EXPECT_EQ(whole({"bc"}, "abcbd", true, false, 2), "a") << "it ends after the first tokens";
+  EXPECT_EQ(whole({"b"}, "ab", false, false, 2), "ab");
 }
 
 TEST(OutputText, AFalseStartMayHideATrueOne) {
@@ -62,31 +109,38 @@ TEST(OutputText, AFalseStartMayHideATrueOne) {
   EXPECT_EQ(whole({"nano"}, "nananano", true), "nana");
 }
 
-TEST(OutputText, TheStopThatIsCompleteFirstCountsThenTheLongest) {
+TEST(OutputText, TheStopThatIsCompleteFirstCountsThenTheFirstInTheList) {
   EXPECT_EQ(whole({"abcd", "bc"}, "xabcd", true), "xa");
-  EXPECT_EQ(whole({"c", "abc"}, "xabc", true), "x");
+  EXPECT_EQ(whole({"c", "abc"}, "xabc", true), "xab");
+  EXPECT_EQ(whole({"abc", "c"}, "xabc", true), "x");
   EXPECT_EQ(whole({"abc", "abd"}, "xabd", true), "x");
 }
 
 TEST(OutputText, AStopAtTheVeryBeginningLeavesNothing) { EXPECT_EQ(whole({"a"}, "abc", true), ""); }
 
 TEST(OutputText, StopsAreCharactersAndNotBytes) {
-  OutputText text({"é"});
+  OutputText text({{"é"}});
   EXPECT_EQ(pieces(text, "x\xC3\xA9y"), (Pieces{"x", "", "", ""}));
-  EXPECT_TRUE(text.stopped());
+  EXPECT_EQ(text.stop(), "é");
   EXPECT_EQ(whole({"é"}, "x\xC3\xA8", false), "xè");
 }
 
 TEST(OutputText, SpecialTokensHaveNoTextAndHideNoStop) {
-  OutputText text({"ab"});
-  EXPECT_EQ(text.feed('a'), "");
-  EXPECT_EQ(text.feed(300), "");
-  EXPECT_EQ(text.feed('b'), "");
-  EXPECT_TRUE(text.stopped());
+  OutputText text({{"ab"}});
+  text.add('a');
+  text.add(300);
+  EXPECT_EQ(text.take(false), "");
+  text.add('b');
+  EXPECT_TRUE(text.stop());
 }
 
-TEST(OutputText, ACutCharacterAtTheEndMayBeAStopToo) {
-  EXPECT_EQ(whole({"\uFFFD"}, "x\xC3", true), "x");
+TEST(OutputText, AHiddenTokenEndsTheText) {
+  OutputText text({{"ab"}});
+  text.add('a');
+  EXPECT_EQ(text.take(false), "");
+  text.add_hidden();
+  EXPECT_EQ(text.take(true), "a");
+  EXPECT_FALSE(text.stop());
 }
 
 // For any text and stops, the result equals a search in the whole text.
@@ -101,10 +155,8 @@ TEST(OutputText, AgreesWithASearchInTheWholeText) {
       std::size_t begin = std::string::npos;
       for (const std::string& stop : stops) {
         const std::size_t at = bytes.find(stop);
-        if (at == std::string::npos) continue;
-        const std::size_t end = at + stop.size();
-        if (end > first_end || (end == first_end && at > begin)) continue;
-        first_end = end;
+        if (at == std::string::npos || at + stop.size() >= first_end) continue;
+        first_end = at + stop.size();
         begin = at;
       }
       EXPECT_EQ(whole(stops, bytes, begin != std::string::npos), bytes.substr(0, begin));

@@ -88,7 +88,7 @@ class RankTest : public gms::OneServer {
       ranks.front()->embed(input, hidden);
       for (Rank* rank : ranks) rank->forward(hidden, position);
       position += input.size();
-      output.push_back(ranks.back()->choose(hidden, sampling, position).chosen.token);
+      output.push_back(ranks.back()->choose(hidden, sampling, {}, position).chosen.token);
       input = {output.back()};
     }
     return output;

@@ -38,16 +38,17 @@ class SchedulerTest : public ::testing::Test {
     scheduler_ = std::make_shared<Scheduler>(loop_.get_executor(), std::move(model));
   }
 
-  awaitable<std::optional<TokenChoice>> run_step(Generation::Step step) {
+  awaitable<StepResult> run_step(Generation::Step step) {
     ++steps_waiting_;
     while (allowed_steps_ == 0) co_await gate_.wait();
     --allowed_steps_;
     --steps_waiting_;
     log_.push_back(std::to_string(step.position) + "+" + std::to_string(step.tokens.size()));
-    if (!step.wants_token) co_return std::nullopt;
-    TokenChoice choice;
-    choice.chosen.token = static_cast<TokenId>(step.position + step.tokens.size());
-    co_return choice;
+    StepResult result;
+    if (!step.wants_token) co_return result;
+    result.token.emplace();
+    result.token->chosen.token = static_cast<TokenId>(step.position + step.tokens.size());
+    co_return result;
   }
 
   awaitable<void> note(std::string what) {

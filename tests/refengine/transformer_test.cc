@@ -79,7 +79,7 @@ class Pipeline {
     std::vector<TokenId> output;
     std::size_t position = 0;
     while (output.size() < count) {
-      const TokenId token = choose_token(feed(prompt, position), {}, 0).chosen.token;
+      const TokenId token = choose_token(feed(prompt, position), {}, {}, 0).chosen.token;
       position += prompt.size();
       prompt = {token};
       output.push_back(token);
