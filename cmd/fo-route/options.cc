@@ -100,6 +100,14 @@ void declare_serve(CLI::App& app, Options& options) {
                     "between two tokens of a stream, while others go on");
   cli::add_duration(app, "--answer-timeout", serve.router.times.answer,
                     "of an answer that is not streamed");
+  app.add_flag("--no-resume", options.no_resume,
+               "end a started answer with an error when its engine fails");
+  cli::add_duration(app, "--resume-wait", serve.router.resume.wait,
+                    "for an engine that can continue a started answer");
+  app.add_flag("--strict-seed", serve.router.rules.resume.strict_seed,
+               "resume no sampled answer with a seed");
+  app.add_flag("--resume-penalties", serve.router.rules.resume.penalties,
+               "resume answers with a frequency penalty, with a logit bias in its place");
   cli::add_duration(app, "--client-timeout", serve.limits.write_timeout,
                     "for a client to read what was sent");
   cli::add_size(app, "--max-body", serve.limits.body_bytes, "the longest body of a request");
@@ -118,7 +126,8 @@ void declare_serve(CLI::App& app, Options& options) {
                "take over from the router with this admin socket, which finishes its requests");
   cli::add_duration(app, "--lame-duck", serve.lame_duck,
                     "after SIGTERM, before connections are refused");
-  cli::add_duration(app, "--drain", serve.drain, "then, for requests to end");
+  cli::add_duration(app, "--drain", serve.drain,
+                    "then, for requests to end; also those of a drained engine, before they move");
   cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
   cli::add_variables(app, {"NOTIFY_SOCKET", "WATCHDOG_*", "XDG_RUNTIME_DIR"});
 }
@@ -180,6 +189,7 @@ void check(Options& options) {
   if (options.choice == "round-robin") serve.router.dispatch.policy = route::Policy::kRoundRobin;
   if (options.breaker == "classic") serve.source.health = fleet::kClassicBreaker;
   serve.router.dispatch.uses_unweighted_sets = !options.strict_sets;
+  serve.router.resume.enabled = !options.no_resume;
   if (!options.worker_ca.empty()) serve.source.tls.emplace().ca = options.worker_ca;
   if (!options.worker_key_file.empty()) {
     const std::string key = base::one_line(os::read_file(options.worker_key_file, base::kMiB));

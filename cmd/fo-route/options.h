@@ -28,6 +28,7 @@ struct Options {
   std::string choice = "prefix";
   std::string breaker = "standard";
   bool strict_sets = false;
+  bool no_resume = false;
 
   /// Of ctl: an action and its arguments.
   std::vector<std::string> words;

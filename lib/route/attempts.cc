@@ -169,6 +169,7 @@ class Attempts {
 
   awaitable<Next> attempt();
   awaitable<Attempt> ask(std::string& reason);
+  awaitable<Next> leave(bool is_conviction);
   awaitable<Attempt> call(std::string& reason);
   awaitable<Next> after_failure(const WorkerPtr& worker, const Attempt& attempt,
                                 const Outcome& outcome, const std::string& reason);
@@ -510,6 +511,22 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
   co_return Next::kAgain;
 }
 
+// The worker is drained, or was convicted.
+awaitable<Attempts::Next> Attempts::leave(bool is_conviction) {
+  job_.failed_on[job_.worker->id] = job_.worker->arrivals;
+  const Attempt attempt{.end = AttemptEnd::kBroken};
+  if (is_conviction && exchange_.is_delivered()) {
+    const ApiError error = error_of(job_, attempt, "its answers were found to be wrong");
+    co_await give_up(error);
+    co_return Next::kDone;
+  }
+  if (is_conviction) job_.resume_until.reset();
+  if (is_conviction || !exchange_.has_part()) co_return Next::kAgain;
+  job_.fruitless = 1;
+  const Outcome outcome{.is_worth_another = true};
+  co_return co_await resume(attempt, outcome, "the worker is drained");
+}
+
 awaitable<Attempts::Next> Attempts::attempt() {
   Placed placed(parts_.dispatcher, job_);
   const Tracked tracked(parts_.dispatcher, job_);
@@ -517,6 +534,11 @@ awaitable<Attempts::Next> Attempts::attempt() {
   const TimePoint began = Clock::now();
   std::string reason;
   const Attempt attempt = co_await ask(reason);
+  const Job::CutFor cut_for = std::exchange(job_.cut_for, Job::CutFor::kNothing);
+  const bool is_cut = attempt.end == AttemptEnd::kDeadline && !job_.is_killed;
+  if (is_cut && cut_for != Job::CutFor::kNothing) {
+    co_return co_await leave(cut_for == Job::CutFor::kConviction);
+  }
   const Outcome outcome = classify(attempt);
   if (attempt.end == AttemptEnd::kBroken) co_await look_for_death(worker);
   note(outcome, began, reason);

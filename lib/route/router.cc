@@ -17,6 +17,7 @@
 #include "route/attempts.h"
 #include "route/listing.h"
 #include "route/metrics.h"
+#include "route/moves.h"
 #include "route/queue/demand.h"
 #include "route/queue/dispatcher.h"
 #include "route/queue/job.h"
@@ -341,6 +342,7 @@ awaitable<void> Router::keep_time() {
   for (;;) {
     co_await loop::pause_for(kTick);
     state_->dispatcher.apply_time();
+    move_requests(state_);
     state_->update_level();
   }
 }

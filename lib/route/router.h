@@ -27,6 +27,8 @@ struct ResumeSettings {
   bool enabled = true;
   /// How long a started answer waits for a worker that can continue it.
   base::Duration wait = std::chrono::seconds(30);
+  /// How long the requests of a drained worker may take to end there.
+  base::Duration drain = std::chrono::seconds(30);
 };
 
 struct RouterOptions {

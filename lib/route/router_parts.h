@@ -22,12 +22,14 @@ namespace fo::route {
 
 struct RouterParts {
   RouterParts(const boost::asio::any_io_executor& on, RouterOptions with)
-      : options(std::move(with)),
+      : executor(on),
+        options(std::move(with)),
         pool(on, options.pool),
         dispatcher(on, options.dispatch, workers, metrics),
         admission(options.keys),
         demand(time_now()) {}
 
+  boost::asio::any_io_executor executor;
   RouterOptions options;
   http::Pool pool;
   Workers workers;

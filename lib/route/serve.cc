@@ -81,6 +81,7 @@ class Server {
 
   RouterOptions router_options() {
     RouterOptions router = options_.router;
+    router.resume.drain = options_.drain;
     router.on_refused = [this](const WorkerPtr& worker) { monitor_.on_refused(worker); };
     router.on_fault = [this](const WorkerPtr& worker) { monitor_.on_fault(worker); };
     return router;

@@ -65,6 +65,8 @@ struct Dispatcher::State {
   bool take(Set& set, Job& job);
   WorkerPtr find_probation(const Set& set, Job& job,
                            const std::vector<WorkerNumber>& excluded) const;
+  static std::optional<WorkerNumber> choose_preferred(Set& set, const Job& job,
+                                                      Candidate candidate);
   void pump(Set& set);
   std::optional<SetKey> choose(const std::string& model);
   std::optional<ApiError> enter(Set& set, Waiting& waiting);
@@ -199,6 +201,18 @@ WorkerPtr Dispatcher::State::find_probation(const Set& set, Job& job,
   return nullptr;
 }
 
+// The worker that has prepared to continue the job, if it has room.
+std::optional<WorkerNumber> Dispatcher::State::choose_preferred(Set& set, const Job& job,
+                                                                Candidate candidate) {
+  if (job.preferred.empty()) return std::nullopt;
+  std::vector<WorkerNumber> excluded(candidate.excluded.begin(), candidate.excluded.end());
+  for (const auto& [number, worker] : set.workers) {
+    if (worker->id != job.preferred) excluded.push_back(number);
+  }
+  candidate.excluded = excluded;
+  return set.choice.choose(candidate);
+}
+
 // Gives the job to a worker; false if none has room.
 bool Dispatcher::State::take(Set& set, Job& job) {
   if (job.resume_until && !set.resumes.is_running(job.number)) return false;
@@ -206,7 +220,8 @@ bool Dispatcher::State::take(Set& set, Job& job) {
   const Candidate candidate{.tokens = job.tokens, .prefixes = job.prefixes, .excluded = excluded};
   WorkerPtr worker = find_probation(set, job, excluded);
   if (!worker) {
-    const std::optional<WorkerNumber> number = set.choice.choose(candidate);
+    std::optional<WorkerNumber> number = choose_preferred(set, job, candidate);
+    if (!number) number = set.choice.choose(candidate);
     if (!number) return false;
     worker = set.workers.at(*number);
   }

@@ -70,6 +70,12 @@ struct Job {
   /// The only worker that can answer it, by id; empty: any.
   std::string pinned_to;
   bool is_killed = false;
+  /// Why its call is cut, apart from that.
+  enum class CutFor { kNothing, kMove, kConviction };
+  CutFor cut_for = CutFor::kNothing;
+  /// Another worker prepares to continue it: this one, by id, is to get it.
+  bool is_moving = false;
+  std::string preferred;
   /// Of the client's answer; kClientGoneStatus until it is known.
   int status = kClientGoneStatus;
   std::uint64_t bytes_sent = 0;

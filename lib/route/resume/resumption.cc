@@ -284,6 +284,12 @@ std::string Resumption::body() const {
   return body + "}";
 }
 
+std::string Resumption::warming_body() const {
+  std::string body = "{\"prompt\":" + list_of_ids(transcript_.all()) + ",\"max_tokens\":1";
+  if (!facts_.repeated.empty()) body += "," + facts_.repeated;
+  return body + "}";
+}
+
 std::string resumable_body(const ClientRequest& request) {
   const std::string counts = request.resume->wants_continuous_usage
                                  ? R"({"include_usage":true,"continuous_usage_stats":true})"

@@ -67,6 +67,8 @@ class Resumption {
   void rewind(std::size_t end, std::size_t repeated) { transcript_.rewind(end, repeated); }
   /// The body of POST /v1/completions.
   [[nodiscard]] std::string body() const;
+  /// The same for one token, which is dropped: then a worker's cache has all before it.
+  [[nodiscard]] std::string warming_body() const;
 
  private:
   /// The maximum of tokens in the answer; nullopt if it is not known.

@@ -24,6 +24,7 @@ constexpr std::string_view kInstances = RegistrySource::kPrefixes[0];
 constexpr std::string_view kWeights = RegistrySource::kPrefixes[1];
 constexpr std::string_view kRouters = RegistrySource::kPrefixes[2];
 constexpr std::string_view kVerdicts = RegistrySource::kPrefixes[3];
+constexpr std::string_view kCards = RegistrySource::kPrefixes[4];
 constexpr base::Duration kExpiryInterval = std::chrono::milliseconds(500);
 constexpr std::string_view kEndpoint = "generate";
 
@@ -50,6 +51,7 @@ void RegistrySource::apply(const RegistryChange& change) {
         if (record.key.starts_with(kInstances)) put_instance(record);
         if (record.key.starts_with(kWeights)) put_weights(record);
         if (record.key.starts_with(kVerdicts)) put_verdict(record);
+        if (record.key.starts_with(kCards)) put_card(record);
         if (record.key.starts_with(kRouters) && routers_.insert(id).second) update_slots();
         break;
       case RegistryChange::Kind::kStale:
@@ -104,6 +106,9 @@ void RegistrySource::put_instance(const fleet::Record& record) {
   worker->life = instance.life;
   worker->is_stale = false;
   worker->card = instance.card;
+  if (const auto card = cards_.find(instance.card); card != cards_.end()) {
+    worker->facts = card->second;
+  }
   worker->kv_tokens = instance.kv_tokens;
   worker->started_at = instance.started_at;
   worker->group = instance.labels.contains("group") ? instance.labels.at("group") : std::string();
@@ -129,6 +134,20 @@ void RegistrySource::put_weights(const fleet::Record& record) {
     }
   }
   workers_.set_weights(fleet::text_of_segment(last_segment(record.key)), std::move(weights));
+}
+
+void RegistrySource::put_card(const fleet::Record& record) {
+  const auto card = std::make_shared<const fleet::Card>(fleet::parse_card(record.text, record.key));
+  const std::string checksum = fleet::text_of_segment(last_segment(record.key));
+  if (fleet::checksum(*card) != checksum) {
+    throw base::Error(base::ExitStatus::kBadData,
+                      "record " + base::quoted(record.key) + ": the card of another checksum");
+  }
+  cards_[checksum] = card;
+  if (std::exchange(card_texts_[record.key], record.text) != record.text) ++changes_;
+  for (const auto& [id, worker] : workers_.all()) {
+    if (worker->card == checksum) worker->facts = card;
+  }
 }
 
 void RegistrySource::put_verdict(const fleet::Record& record) {
@@ -232,7 +251,10 @@ void RegistrySource::forget_unlisted_convictions() {
 }
 
 std::string RegistrySource::save() const {
-  return fo::json::dump({{"version", 1}, {"instances", instances_}, {"convictions", convictions_}});
+  return fo::json::dump({{"version", 1},
+                         {"cards", card_texts_},
+                         {"instances", instances_},
+                         {"convictions", convictions_}});
 }
 
 void RegistrySource::load(const std::string& text) {
@@ -242,7 +264,7 @@ void RegistrySource::load(const std::string& text) {
     throw base::Error(base::ExitStatus::kBadData, "not a saved listing of workers");
   }
   // The convictions first: their workers are convicted from the start.
-  for (const char* const kind : {"convictions", "instances"}) {
+  for (const char* const kind : {"cards", "convictions", "instances"}) {
     const nlohmann::json* const records = fo::json::find(*object, kind);
     if (records == nullptr) continue;
     for (const auto& [key, value] : records->items()) {
@@ -252,7 +274,7 @@ void RegistrySource::load(const std::string& text) {
       apply(change);
       if (key.starts_with(kVerdicts)) {
         unlisted_convictions_.insert(key);
-      } else {
+      } else if (key.starts_with(kInstances)) {
         change.kind = RegistryChange::Kind::kStale;
         apply(change);
       }

@@ -58,8 +58,8 @@ class RegistrySource {
   boost::asio::awaitable<void> keep_time();
 
   /// The kinds of records that are followed.
-  static constexpr std::array<std::string_view, 4> kPrefixes{"instances/", "weights/", "routers/",
-                                                             "verdicts/"};
+  static constexpr std::array<std::string_view, 5> kPrefixes{"instances/", "weights/", "routers/",
+                                                             "verdicts/", "cards/"};
   /// Follows the records of one kind until it is cancelled, and logs when the registry cannot be
   /// reached.
   boost::asio::awaitable<void> follow(fleet::Registry& registry, std::string prefix);
@@ -82,6 +82,7 @@ class RegistrySource {
  private:
   void put_instance(const fleet::Record& record);
   void put_weights(const fleet::Record& record);
+  void put_card(const fleet::Record& record);
   void put_verdict(const fleet::Record& record);
   void remove_verdict(const std::string& key);
   void on_verdict(const std::string& worker_id);
@@ -94,6 +95,10 @@ class RegistrySource {
   Events events_;
   /// Texts of instances by key.
   std::map<std::string, std::string> instances_;
+  /// By checksum. A card that was used stays, since a checksum stands for one card.
+  std::map<std::string, std::shared_ptr<const fleet::Card>> cards_;
+  /// Their texts by key.
+  std::map<std::string, std::string> card_texts_;
   fleet::Verdicts verdicts_;
   /// Texts of convictions by key.
   std::map<std::string, std::string> convictions_;

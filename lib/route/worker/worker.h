@@ -92,6 +92,8 @@ struct Worker {
 
   /// An operator of this router drains it.
   bool is_drained = false;
+  /// Since when its record or an operator has it drained; nullopt: it is not.
+  std::optional<TimePoint> leaving_since;
 
   /// What the canaries say.
   fleet::JointVerdict verdict;

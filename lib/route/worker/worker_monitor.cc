@@ -95,7 +95,8 @@ bool WorkerMonitor::State::take_models(const WorkerPtr& worker, const std::strin
   if (names.empty()) return false;
   if (worker->model.empty()) worker->model = names.front();
   if (std::find(names.begin(), names.end(), worker->model) == names.end()) return false;
-  if (worker->card.empty()) {
+  // A card has a name.
+  if (!worker->facts || worker->facts->name.empty()) {
     auto facts = std::make_shared<fleet::Card>();
     facts->context_length = read_context_length(body);
     worker->facts = std::move(facts);

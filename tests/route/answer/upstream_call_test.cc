@@ -32,7 +32,7 @@ const std::string kWhole =
 const std::string kStream =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
 const std::string kToken = "data: {\"choices\":[{\"index\":0,\"text\":\"a\"}]}\n\n";
-const std::string kFinish =
+const std::string kFinishEvent =
     "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n";
 
 class UpstreamCallTest : public FdCounting {
@@ -112,18 +112,18 @@ TEST_F(UpstreamCallTest, ACompleteAnswerKeepsTheConnection) {
 
 TEST_F(UpstreamCallTest, AStreamWithItsFinishIsCompleteAlsoIfItDoesNotEnd) {
   times_.stream = std::chrono::milliseconds(50);
-  serve([](Peer& peer, int) { return stream(peer, kToken + kFinish, true); });
+  serve([](Peer& peer, int) { return stream(peer, kToken + kFinishEvent, true); });
   EXPECT_EQ(call(true), CallEnd::kDone);
-  EXPECT_EQ(delivered_, kToken + kFinish + "data: [DONE]\n\n");
+  EXPECT_EQ(delivered_, kToken + kFinishEvent + "data: [DONE]\n\n");
 }
 
 TEST_F(UpstreamCallTest, AStreamCountsItsTokens) {
-  serve([](Peer& peer, int) { return stream(peer, kToken + kToken + kFinish, false); });
+  serve([](Peer& peer, int) { return stream(peer, kToken + kToken + kFinishEvent, false); });
   EXPECT_EQ(call(true), CallEnd::kDone);
   EXPECT_EQ(exchange_->attempt_tokens(), 2U);
   EXPECT_EQ(firsts_, 1);
   EXPECT_TRUE(worker_->pace.last_token().has_value());
-  EXPECT_EQ(delivered_, kToken + kToken + kFinish + "data: [DONE]\n\n");
+  EXPECT_EQ(delivered_, kToken + kToken + kFinishEvent + "data: [DONE]\n\n");
 }
 
 // The server may have closed it just before.

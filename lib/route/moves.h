@@ -1,0 +1,19 @@
+// Takes requests away from workers that are to get none any more: a drained worker's streams go on
+// elsewhere before it ends, and a convicted worker's answers are not to be trusted.
+#pragma once
+
+#include <memory>
+
+#include "route/router_parts.h"
+
+namespace fo::route {
+
+/// To be called about twice a second. A worker's requests may end by themselves for
+/// `options.resume.drain`, from when its record says that it is draining, or an operator drains it.
+/// Then those that can continue move, some at a time: another worker computes what the answer's
+/// tokens leave in its cache while the old one still produces tokens, so that the stream stops for
+/// the time of one token only. Of a convicted worker the requests of which nothing was delivered
+/// begin anew elsewhere, and the others end with an error.
+void move_requests(const std::shared_ptr<RouterParts>& parts);
+
+}  // namespace fo::route

@@ -1,0 +1,129 @@
+// Requests that leave a worker which is drained or convicted.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "route/fleet.h"
+#include "route/router.h"
+
+namespace fo::test {
+namespace {
+
+using nlohmann::json;
+
+class Moves : public FdCounting {
+ protected:
+  static route::RouterOptions move_at_once() {
+    route::RouterOptions options = in_turns();
+    options.resume.drain = base::Duration::zero();
+    return options;
+  }
+  static json stream(std::uint64_t tokens) {
+    json body = chat(true, tokens);
+    body.erase("oracle");
+    return body;
+  }
+  // Begins streams, until each worker has half of them and each of them a token.
+  static std::vector<Client> begin_streams(Fleet& fleet, std::size_t count, const json& body) {
+    std::vector<Client> calls;
+    for (std::size_t i = 0; i < count; ++i) calls.push_back(fleet.begin(body));
+    fleet.run_until([&] {
+      return std::all_of(calls.begin(), calls.end(),
+                         [](const Client& call) { return !call->text().empty(); });
+    });
+    return calls;
+  }
+  static void wait(Fleet& fleet, const std::vector<Client>& calls) {
+    for (const Client& call : calls) fleet.run_until([&] { return call->has_ended(); });
+  }
+};
+
+TEST_F(Moves, TheStreamsOfADrainedWorkerGoOnElsewhere) {
+  Fleet fleet(move_at_once());
+  fleet.add_engines(2);
+  const json body = stream(400);
+  const std::string text = fleet.text_of(body);
+  for (const std::size_t engine : {0, 1}) {
+    fleet.engine(engine).knobs().gap = std::chrono::milliseconds(10);
+  }
+  const std::vector<Client> calls = begin_streams(fleet, 8, body);
+  fleet.worker(0).is_drained = true;
+  fleet.router().on_change();
+  fleet.run_until([&] { return fleet.busy(0) == 0; });
+  // None has ended: they have moved.
+  for (const Client& call : calls) EXPECT_FALSE(call->has_ended());
+  fleet.engine(1).knobs().gap = base::Duration::zero();
+  wait(fleet, calls);
+  std::size_t moved = 0;
+  for (const Client& call : calls) {
+    EXPECT_EQ(call->text(), text);
+    EXPECT_EQ(call->events().back(), "[DONE]");
+    moved += call->body().find(": fo-route: resumed 1\n") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(moved, 4U);
+  // Each was computed on the new worker first, apart from the requests that continued there.
+  EXPECT_EQ(fleet.counts(1).requests, 4U + 2 * 4U);
+  EXPECT_EQ(fleet.worker(0).health.state(), fleet::HealthState::kHealthy);
+}
+
+TEST_F(Moves, AStreamThatCannotContinueEndsWhereItIs) {
+  Fleet fleet(move_at_once());
+  fleet.add_engines(2);
+  json body = stream(60);
+  body["presence_penalty"] = 1;
+  for (const std::size_t engine : {0, 1}) {
+    fleet.engine(engine).knobs().gap = std::chrono::milliseconds(10);
+  }
+  const std::vector<Client> calls = begin_streams(fleet, 2, body);
+  fleet.worker(0).is_drained = true;
+  fleet.router().on_change();
+  wait(fleet, calls);
+  EXPECT_EQ(calls[0]->text(), calls[1]->text());
+  EXPECT_EQ(fleet.counts(0).length, 1U);
+  EXPECT_EQ(calls[0]->events().back(), "[DONE]");
+}
+
+TEST_F(Moves, WithoutAnotherWorkerStreamsStay) {
+  Fleet fleet(move_at_once());
+  fleet.add_engines(1);
+  const json body = stream(60);
+  fleet.engine(0).knobs().gap = std::chrono::milliseconds(20);
+  const std::vector<Client> calls = begin_streams(fleet, 2, body);
+  fleet.worker(0).is_drained = true;
+  fleet.router().on_change();
+  wait(fleet, calls);
+  for (const Client& call : calls) EXPECT_EQ(call->events().back(), "[DONE]");
+}
+
+TEST_F(Moves, WhatAConvictedWorkerDeliveredIsNotContinued) {
+  Fleet fleet;
+  fleet.add_engines(2);
+  const json body = stream(400);
+  for (const std::size_t engine : {0, 1}) {
+    fleet.engine(engine).knobs().gap = std::chrono::milliseconds(10);
+  }
+  const std::vector<Client> calls = begin_streams(fleet, 2, body);
+  json whole = body;
+  whole["stream"] = false;
+  const Client undelivered = fleet.begin(whole);
+  fleet.run_until([&] { return fleet.counts(0).requests + fleet.counts(1).requests == 3; });
+  const std::size_t wrong = fleet.busy(0) == 2 ? 0 : 1;
+  fleet.worker(wrong).verdict.health = fleet::HealthState::kConvicted;
+  fleet.worker(wrong).verdict.weight = 0;
+  fleet.router().on_change();
+  fleet.run_until([&] { return fleet.busy(wrong) == 0; });
+  fleet.engine(1 - wrong).knobs().gap = base::Duration::zero();
+  wait(fleet, calls);
+  fleet.run_until([&] { return undelivered->has_ended(); });
+  const Client& ended = calls[wrong];
+  EXPECT_EQ(ended->error_code(), "worker_lost");
+  EXPECT_NE(ended->error_message().find("wrong"), std::string::npos) << ended->error_message();
+  EXPECT_EQ(calls[1 - wrong]->events().back(), "[DONE]");
+  EXPECT_EQ(undelivered->status(), 200);
+  EXPECT_EQ(undelivered->text(), calls[1 - wrong]->text());
+}
+
+}  // namespace
+}  // namespace fo::test
