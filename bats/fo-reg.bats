@@ -309,7 +309,7 @@ $1 -" ]
     for args in "ls" "get $ID" "check" "watch" "rm $ID" "drain $ID" "set $ID a=b" "put ${WORKER[*]}" \
       "run ${WORKER[*]} -- touch $T/ran"; do
       # shellcheck disable=SC2086
-      fails 77 "registry 'dir:$T/registry': other users may write to the folder" reg $args
+      fails 77 "registry 'dir:$T/registry': other users may write to it" reg $args
     done
     rmdir "$T/registry"
   done
@@ -327,7 +327,7 @@ $1 -" ]
   chmod 755 "$T"
   mkdir -m 700 "$T/registry"
   chown 65534 "$T/registry"
-  fails 77 "registry 'dir:$T/registry': the folder belongs to user 65534" reg ls
+  fails 77 "registry 'dir:$T/registry': it belongs to user 65534" reg ls
 }
 
 @test "dir: invalid records are ignored, with a warning" {

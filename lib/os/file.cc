@@ -86,6 +86,14 @@ std::string read_all(int fd, const std::string& what, base::ByteCount limit) {
   }
 }
 
+std::optional<std::string> find_other_writer(const struct stat& status) {
+  if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
+    return "it belongs to user " + std::to_string(status.st_uid);
+  }
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "other users may write to it";
+  return std::nullopt;
+}
+
 std::int64_t nanoseconds(const timespec& time) {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }

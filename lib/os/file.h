@@ -1,6 +1,7 @@
 // Whole files: bounded reading, and atomic writing.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -39,6 +40,10 @@ void write_file_atomic(const std::string& path, std::string_view content, mode_t
 
 /// Writes all bytes to a blocking descriptor. Throws with the errno's status, and `what`.
 void write_all(int fd, std::string_view bytes, const std::string& what);
+
+/// Why another user may change the file or folder with this status: "it belongs to user 7" or
+/// "other users may write to it". nullopt if only this user and root may.
+std::optional<std::string> find_other_writer(const struct stat& status);
 
 /// A file's time, as stat(2) returns it.
 std::int64_t nanoseconds(const timespec& time);

@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "http/client.h"
 #include "json/object.h"
+#include "os/file.h"
 #include "plan/degradation.h"
 #include "route/settings.h"
 
@@ -137,11 +138,10 @@ void prepare_admin_folder(const std::string& socket_path) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) base::throw_cannot_create(errno, what);
   struct stat status {};
   if (::stat(folder.c_str(), &status) != 0) base::throw_errno(errno, what);
-  const bool is_ours = status.st_uid == ::geteuid() || status.st_uid == 0;
-  constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
-  const bool is_sticky = (status.st_mode & S_ISVTX) != 0;
-  if (!is_ours || ((status.st_mode & kOthersMayWrite) != 0 && !is_sticky)) {
-    throw Error(ExitStatus::kNotPermitted, what + ": other users may write to it");
+  // In a sticky folder, such as /tmp, another user cannot replace the socket.
+  if ((status.st_mode & S_ISVTX) != 0) status.st_mode &= ~mode_t{S_IWGRP | S_IWOTH};
+  if (const auto reason = os::find_other_writer(status)) {
+    throw Error(ExitStatus::kNotPermitted, what + ": " + *reason);
   }
 }
 

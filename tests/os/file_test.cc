@@ -8,6 +8,8 @@
 #include <csignal>
 #include <filesystem>
 #include <iterator>
+#include <optional>
+#include <string>
 
 #include "support.h"
 #include "support/fds.h"
@@ -25,6 +27,22 @@ class File : public fo::test::FdCounting {
   }
   fo::test::TempDir folder_;
 };
+
+TEST_F(File, OnlyItsUserAndRootMayChangeIt) {
+  write_file_atomic(folder_.path("f"), "", 0644);
+  struct stat status {};
+  ASSERT_EQ(::stat(folder_.path("f").c_str(), &status), 0);
+  EXPECT_EQ(find_other_writer(status), std::nullopt);
+  for (const mode_t bit : {S_IWGRP, S_IWOTH}) {
+    struct stat writable = status;
+    writable.st_mode |= bit;
+    EXPECT_EQ(find_other_writer(writable), "other users may write to it");
+  }
+  status.st_uid = 0;
+  EXPECT_EQ(find_other_writer(status), std::nullopt);
+  status.st_uid = ::geteuid() + 1;
+  EXPECT_EQ(find_other_writer(status), "it belongs to user " + std::to_string(status.st_uid));
+}
 
 TEST_F(File, RoundTrips) {
   const std::string content("a\0b\n", 4);

@@ -31,8 +31,7 @@ std::string read_own_file(const std::string& path) {
   const base::UniqueFd fd = os::open_plain_file(path, O_RDONLY, "open " + base::quoted(path));
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return {};
-  const bool is_own = status.st_uid == ::geteuid() || status.st_uid == 0;
-  if (!is_own || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) return {};
+  if (os::find_other_writer(status)) return {};
   return os::read_all(fd.get(), "read " + base::quoted(path), kMaxBytes);
 }
 

@@ -71,12 +71,8 @@ UniqueFd open_root(const std::string& path, bool create) {
   }
   struct stat info {};
   if (::fstat(root.get(), &info) != 0) base::throw_errno(errno, ExitStatus::kOsError, what);
-  if (info.st_uid != 0 && info.st_uid != ::geteuid()) {
-    throw Error(ExitStatus::kNotPermitted,
-                what + ": the folder belongs to user " + std::to_string(info.st_uid));
-  }
-  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    throw Error(ExitStatus::kNotPermitted, what + ": other users may write to the folder");
+  if (const auto reason = os::find_other_writer(info)) {
+    throw Error(ExitStatus::kNotPermitted, what + ": " + *reason);
   }
   return root;
 }

@@ -75,7 +75,7 @@ TEST_F(DirRegistryTest, AFolderThatOthersMayWriteToIsRefused) {
     ASSERT_EQ(::chmod(path_.c_str(), mode), 0);
     const auto failure = failure_of([&] { list(); });
     EXPECT_EQ(failure.status, ExitStatus::kNotPermitted);
-    EXPECT_EQ(failure.message, "registry 'dir:" + path_ + "': other users may write to the folder");
+    EXPECT_EQ(failure.message, "registry 'dir:" + path_ + "': other users may write to it");
     EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kNotPermitted);
   }
   ASSERT_EQ(::chmod(path_.c_str(), 0755), 0);
@@ -86,7 +86,7 @@ TEST_F(DirRegistryTest, AnotherUsersFolderIsRefused) {
   ASSERT_EQ(::mkdir(path_.c_str(), 0700), 0);
   if (::chown(path_.c_str(), 65534, 65534) != 0) GTEST_SKIP() << "needs root";
   EXPECT_EQ(failure_of([&] { list(); }).message,
-            "registry 'dir:" + path_ + "': the folder belongs to user 65534");
+            "registry 'dir:" + path_ + "': it belongs to user 65534");
 }
 
 TEST_F(DirRegistryTest, WhatIsNotAFolderIsNoRegistry) {
