@@ -173,9 +173,7 @@ void Server::set_named_workers(const std::vector<NamedWorker>& list) {
     if (present) continue;
     const auto worker = std::make_shared<Worker>(id, fleet::Health(options_.source.health));
     worker->name = id;
-    worker->url = named.url;
-    worker->origin = http::make_origin(url, options_.source.tls);
-    if (url.target != "/") worker->base_path = url.target;
+    worker->set_url(named.url, url, options_.source.tls);
     added.push_back(worker);
   }
   for (const std::string& id : named_) {

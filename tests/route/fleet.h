@@ -181,8 +181,7 @@ class Fleet {
     const std::string id = "w" + std::to_string(workers_.size());
     const auto worker = std::make_shared<route::Worker>(id, fleet::Health(health_rules));
     worker->name = id;
-    worker->url = url;
-    worker->origin = http::make_origin(net::parse_url(url), std::nullopt);
+    worker->set_url(url, net::parse_url(url), std::nullopt);
     worker->slots = 64;
     if (change) change(*worker);
     workers_.push_back(worker);

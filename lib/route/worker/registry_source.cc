@@ -91,7 +91,6 @@ void RegistrySource::put_instance(const fleet::Record& record) {
     return;
   }
   const net::Url url = options_.allowed.check(instance.url);
-  http::Origin origin = http::make_origin(url, options_.tls);
   WorkerPtr worker = workers_.find(instance.id);
   const bool is_new = worker == nullptr;
   if (is_new) {
@@ -99,10 +98,8 @@ void RegistrySource::put_instance(const fleet::Record& record) {
     worker->name = instance.id;
     worker->model = instance.model;
   }
+  worker->set_url(instance.url, url, options_.tls);
   if (std::exchange(instances_[record.key], record.text) != record.text) ++changes_;
-  worker->url = instance.url;
-  worker->origin = std::move(origin);
-  worker->base_path = url.target == "/" ? std::string() : url.target;
   worker->life = instance.life;
   worker->is_stale = false;
   worker->card = instance.card;

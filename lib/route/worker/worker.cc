@@ -27,6 +27,13 @@ std::uint64_t Share::limit(std::uint64_t slots) const {
   return std::max<std::uint64_t>(std::min(limit_.value_or(slots), slots), 1);
 }
 
+void Worker::set_url(const std::string& text, const net::Url& parsed,
+                     const std::optional<net::TlsFiles>& tls) {
+  origin = http::make_origin(parsed, tls);
+  url = text;
+  base_path = parsed.target == "/" ? std::string() : parsed.target;
+}
+
 fleet::SetMember Worker::as_member(base::Duration now) const {
   return {.state = is_convicted() ? fleet::HealthState::kConvicted : health.state(),
           .weight = is_convicted() ? 0 : std::min(health.weight(now), verdict.weight),

@@ -17,6 +17,8 @@
 #include "fleet/instance.h"
 #include "fleet/verdict.h"
 #include "http/connection.h"
+#include "net/address.h"
+#include "net/tls_files.h"
 #include "route/request/api_paths.h"
 
 namespace fo::route {
@@ -67,6 +69,7 @@ struct Worker {
   std::uint64_t number = 0;
   /// For people: NAME of --worker NAME=URL, else the id.
   std::string name;
+  /// set_url() sets these together.
   std::string url;
   http::Origin origin;
   /// A prefix of its paths, from the URL; empty for none.
@@ -125,6 +128,11 @@ struct Worker {
   std::uint64_t requests = 0;
   std::uint64_t tokens = 0;
   std::uint64_t streams = 0;
+
+  /// `parsed` is the URL; `tls` is for https. Throws what http::make_origin throws; then nothing
+  /// has changed.
+  void set_url(const std::string& text, const net::Url& parsed,
+               const std::optional<net::TlsFiles>& tls);
 
   /// Whether it takes new requests at all: it is ready, and can be reached.
   [[nodiscard]] bool is_in() const {

@@ -136,7 +136,7 @@ awaitable<Answer::Kind> WorkerMonitor::State::check(WorkerPtr worker) {
   std::string reason;
   try {
     const auto connection =
-        co_await http::Connection::open(worker->origin, deadline, "worker " + worker->name);
+        co_await http::Connection::open(worker->origin, deadline, "health check");
     const Answer health =
         co_await query(*connection, worker->base_path + "/health", options.headers, deadline);
     if (health.status == 200 && connection->is_reusable()) {

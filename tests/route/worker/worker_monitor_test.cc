@@ -16,6 +16,7 @@
 #include "route/scripted_worker.h"
 #include "support/fds.h"
 #include "support/ports.h"
+#include "support/stderr_text.h"
 
 namespace fo::test {
 namespace {
@@ -62,7 +63,7 @@ class WorkerMonitorTest : public FdCounting {
   }
   WorkerPtr watch_url(const std::string& url, const std::string& model = "") {
     const auto worker = std::make_shared<route::Worker>("w", fleet::Health{});
-    worker->origin = http::make_origin(net::parse_url(url), std::nullopt);
+    worker->set_url(url, net::parse_url(url), std::nullopt);
     worker->model = model;
     monitor_.watch(worker);
     return worker;
@@ -117,6 +118,14 @@ TEST_F(WorkerMonitorTest, AWorkerThatEndsIsOutAndComesBack) {
   EXPECT_TRUE(worker->refused.empty()) << "it may have another configuration now";
   EXPECT_EQ(changes_, 3);
   EXPECT_EQ(ended_, 0);
+}
+
+TEST_F(WorkerMonitorTest, TheLogNamesTheWorkerOnce) {
+  const StderrText logged;
+  const WorkerPtr worker = watch();
+  worker->name = "first";
+  loop_.run_until([&] { return worker->unreachable_since.has_value(); });
+  EXPECT_EQ(logged.text(), "fo: warning: worker 'first': out: health check: Connection refused\n");
 }
 
 TEST_F(WorkerMonitorTest, ARefusedConnectionOfARequestIsEnough) {

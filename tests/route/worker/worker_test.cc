@@ -4,6 +4,11 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "net/address.h"
+#include "support/failure.h"
 
 namespace fo::test {
 namespace {
@@ -68,6 +73,39 @@ TEST(Worker, IsInWhileItIsReadyAndReachable) {
     worker.life = life;
     EXPECT_FALSE(worker.is_in());
   }
+}
+
+TEST(Worker, ItsUrlIsItsAddressAndABeginningOfItsPaths) {
+  route::Worker worker("a", fleet::Health{});
+  const auto set = [&](const std::string& url) {
+    worker.set_url(url, net::parse_url(url), std::nullopt);
+  };
+  set("http://10.0.0.1:8000/engine");
+  EXPECT_EQ(worker.base_path, "/engine");
+  EXPECT_EQ(worker.origin.address.host, "10.0.0.1");
+  set("http://10.0.0.2:8000");
+  EXPECT_EQ(worker.base_path, "");
+  EXPECT_EQ(status_of([&] { set("https://10.0.0.3:8000"); }), base::ExitStatus::kUsage);
+  EXPECT_EQ(worker.url, "http://10.0.0.2:8000");
+  EXPECT_EQ(worker.origin.address.host, "10.0.0.2");
+}
+
+TEST(Worker, TheWorseOneOfHealthAndVerdictCounts) {
+  using State = fleet::HealthState;
+  route::Worker worker("a", fleet::Health{});
+  EXPECT_EQ(worker.as_member(seconds(0)).weight, 1);
+  worker.verdict = {.health = State::kUnhealthy, .weight = 0};
+  EXPECT_EQ(worker.as_member(seconds(0)).weight, 0);
+  EXPECT_EQ(worker.as_member(seconds(0)).state, State::kHealthy);
+  EXPECT_FALSE(worker.is_convicted());
+  worker.verdict = {.health = State::kConvicted, .weight = 0};
+  EXPECT_EQ(worker.as_member(seconds(0)).state, State::kConvicted);
+  EXPECT_TRUE(worker.is_convicted());
+  worker.verdict = {};
+  worker.health.apply(fleet::HealthEvent::kFault, seconds(0), 0.5);
+  EXPECT_EQ(worker.as_member(seconds(0)).weight, 0.5);
+  worker.health.apply(fleet::HealthEvent::kConviction, seconds(0), 0.5);
+  EXPECT_TRUE(worker.is_convicted());
 }
 
 TEST(Worker, ItsSlotsAreReducedByTheLevelAndByOverload) {
