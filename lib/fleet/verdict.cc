@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "fleet/record_members.h"
@@ -121,26 +121,35 @@ std::string_view to_string(const JointVerdict& verdict) {
 
 const Verdict& Verdicts::put(const Record& record) {
   Verdict verdict = decode_verdict(record);
+  const std::string writer = writer_of(record.key);
+  remove(record.key);
+  if (verdict.expires) expiries_[writer].insert(*verdict.expires);
   std::map<std::string, Verdict>& on_worker = by_worker_[verdict.id];
-  return on_worker.insert_or_assign(writer_of(record.key), std::move(verdict)).first->second;
+  return on_worker.insert_or_assign(writer, std::move(verdict)).first->second;
 }
 
 void Verdicts::remove(const std::string& key) {
-  const auto found = by_worker_.find(std::string(id_of(key)));
-  if (found == by_worker_.end()) return;
-  found->second.erase(writer_of(key));
-  if (found->second.empty()) by_worker_.erase(found);
+  const auto worker = by_worker_.find(std::string(id_of(key)));
+  if (worker == by_worker_.end()) return;
+  const auto found = worker->second.find(writer_of(key));
+  if (found == worker->second.end()) return;
+  if (const auto& expires = found->second.expires) {
+    const auto of_writer = expiries_.find(found->first);
+    of_writer->second.erase(of_writer->second.find(*expires));
+    if (of_writer->second.empty()) expiries_.erase(of_writer);
+  }
+  worker->second.erase(found);
+  if (worker->second.empty()) by_worker_.erase(worker);
 }
 
-std::size_t Verdicts::count_writers(const std::string& worker_id, WallTime now) const {
-  std::set<std::string_view> writers;
-  for (const auto& [id, verdicts] : by_worker_) {
-    for (const auto& [writer, verdict] : verdicts) {
-      const bool is_writer = verdict.is_conviction() ? id == worker_id : verdict.counts(now);
-      if (is_writer) writers.insert(writer);
-    }
-  }
-  return writers.size();
+std::size_t Verdicts::count_others(const std::map<std::string, Verdict>& on_worker,
+                                   WallTime now) const {
+  return static_cast<std::size_t>(
+      std::count_if(expiries_.begin(), expiries_.end(), [&](const auto& entry) {
+        const auto found = on_worker.find(entry.first);
+        const bool convicts = found != on_worker.end() && found->second.is_conviction();
+        return !convicts && now < *entry.second.rbegin();
+      }));
 }
 
 JointVerdict Verdicts::on(const std::string& worker_id, WallTime now) const {
@@ -150,7 +159,7 @@ JointVerdict Verdicts::on(const std::string& worker_id, WallTime now) const {
   const auto convictions = static_cast<std::size_t>(
       std::count_if(found->second.begin(), found->second.end(),
                     [](const auto& entry) { return entry.second.is_conviction(); }));
-  const bool is_convicted = convictions > 0 && 2 * convictions >= count_writers(worker_id, now);
+  const bool is_convicted = convictions > 0 && convictions >= count_others(found->second, now);
   for (const auto& [writer, verdict] : found->second) {
     if (!verdict.counts(now) || (is_convicted && !verdict.is_conviction())) continue;
     const bool is_doubted = verdict.is_conviction() && !is_convicted;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -84,10 +85,14 @@ class Verdicts {
   [[nodiscard]] JointVerdict on(const std::string& worker_id, text::WallTime now) const;
 
  private:
-  [[nodiscard]] std::size_t count_writers(const std::string& worker_id, text::WallTime now) const;
+  /// The writers that have not convicted the worker with these verdicts.
+  [[nodiscard]] std::size_t count_others(const std::map<std::string, Verdict>& on_worker,
+                                         text::WallTime now) const;
 
   /// By worker and writer.
   std::map<std::string, std::map<std::string, Verdict>> by_worker_;
+  /// When the verdicts of each writer expire that do.
+  std::map<std::string, std::multiset<text::WallTime>> expiries_;
 };
 
 }  // namespace fo::fleet
