@@ -19,8 +19,6 @@ using base::ExitStatus;
 using beast::error_code;
 using HttpError = beast::http::error;
 
-constexpr std::size_t kHeadPiece = std::size_t{4} * 1024;
-constexpr std::size_t kBodyPiece = std::size_t{16} * 1024;
 constexpr std::size_t kMaxInterimAnswers = 16;
 
 std::string text_of(beast::string_view text) { return {text.data(), text.size()}; }
@@ -103,15 +101,22 @@ bool has_folded_line(std::string_view head) {
 
 }  // namespace
 
-std::span<char> UnreadBytes::prepare(std::size_t size) {
+std::span<char> UnreadBytes::prepare() {
+  const auto has_space = [this] { return bytes_.size() - end_ >= piece_ / 2; };
   if (begin_ == end_) begin_ = end_ = 0;
-  if (bytes_.size() - end_ < size) {
+  if (!has_space()) {
     std::copy(bytes_.begin() + static_cast<std::ptrdiff_t>(begin_),
               bytes_.begin() + static_cast<std::ptrdiff_t>(end_), bytes_.begin());
     end_ -= std::exchange(begin_, 0);
-    if (bytes_.size() - end_ < size) bytes_.resize(end_ + size);
   }
-  return std::span(bytes_).subspan(end_, size);
+  if (!has_space()) bytes_.resize(end_ + piece_);
+  space_ = std::min(piece_, bytes_.size() - end_);
+  return std::span(bytes_).subspan(end_, space_);
+}
+
+void UnreadBytes::commit(std::size_t count) {
+  end_ += count;
+  piece_ = count < space_ ? kSmallPiece : kLargePiece;
 }
 
 void UnreadBytes::consume(std::size_t count) { begin_ += count; }
@@ -165,8 +170,6 @@ void ResponseReader::begin(bool to_head) {
   has_begun_ = unread_.size() > 0;
   interim_answers_ = 0;
 }
-
-std::span<char> ResponseReader::prepare() { return unread_.prepare(kBodyPiece); }
 
 void ResponseReader::commit(std::size_t count) {
   has_begun_ |= count > 0;
@@ -261,10 +264,6 @@ RequestReader::RequestReader(const Limits& limits) : limits_(limits) { begin(); 
 RequestReader::~RequestReader() = default;
 
 void RequestReader::begin() { parser_ = std::make_unique<Parser>(limits_); }
-
-std::span<char> RequestReader::prepare() {
-  return unread_.prepare(parser_->is_header_done() ? kBodyPiece : kHeadPiece);
-}
 
 template <typename IsDone>
 RequestReader::Step RequestReader::parse_until(IsDone is_done) {

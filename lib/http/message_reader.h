@@ -19,18 +19,25 @@ namespace fo::http {
 /// Bytes that have arrived and are not consumed yet.
 class UnreadBytes {
  public:
-  /// Space for `size` more bytes.
-  std::span<char> prepare(std::size_t size);
+  /// Space for more bytes: little, since most connections wait for a head or a token, and more
+  /// after a read that has filled it.
+  std::span<char> prepare();
   /// Appends the first `count` bytes of the prepared space.
-  void commit(std::size_t count) { end_ += count; }
+  void commit(std::size_t count);
   void consume(std::size_t count);
   [[nodiscard]] std::string_view view() const { return {bytes_.data() + begin_, end_ - begin_}; }
   [[nodiscard]] std::size_t size() const { return end_ - begin_; }
 
  private:
+  static constexpr std::size_t kSmallPiece = std::size_t{4} * 1024;
+  static constexpr std::size_t kLargePiece = std::size_t{16} * 1024;
+
   std::vector<char> bytes_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+  // What a read should have space for, and what the last one had.
+  std::size_t piece_ = kSmallPiece;
+  std::size_t space_ = 0;
 };
 
 class ResponseReader {
@@ -52,7 +59,7 @@ class ResponseReader {
 
   /// Space for the next bytes, which commit() appends. Read them when a call below needs more
   /// bytes.
-  std::span<char> prepare();
+  std::span<char> prepare() { return unread_.prepare(); }
   void commit(std::size_t count);
   /// Marks the end of the stream.
   void end() { has_ended_ = true; }
@@ -111,7 +118,7 @@ class RequestReader {
   void begin();
 
   /// As in ResponseReader.
-  std::span<char> prepare();
+  std::span<char> prepare() { return unread_.prepare(); }
   void commit(std::size_t count) { unread_.commit(count); }
   /// The number of received bytes that belong to later requests.
   [[nodiscard]] std::size_t unread() const { return unread_.size(); }

@@ -49,6 +49,17 @@ std::string body_of(std::string_view stream, std::size_t size) {
   return body;
 }
 
+// Most of many connections wait for little.
+TEST(ResponseReader, HasMuchSpaceOnlyAfterAReadThatFilledIt) {
+  ResponseReader reader({});
+  const std::size_t small = reader.prepare().size();
+  EXPECT_LE(small, 4096);
+  reader.commit(small);
+  EXPECT_GE(reader.prepare().size(), 16384);
+  reader.commit(1);
+  EXPECT_EQ(reader.prepare().size(), small);
+}
+
 TEST(ResponseReader, TakesAnAnswerInAnyPieces) {
   const std::string chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (const auto& [stream, body] : std::vector<std::pair<std::string, std::string>>{
