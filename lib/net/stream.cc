@@ -3,6 +3,7 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -19,6 +20,12 @@
 #include "net/tls.h"
 
 namespace fo::net {
+namespace {
+
+// After this number of writes that did not wait, one gives way to the loop's other coroutines.
+constexpr unsigned kMaxDirectWrites = 16;
+
+}  // namespace
 
 namespace asio = boost::asio;
 using asio::awaitable;
@@ -129,14 +136,27 @@ awaitable<std::size_t> Stream::read_some(asio::mutable_buffer space, Deadline de
     count = co_await socket_.async_read_some(space, token);
   }
   end(*reading_, error);
+  direct_writes_ = 0;
   co_return count;
+}
+
+std::size_t Stream::write_directly(asio::const_buffer bytes, error_code& error) {
+  if (tls_ || !socket_.is_open() || direct_writes_ == kMaxDirectWrites) return 0;
+  ++direct_writes_;
+  const ssize_t count =
+      ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (count >= 0) return static_cast<std::size_t>(count);
+  if (errno != EAGAIN && errno != EINTR) error.assign(errno, boost::system::system_category());
+  return 0;
 }
 
 awaitable<std::size_t> Stream::write(asio::const_buffer bytes, Deadline deadline,
                                      error_code& error) {
-  const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
-  std::size_t written = 0;
   error = {};
+  std::size_t written = write_directly(bytes, error);
+  if (written == bytes.size() || error) co_return written;
+  const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+  direct_writes_ = 0;
   while (written < bytes.size() && !error) {
     const asio::cancellation_slot slot = writing_->begin(deadline, state.slot());
     auto token =

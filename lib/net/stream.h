@@ -1,7 +1,7 @@
 // A connected stream socket on a loop, TCP or Unix, with or without TLS; each wait has a deadline.
 // One reader and one writer at a time, which may be two coroutines; both must have ended before the
-// stream is destroyed, unless the loop is destroyed with them. A timer may outlast its operation, so
-// the loop may have work for as long as the stream exists.
+// stream is destroyed, unless the loop is destroyed with them. A timer may outlast its operation,
+// so the loop may have work for as long as the stream exists.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -89,12 +89,15 @@ class Stream {
  private:
   class Limit;
 
+  // Writes what the socket takes at once, without the loop: most writes need no more.
+  std::size_t write_directly(boost::asio::const_buffer bytes, boost::system::error_code& error);
   // Ends the operation of `limit`: `error` becomes what the caller gets.
   void end(Limit& limit, boost::system::error_code& error) const;
 
   Socket socket_;
   std::optional<boost::asio::ssl::context> context_;
   std::optional<boost::asio::ssl::stream<Socket&>> tls_;
+  unsigned direct_writes_ = 0;
   // Shared with the timers, which may expire while the stream is being destroyed.
   std::shared_ptr<Limit> reading_;
   std::shared_ptr<Limit> writing_;

@@ -162,6 +162,17 @@ TEST_P(NetStream, AReadIsInterruptedAndGoesOn) {
   loop_.run(body());
 }
 
+TEST_P(NetStream, AWriterThatNeedNotWaitGivesWayToOthers) {
+  const auto body = [&]() -> awaitable<void> {
+    bool has_run = false;
+    asio::post(loop_.io(), [&] { has_run = true; });
+    // The socket's buffer has room for all of it.
+    for (int i = 0; i < 100; ++i) co_await write(*client_, "x");
+    EXPECT_TRUE(has_run);
+  };
+  loop_.run(body());
+}
+
 TEST_P(NetStream, ADeadlineOfAWriteClosesIt) {
   const auto body = [&]() -> awaitable<void> {
     const std::string much(8 << 20, 'x');
