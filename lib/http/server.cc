@@ -216,23 +216,38 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   // While the handler runs: reads from the client until the connection ends or the handler returns.
+  // The last read goes on after that, as the first one of the next request.
   static awaitable<void> watch(std::shared_ptr<Session> self) {
     error_code error;
     while (!error && self->wants_watch_ && self->reader_.unread() < kMaxPipelinedBytes) {
       error = co_await self->fill(base::Deadline::never());
     }
     self->is_watching_ = false;
+    self->watch_error_ = error;
     self->watch_ended_.notify();
     const bool is_closed = error == asio::error::operation_aborted;
-    if (!error || error == net::Stream::kDeadlinePassed || is_closed) co_return;
+    if (!self->wants_watch_ || !error || is_closed) co_return;
     self->has_gone_ = true;
     self->cancel_.emit(asio::cancellation_type::terminal);
   }
 
   awaitable<void> stop_watching() {
-    wants_watch_ = false;
     if (is_watching_) stream_.interrupt_read();
     while (is_watching_) co_await watch_ended_.wait();
+  }
+
+  // Waits for the first bytes of a request.
+  awaitable<error_code> wait_for_request() {
+    const base::Deadline deadline = base::Deadline::after(state_->limits.idle_timeout);
+    error_code error;
+    if (is_watching_) {
+      while (is_watching_ && !deadline.expired()) co_await watch_ended_.wait(deadline);
+      co_await stop_watching();
+      error = watch_error_;
+    } else {
+      error = co_await fill(deadline);
+    }
+    co_return error;
   }
 
   std::list<Session*>& sessions_in(Stage stage) {
@@ -313,10 +328,11 @@ class Session : public std::enable_shared_from_this<Session> {
     enter(Stage::kReading);
     if (reader_.unread() == 0) {
       enter(Stage::kIdle);
-      const base::Deadline deadline = base::Deadline::after(state_->limits.idle_timeout);
-      const error_code error = co_await fill(deadline);
+      const error_code error = co_await wait_for_request();
       enter(Stage::kReading);
       if (error) co_return false;
+    } else {
+      co_await stop_watching();
     }
     Step step = Step::kNeedsMore;
     bool is_read =
@@ -370,7 +386,7 @@ class Session : public std::enable_shared_from_this<Session> {
         os::log(write_failed_ || has_gone_ ? os::LogLevel::kDebug : os::LogLevel::kError,
                 "answer {} {}: {}", request.method, base::quoted(request.path), error.what());
       }
-      co_await stop_watching();
+      wants_watch_ = false;
       if (reply.begun()) {
         if (failed) co_return;
         const bool is_whole = co_await end_stream();
@@ -385,6 +401,7 @@ class Session : public std::enable_shared_from_this<Session> {
         co_await write_response(response);
       }
     } while (keep_alive_ && !state_->closes_idle);
+    co_await stop_watching();
     const base::Deadline deadline = base::Deadline::after(state_->limits.write_timeout);
     co_await stream_.shut_down(deadline);
   }
@@ -420,6 +437,7 @@ class Session : public std::enable_shared_from_this<Session> {
   asio::cancellation_signal cancel_;
   bool wants_watch_ = false;
   bool is_watching_ = false;
+  error_code watch_error_;
   bool has_gone_ = false;
   loop::Event watch_ended_;
 };

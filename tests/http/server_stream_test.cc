@@ -51,7 +51,8 @@ std::string answer_of(Handler handler, const std::string& request) {
   return client.read_to_end();
 }
 
-// Cuts an answer after its first piece. Returns the errno of the client that reads it, 0 for an end.
+// Cuts an answer after its first piece. Returns the errno of the client that reads it, 0 for an
+// end.
 int error_after_cut(Reply::Cut how, std::string& got) {
   std::promise<void> is_read;
   std::shared_future<void> when_read = is_read.get_future().share();
@@ -334,6 +335,24 @@ TEST(HttpClientStays, FurtherRequestsAreAnsweredAfterAWatchedOne) {
   client.read_until("answer to /third");
   client.send("GET /fourth HTTP/1.1\r\n\r\n");
   client.read_until("answer to /fourth");
+}
+
+TEST(HttpClientStays, AConnectionIsClosedIfItIsIdleAfterAWatchedRequest) {
+  ServerLimits limits;
+  limits.idle_timeout = std::chrono::milliseconds(20);
+  FirstHeld first;
+  TestServer server(first.handler(), limits);
+  RawClient client(server.port());
+  client.send("GET /second HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(client.read_to_end(), EndsWith("answer to /second"));
+}
+
+TEST(HttpClientStays, AConnectionEndsWithAWatchedRequestThatAsksForIt) {
+  FirstHeld first;
+  TestServer server(first.handler());
+  RawClient client(server.port());
+  client.send("GET /second HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(client.read_to_end(), EndsWith("answer to /second"));
 }
 
 TEST(HttpClientStays, OneThatSendsTooMuchAheadIsNotWatchedAndNotCutOff) {
