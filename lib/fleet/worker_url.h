@@ -3,12 +3,10 @@
 #pragma once
 
 #include <boost/asio/ip/address.hpp>
-#include <boost/asio/ip/network_v4.hpp>
-#include <boost/asio/ip/network_v6.hpp>
 #include <string>
-#include <vector>
 
 #include "net/address.h"
+#include "net/networks.h"
 
 namespace fo::fleet {
 
@@ -21,20 +19,20 @@ inline constexpr char kAnyNetwork[] = "0.0.0.0/0,::/0";
 
 class AllowedWorkers {
  public:
-  /// Networks separated by commas: "10.0.0.0/8,fd00::/8". Throws kUsage: "'text': reason".
-  explicit AllowedWorkers(const std::string& networks);
+  /// As net::Networks.
+  explicit AllowedWorkers(const std::string& networks) : networks_(networks) {}
 
-  /// True for an address in one of the networks. Link-local addresses never are: cloud providers
-  /// serve a machine's credentials there.
-  [[nodiscard]] bool contains(const boost::asio::ip::address& address) const;
+  /// True for an address in one of the networks.
+  [[nodiscard]] bool contains(const boost::asio::ip::address& address) const {
+    return networks_.contains(address);
+  }
 
   /// The parsed URL of a worker, http or https over TCP. A name is accepted: its addresses are
   /// checked when it is resolved. Throws kUsage: "URL 'text': reason".
   [[nodiscard]] net::Url check(const std::string& url) const;
 
  private:
-  std::vector<boost::asio::ip::network_v4> v4_;
-  std::vector<boost::asio::ip::network_v6> v6_;
+  net::Networks networks_;
 };
 
 }  // namespace fo::fleet

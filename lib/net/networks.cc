@@ -1,0 +1,61 @@
+#include "net/networks.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/error.h"
+
+namespace fo::net {
+namespace {
+
+namespace ip = boost::asio::ip;
+using base::Error;
+using base::ExitStatus;
+
+constexpr unsigned short kBitsV4 = 32;
+constexpr unsigned short kBitsV6 = 128;
+
+template <typename Network>
+bool covers(const Network& network, const Network& host) {
+  return host == network || host.is_subnet_of(network.canonical());
+}
+
+}  // namespace
+
+Networks::Networks(const std::string& text) {
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string one = text.substr(begin, end - begin);
+    boost::system::error_code error;
+    const ip::network_v4 v4 = ip::make_network_v4(one, error);
+    if (!error) {
+      v4_.push_back(v4);
+    } else {
+      error.clear();
+      const ip::network_v6 v6 = ip::make_network_v6(one, error);
+      if (error) {
+        throw Error(ExitStatus::kUsage, base::quoted(one) + ": expected a network: 10.0.0.0/8");
+      }
+      v6_.push_back(v6);
+    }
+    begin = end + 1;
+  }
+}
+
+bool Networks::contains(const ip::address& address) const {
+  if (address.is_v4()) {
+    constexpr unsigned kLinkLocal = 0xa9fe;
+    if (address.to_v4().to_uint() >> 16 == kLinkLocal) return false;
+    const ip::network_v4 host(address.to_v4(), kBitsV4);
+    return std::any_of(v4_.begin(), v4_.end(),
+                       [&](const ip::network_v4& one) { return covers(one, host); });
+  }
+  const ip::address_v6 v6 = address.to_v6();
+  if (v6.is_v4_mapped()) return contains(ip::make_address_v4(ip::v4_mapped, v6));
+  if (v6.is_link_local()) return false;
+  const ip::network_v6 host(v6, kBitsV6);
+  return std::any_of(v6_.begin(), v6_.end(),
+                     [&](const ip::network_v6& one) { return covers(one, host); });
+}
+
+}  // namespace fo::net
