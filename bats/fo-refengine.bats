@@ -57,7 +57,8 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 @test "bad command lines are usage errors" {
   usage_errors fo-refengine "" "run" "serve" "serve --model" "serve --model m --ranks 0" \
     "serve --model m --ranks x" "serve --model m --kv-bytes 4X" "serve --model m --port 65536" \
-    "serve --model m --kv-retry 5" "serve --model m --socket a --tag t" \
+    "serve --model m --kv-retry 5" "serve --model $T/model --allow-kv-from 10.0.0.1" \
+    "serve --model m --socket a --tag t" \
     "serve --model $T/model --socket a --ranks 2" "serve --model $T/model --ranks 5" "make-model" \
     "make-model a b" "make-model a --dtype f64" "make-model a --layers 0" "make-model a --heads 7" \
     "make-model a --kv-heads 3" "make-model a --hidden -1" "rank"
@@ -620,6 +621,76 @@ start_stream_beside() {
   wait_exit "$one"
   [ "$status" -eq 75 ]
   [[ $(cat "$T/one.err") == "fo-refengine: error: allocate KV cache of 64 MiB on device 0: "* ]]
+}
+
+# --- moving KV caches -----------------------------------------------------------------------------
+
+# begin_request ID PORT: starts the stream "ID" of 4000 tokens at $PORT, to $T/ID, and returns when
+# it has begun; its client is $STREAM.
+begin_request() {
+  curl -sN -H "X-Request-Id: $1" "http://127.0.0.1:$PORT/v1/completions" \
+    -d '{"prompt":"Hello","max_tokens":4000,"ignore_eos":true,"stream":true}' >"$T/$1" 3>&- &
+  STREAM=$!
+  wait_for "[ -s $T/$1 ]"
+}
+
+# pull ID PORT: pulls the KV cache of the request ID of the engine at PORT to the one at $PORT.
+pull() {
+  http POST /kv_snapshot/pull "{\"source\":\"http://127.0.0.1:$2\",\"request_id\":\"$1\"}"
+}
+
+@test "the KV cache of a running request moves to an engine with another number of ranks" {
+  serve_model 0,1
+  start_engine source --allow-kv-from 127.0.0.0/8
+  local source=$PORT
+  start_engine target --ranks 2 --allow-kv-from 127.0.0.0/8
+  local target=$PORT
+  PORT=$source
+  begin_request r1
+  [ "$(http GET '/kv_snapshot?request_id=r1' | jq -c '[.model, .block_tokens, .bytes == .bytes_per_token * (.tokens | length)]')" = '["model",16,true]' ]
+  [ "$(http_status GET '/kv_snapshot?request_id=r2')" = 404 ]
+  PORT=$target
+  run -0 pull r1 "$source"
+  local id tokens
+  id=$(jq -er .snapshot <<<"$output")
+  tokens=$(jq -er .tokens <<<"$output")
+  # The source is not disturbed; its first tokens are the prompt of the continuation.
+  wait_exit "$STREAM"
+  local all k=$((tokens - 5)) prompt
+  IFS=' ' read -ra all <<<"$(tokens_of <"$T/r1")"
+  [ "${#all[@]}" -eq 4000 ]
+  prompt=$(printf ',%s' "${all[@]:0:k}")
+  curl -sS -D "$T/head" "http://127.0.0.1:$target/v1/completions" -d @- >"$T/rest" <<<"{\"prompt\":[256,72,101,108,108,111$prompt],\"max_tokens\":20,\"ignore_eos\":true,\"kv_transfer_params\":{\"fo_snapshot\":\"$id\"}}"
+  grep -qi '^x-fo-kv-snapshot: used' "$T/head"
+  [ "$(jq .usage.prompt_tokens_details.cached_tokens "$T/rest")" -eq "$tokens" ]
+  [ "$(tokens_of <"$T/rest")" = "${all[*]:k:20} " ]
+}
+
+@test "a KV cache that cannot be moved is computed" {
+  serve_model
+  start_engine source --allow-kv-from 127.0.0.0/8
+  local source=$PORT source_pid=$ENGINE whole
+  start_engine target --allow-kv-from 127.0.0.1/32 --kv-snapshots 1KiB
+  local target=$PORT
+  PORT=$source
+  begin_request r1
+  PORT=$target
+  [[ $(pull r1 "$source") == '{"error":{"code":503,"message":"no room: '* ]]
+  [[ $(pull r2 "$source") == *"/kv_snapshot?request_id=r2': status 404"* ]]
+  [ "$(http_status POST /kv_snapshot/pull '{"source":"http://127.0.0.2:1","request_id":"r1"}')" = 403 ]
+  kill -KILL "$source_pid"
+  wait_exit "$source_pid"
+  pull r1 "$source"
+  [ "$(cat "$T/http")" = 502 ]
+  whole=$(complete Hello 10)
+  run -0 ask '{"prompt":"Hello","max_tokens":10,"kv_transfer_params":{"fo_snapshot":"lost"}}'
+  [ "$(tokens_of <<<"$output")" = "$whole" ]
+  [ "$(jq .usage.prompt_tokens_details.cached_tokens <<<"$output")" -eq 0 ]
+  # Without the option, no KV cache is shown or moved.
+  start_engine closed
+  [ "$(http_status GET '/kv_snapshot?request_id=r1')" = 404 ]
+  pull r1 "$source"
+  [ "$(cat "$T/http")" = 404 ]
 }
 
 # --- deaths ---------------------------------------------------------------------------------------

@@ -39,6 +39,11 @@ void declare_serve(CLI::App& app, Options& options) {
   sub->add_flag("--start-asleep", serve.start_asleep, "wait for /wake_up, without a KV cache");
   sub->add_flag("--exit-on-gms-loss", serve.exit_on_gms_loss,
                 "exit with 69 if the GMS is lost while awake");
+  sub->add_option("--allow-kv-from", serve.kv_sources,
+                  "move KV caches; pull them from these engines")
+      ->type_name("NETWORK,...");
+  cli::add_size(*sub, "--kv-snapshots", serve.kv_snapshot_bytes,
+                "host memory for pulled KV caches");
   cli::add_status_fd(*sub, serve.status_fd);
   cli::add_variables(
       *sub, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*", "NOTIFY_SOCKET", "TMPDIR", "WATCHDOG_*"});

@@ -44,6 +44,24 @@ awaitable<void> detokenize(const ApiContext& context, const Request& request, Re
   co_return;
 }
 
+const std::shared_ptr<KvTransfer>& kv_transfer(const ApiContext& context) {
+  if (!context.kv_transfer) throw ApiError(404, "this engine moves no KV caches");
+  return context.kv_transfer;
+}
+
+awaitable<void> offer_kv(const ApiContext& context, const Request& request, Reply& reply) {
+  reply.answer(json_body(kv_transfer(context)->offer(request)));
+  co_return;
+}
+
+awaitable<void> send_kv(const ApiContext& context, const Request& request, Reply& reply) {
+  return KvTransfer::send(kv_transfer(context), request, reply);
+}
+
+awaitable<void> pull_kv(const ApiContext& context, const Request& request, Reply& reply) {
+  return KvTransfer::pull(kv_transfer(context), request, reply);
+}
+
 // As in vLLM, only the query is read. Both levels release weights and KV cache here, because the
 // weights are in the GMS and not in this process.
 awaitable<void> sleep(const ApiContext& context, const Request& request, Reply& reply) {
@@ -124,6 +142,9 @@ constexpr std::array kRoutes{
     Route{"POST", "/v1/chat/completions", chat},
     Route{"POST", "/tokenize", tokenize},
     Route{"POST", "/detokenize", detokenize},
+    Route{"GET", "/kv_snapshot", offer_kv},
+    Route{"GET", "/kv_snapshot/blocks", send_kv},
+    Route{"POST", "/kv_snapshot/pull", pull_kv},
     Route{"POST", "/sleep", sleep},
     Route{"POST", "/wake_up", wake},
     Route{"GET", "/is_sleeping", is_sleeping},

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "http/pages.h"
+#include "refengine/kv_transfer.h"
 #include "refengine/scheduler.h"
 
 namespace fo::refengine {
@@ -20,6 +21,8 @@ struct ApiContext {
   /// The capacity of the KV cache.
   std::uint32_t positions = 0;
   std::shared_ptr<Scheduler> scheduler;
+  /// nullptr if KV caches are not moved.
+  std::shared_ptr<KvTransfer> kv_transfer;
   /// Called for every token before it is sent.
   std::function<void()> on_token;
   http::IsReady is_ready;

@@ -141,15 +141,19 @@ ordered_json chunk_of(const AnswerHead& head, ordered_json choices) {
   return answer_of(head, chat ? "chat.completion.chunk" : "text_completion", std::move(choices));
 }
 
-ordered_json usage_of(const Generation& generation) {
+ordered_json usage_of(const AnswerHead& head, const Generation& generation) {
   const std::size_t output = generation.output().size();
-  return {{"prompt_tokens", generation.prompt_tokens()},
-          {"completion_tokens", output},
-          {"total_tokens", generation.prompt_tokens() + output}};
+  ordered_json usage{{"prompt_tokens", generation.prompt_tokens()},
+                     {"completion_tokens", output},
+                     {"total_tokens", generation.prompt_tokens() + output}};
+  if (head.cached_tokens) {
+    usage["prompt_tokens_details"] = {{"cached_tokens", generation.cached_tokens()}};
+  }
+  return usage;
 }
 
 std::string chunk_event(const AnswerHead& head, ordered_json chunk, const Generation& generation) {
-  if (head.continuous_usage) chunk["usage"] = usage_of(generation);
+  if (head.continuous_usage) chunk["usage"] = usage_of(head, generation);
   return event(chunk);
 }
 
@@ -169,7 +173,7 @@ std::string format_answer(const AnswerHead& head, const AnswerPiece& piece,
   if (!chat && has_scores) choice["prompt_logprobs"] = prompt_logprobs(generation);
   ordered_json body = answer_of(head, chat ? "chat.completion" : "text_completion",
                                 ordered_json::array({std::move(choice)}));
-  body["usage"] = usage_of(generation);
+  body["usage"] = usage_of(head, generation);
   if (chat && has_scores) body["prompt_logprobs"] = prompt_logprobs(generation);
   if (chat && head.return_token_ids) body["prompt_token_ids"] = prompt_ids(generation);
   return dump(body);
@@ -198,7 +202,7 @@ std::string format_chunk(const AnswerHead& head, const AnswerPiece& piece,
 
 std::string format_usage_chunk(const AnswerHead& head, const Generation& generation) {
   ordered_json body = chunk_of(head, ordered_json::array());
-  body["usage"] = usage_of(generation);
+  body["usage"] = usage_of(head, generation);
   return event(body);
 }
 

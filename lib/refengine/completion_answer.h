@@ -24,6 +24,8 @@ struct AnswerHead {
   bool logprobs = false;
   /// Each chunk contains the counts so far.
   bool continuous_usage = false;
+  /// The counts contain the number of prompt tokens that were not processed.
+  bool cached_tokens = false;
 };
 
 /// A token of the answer, and the offset of its text in characters.

@@ -2,6 +2,8 @@
 
 #include <ctime>
 #include <iterator>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -38,7 +40,38 @@ struct Job {
   /// The number of characters of the echoed prompt.
   std::size_t echoed_characters = 0;
   bool has_begun = false;
+  /// The client's id, or a random one.
+  std::string id = {};
+  std::shared_ptr<const KvSnapshot> snapshot = {};
+  http::Fields headers = {};
 };
+
+// A request's place in the queue, where its KV cache can be found by its id.
+class Place {
+ public:
+  Place(const ApiContext& context, Job& job)
+      : turn_(context.scheduler, std::exchange(job.snapshot, nullptr)) {
+    if (context.kv_transfer) running_.emplace(context.kv_transfer, job.id, turn_, job.generation);
+  }
+  [[nodiscard]] Scheduler::Turn& turn() { return turn_; }
+
+ private:
+  Scheduler::Turn turn_;
+  std::optional<KvTransfer::Running> running_;
+};
+
+// Takes the KV cache that the request names, and reports what became of it.
+void find_snapshot(const ApiContext& context, const std::optional<std::string>& id, Job& job) {
+  if (!id) return;
+  KvTransfer::Found found{nullptr, "unknown"};
+  if (job.generation.options().prompt_logprobs >= 0) {
+    found.reason = "the prompt is scored";
+  } else if (context.kv_transfer) {
+    found = context.kv_transfer->take(*id, job.generation.prompt());
+  }
+  job.headers.emplace_back("x-fo-kv-snapshot", found.snapshot ? "used" : found.reason);
+  job.snapshot = std::move(found.snapshot);
+}
 
 Generation make_generation(const ApiContext& context, CompletionRequest& request) {
   try {
@@ -49,15 +82,16 @@ Generation make_generation(const ApiContext& context, CompletionRequest& request
   }
 }
 
-Job make_job(const ApiContext& context, CompletionRequest request) {
+Job make_job(const ApiContext& context, CompletionRequest request, const std::string& id) {
   AnswerHead head;
   head.endpoint = request.endpoint;
-  head.id = (request.endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + os::make_uuid4();
+  head.id = (request.endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + id;
   head.model = context.model_name;
   head.created = std::time(nullptr);
   head.return_token_ids = request.return_token_ids;
   head.logprobs = request.options.sampling.logprobs >= 0;
   head.continuous_usage = request.continuous_usage;
+  head.cached_tokens = request.snapshot.has_value();
   Generation generation = make_generation(context, request);
   if (generation.options().min_tokens > generation.max_tokens()) {
     refuse("min_tokens", "is above max_tokens, " + std::to_string(generation.max_tokens()));
@@ -140,24 +174,26 @@ awaitable<void> answer_whole(const ApiContext& context, Job& job, Reply& reply) 
   AnswerPiece whole;
   whole.is_first = true;
   {
-    Scheduler::Turn turn(context.scheduler);
+    Place place(context, job);
     while (whole.finish.empty()) {
-      AnswerPiece piece = co_await next_piece(context, turn, job);
+      AnswerPiece piece = co_await next_piece(context, place.turn(), job);
       append(whole, std::move(piece));
     }
   }
   reply.answer(
-      {200, "application/json", format_answer(job.head, whole, job.generation), http::Fields{}});
+      {200, "application/json", format_answer(job.head, whole, job.generation), job.headers});
 }
 
 awaitable<void> answer_stream(const ApiContext& context, Job& job, Reply& reply) {
-  Scheduler::Turn turn(context.scheduler);
-  co_await reply.begin(200, "text/event-stream");
+  Place place(context, job);
+  http::ResponseHead head{200, job.headers};
+  head.headers.emplace_back("Content-Type", "text/event-stream");
+  co_await reply.begin(std::move(head));
   std::string events;
   if (job.head.endpoint == Endpoint::kChat) events = format_role_chunk(job.head, job.generation);
   bool finished = false;
   while (!finished) {
-    const AnswerPiece piece = co_await next_piece(context, turn, job);
+    const AnswerPiece piece = co_await next_piece(context, place.turn(), job);
     finished = !piece.finish.empty();
     events += format_chunk(job.head, piece, job.generation);
     if (finished && job.include_usage) events += format_usage_chunk(job.head, job.generation);
@@ -175,7 +211,13 @@ awaitable<void> run_completion(const ApiContext& context, Endpoint endpoint,
                                               context.model_name, os::random_bits());
   check_admission(*context.scheduler);
   const bool stream = wanted.stream;
-  Job job = make_job(context, std::move(wanted));
+  const std::optional<std::string> snapshot = wanted.snapshot;
+  const auto id = request.header("x-request-id");
+  std::string request_id = id ? std::string(*id) : os::make_uuid4();
+  Job job = make_job(context, std::move(wanted), request_id);
+  job.id = std::move(request_id);
+  if (id) job.headers.emplace_back("x-request-id", job.id);
+  find_snapshot(context, snapshot, job);
   if (stream) {
     co_await answer_stream(context, job, reply);
   } else {

@@ -211,6 +211,16 @@ std::int32_t read_prompt_logprobs(const json& body, const CompletionRequest& req
   return count_or_none(count);
 }
 
+std::optional<std::string> read_snapshot(const json& body) {
+  const json* parameters = fo::json::find(body, "kv_transfer_params");
+  if (parameters == nullptr) return std::nullopt;
+  if (!parameters->is_object()) refuse("kv_transfer_params", "is not an object");
+  const json* id = fo::json::find(*parameters, "fo_snapshot");
+  if (id == nullptr) return std::nullopt;
+  if (!id->is_string()) refuse("kv_transfer_params", "has a fo_snapshot that is not a string");
+  return id->get<std::string>();
+}
+
 void read_stream_options(CompletionRequest& request, const json& body) {
   const json* options = fo::json::find(body, "stream_options");
   if (options == nullptr) return;
@@ -236,6 +246,7 @@ CompletionRequest parse_completion(Endpoint endpoint, std::string_view text,
   request.echo = read_echo(endpoint, body);
   request.stream = read_flag(body, "stream");
   request.return_token_ids = read_flag(body, "return_token_ids");
+  request.snapshot = read_snapshot(body);
   read_stream_options(request, body);
   GenerationOptions& options = request.options;
   options.max_tokens = read_max_tokens(endpoint, body, request.echo);

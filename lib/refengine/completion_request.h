@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,8 @@ struct CompletionRequest {
   /// stream_options.continuous_usage_stats: so does each chunk.
   bool continuous_usage = false;
   bool return_token_ids = false;
+  /// kv_transfer_params.fo_snapshot: the id of the prompt's KV cache.
+  std::optional<std::string> snapshot = {};
 };
 
 inline constexpr std::size_t kMaxStops = 4;

@@ -12,10 +12,12 @@
 #include "base/error.h"
 #include "loop/daemon.h"
 #include "net/address.h"
+#include "net/networks.h"
 #include "os/log.h"
 #include "refengine/api.h"
 #include "refengine/completion_request.h"
 #include "refengine/events.h"
+#include "refengine/kv_layout.h"
 #include "refengine/pipeline.h"
 
 namespace fo::refengine {
@@ -68,6 +70,7 @@ class Engine {
         on_ready_(on_ready),
         config_(read_model_config(options.model)),
         events_(options.status_fd) {
+    check_kv_blocks();
     if (options.ranks.size() > config_.layers) {
       throw Error(ExitStatus::kUsage, std::to_string(options.ranks.size()) + " ranks for " +
                                           std::to_string(config_.layers) + " layers");
@@ -95,6 +98,18 @@ class Engine {
     });
   }
 
+  // A block is one frame between the engine and a rank.
+  void check_kv_blocks() const {
+    if (options_.kv_sources.empty()) return;
+    static_cast<void>(net::Networks(options_.kv_sources));
+    const base::ByteCount block =
+        kBlockTokens * KvLayout::bytes_per_position(config_, {0, config_.layers});
+    if (block + sizeof(KvRange) > kMaxFrameBytes) {
+      throw Error(ExitStatus::kUsage,
+                  "move KV caches: a block of " + base::format_size(block) + " is too large");
+    }
+  }
+
   void fail(std::exception_ptr error) {
     if (!failure_) failure_ = std::move(error);
     daemon_.begin_stop();
@@ -111,6 +126,8 @@ class Engine {
     context->created = std::time(nullptr);
     context->positions = ready_.positions;
     context->scheduler = scheduler_;
+    if (!options_.kv_sources.empty()) make_kv_transfer(context->model_name);
+    context->kv_transfer = kv_transfer_;
     context->on_token = [this] { note_token(); };
     context->is_ready = [this] { return daemon_.is_ready(); };
     http::ServerLimits limits;
@@ -132,10 +149,21 @@ class Engine {
   void make_scheduler() {
     Scheduler::Model model;
     model.step = [this](Generation::Step step) { return pipeline_->step(std::move(step)); };
+    model.read_kv = [this](KvRange range) { return pipeline_->read_kv(range); };
+    model.write_kv = [this](KvRange range, std::string bytes) {
+      return pipeline_->write_kv(range, std::move(bytes));
+    };
     model.sleep = [this] { return sleep(); };
     model.wake = [this](WakeTags tags) { return wake(tags); };
     scheduler_ =
         std::make_shared<Scheduler>(loop_.get_executor(), std::move(model), options_.start_asleep);
+  }
+
+  void make_kv_transfer(const std::string& model) {
+    KvTransfer::Options options{net::Networks(options_.kv_sources), options_.kv_snapshot_bytes};
+    kv_transfer_ = std::make_shared<KvTransfer>(std::move(options), config_, model,
+                                                ready_.positions, scheduler_);
+    kv_transfer_->set_fingerprint(fingerprint_);
   }
 
   awaitable<void> sleep() {
@@ -160,6 +188,8 @@ class Engine {
     const std::string name = event.value("event", "");
     const double at = since_start(event.value("monotonic", 0.0));
     if (name == "weights_mapped") {
+      fingerprint_ = event.value("fingerprint", fingerprint_);
+      if (kv_transfer_) kv_transfer_->set_fingerprint(fingerprint_);
       ready_.weights_mapped_seconds = std::max(ready_.weights_mapped_seconds, at);
       const std::uint32_t positions = event.value("positions", 0u);
       // The rank with the smallest capacity limits all.
@@ -201,6 +231,8 @@ class Engine {
   EventLog events_;
   std::shared_ptr<Pipeline> pipeline_;
   std::shared_ptr<Scheduler> scheduler_;
+  std::string fingerprint_;
+  std::shared_ptr<KvTransfer> kv_transfer_;
   std::optional<http::Server> server_;
   EngineReady ready_;
   std::exception_ptr failure_;

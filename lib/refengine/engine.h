@@ -39,6 +39,11 @@ struct EngineOptions {
   bool exit_on_gms_loss = false;
   /// Check and release the weights at start: the engine starts asleep, without a KV cache.
   bool start_asleep = false;
+  /// Networks of engines that KV caches are pulled from, as net::Networks; empty: KV caches are not
+  /// moved.
+  std::string kv_sources = {};
+  /// Limit of the host memory for pulled KV caches.
+  base::ByteCount kv_snapshot_bytes = 256 * base::kMiB;
   /// This program's version, for GET /version.
   std::string version;
   /// For events as JSON lines; -1: none.

@@ -166,6 +166,12 @@ StepRequest decode_step(std::string_view payload) {
   return step;
 }
 
+std::string encode_range(const KvRange& range, std::string_view bytes) {
+  return std::string(as_text(std::span(&range, 1))).append(bytes);
+}
+
+KvRange take_range(std::string_view& payload) { return take<KvRange>(payload, 1).front(); }
+
 std::string encode_result(const StepResult& result) {
   std::string payload;
   for (const TokenChoice& score : result.scores) append_choice(payload, score, false);

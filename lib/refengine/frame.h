@@ -22,10 +22,13 @@ enum class FrameKind : std::uint32_t {
   kStep,       // a StepRequest: kHidden, or from the last rank kToken
   kSleep,      // kDone
   kWake,       // one byte of WakeTags: kDone
+  kReadKv,     // a KvRange: kKv
+  kWriteKv,    // a KvRange and its floats: kDone
   // From the rank.
   kDone,
   kHidden,  // floats
   kToken,   // a StepResult
+  kKv,      // floats
   kEvent,   // JSON; may be sent at any time, not as an answer
   kFailed,  // the last frame: exit status (4 bytes) and message
 };
@@ -45,6 +48,12 @@ struct StepRequest {
   std::uint32_t target_logprobs = 0;
   /// Tokens for the first rank, hidden states for the others.
   std::string_view input = {};
+};
+
+/// Positions of the KV cache.
+struct KvRange {
+  std::uint64_t position;
+  std::uint64_t count;
 };
 
 /// Which of the resources released in a sleep to restore.
@@ -77,6 +86,10 @@ WakeTags decode_tags(std::string_view payload);
 std::string encode_step(const StepRequest& step);
 /// `input` stays in the payload. Throws Error(kProtocol).
 StepRequest decode_step(std::string_view payload);
+
+std::string encode_range(const KvRange& range, std::string_view bytes);
+/// Removes the range from the front of the payload. Throws Error(kProtocol).
+KvRange take_range(std::string_view& payload);
 
 std::string encode_result(const StepResult& result);
 /// Throws Error(kProtocol).

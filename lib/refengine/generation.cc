@@ -110,8 +110,11 @@ void Generation::add(TokenChoice choice) {
   finished_ = tokens_.size() == limit_;
 }
 
+// The last token is processed in any case: the next one follows from it.
+void Generation::skip(std::size_t count) { fed_ = cached_ = std::min(count, prompt_tokens_ - 1); }
+
 void Generation::rewind() {
-  fed_ = 0;
+  fed_ = cached_ = 0;
   scores_.clear();
 }
 

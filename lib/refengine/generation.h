@@ -72,6 +72,13 @@ class Generation {
   [[nodiscard]] Step next() const;
   /// The step is done, and this is its result.
   void accept(StepResult result);
+  /// The KV cache has the first `count` tokens of the prompt. Not with prompt_logprobs; before the
+  /// first step.
+  void skip(std::size_t count);
+  /// The number of prompt tokens that no step has processed.
+  [[nodiscard]] std::size_t cached_tokens() const { return cached_; }
+  /// The number of tokens that the KV cache has.
+  [[nodiscard]] std::size_t computed_tokens() const { return fed_; }
   /// The KV cache was lost: the next steps process everything so far again.
   void rewind();
 
@@ -80,6 +87,8 @@ class Generation {
   [[nodiscard]] FinishReason reason() const { return reason_; }
   /// The stop token that ended it; nullopt for an eos.
   [[nodiscard]] std::optional<TokenId> stop_token() const { return stop_token_; }
+  /// The prompt and the output.
+  [[nodiscard]] std::span<const TokenId> tokens() const { return tokens_; }
   [[nodiscard]] std::span<const TokenId> prompt() const {
     return std::span(tokens_).first(prompt_tokens_);
   }
@@ -105,6 +114,7 @@ class Generation {
   std::size_t prompt_tokens_;
   std::size_t limit_;
   std::size_t fed_ = 0;
+  std::size_t cached_ = 0;
   std::vector<TokenChoice> scores_;
   TokenChoice last_;
   std::optional<TokenId> stop_token_;

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -21,6 +22,7 @@
 #include "loop/event.h"
 #include "os/file.h"
 #include "os/process.h"
+#include "refengine/kv_layout.h"
 
 namespace fo::refengine {
 namespace {
@@ -37,8 +39,11 @@ constexpr auto kReapTime = std::chrono::seconds(5);
 }  // namespace
 
 struct Pipeline::RankProcess {
-  RankProcess(os::Child started, Socket connected)
-      : child(std::move(started)), socket(std::move(connected)), answered(socket.get_executor()) {}
+  RankProcess(os::Child started, Socket connected, base::ByteCount kv_bytes)
+      : child(std::move(started)),
+        socket(std::move(connected)),
+        answered(socket.get_executor()),
+        kv_bytes_per_position(kv_bytes) {}
 
   /// Reaps the child once; nullopt while it runs.
   std::optional<os::WaitStatus> wait(const Deadline& deadline) {
@@ -51,6 +56,7 @@ struct Pipeline::RankProcess {
   Socket socket;
   std::optional<Frame> answer;
   loop::Event answered;
+  base::ByteCount kv_bytes_per_position;
 };
 
 Pipeline::Pipeline(OnEvent on_event, OnDeath on_death)
@@ -86,7 +92,9 @@ void Pipeline::start(const asio::any_io_executor& executor, const RankOptions& o
                 "write to rank " + std::to_string(options.rank));
   Socket socket(executor, asio::local::stream_protocol(), ours.get());
   static_cast<void>(ours.release());
-  ranks_.push_back(std::make_unique<RankProcess>(std::move(child), std::move(socket)));
+  const LayerRange layers = layers_of_rank(options.config.layers, options.rank, options.ranks);
+  ranks_.push_back(std::make_unique<RankProcess>(
+      std::move(child), std::move(socket), KvLayout::bytes_per_position(options.config, layers)));
 }
 
 // One reader for each rank: it delivers answers to the caller and events at once; the end of the
@@ -184,6 +192,28 @@ awaitable<StepResult> Pipeline::step(Generation::Step step) {
     data = std::move(frame.payload);
   }
   co_return decode_result(data);
+}
+
+awaitable<std::string> Pipeline::read_kv(KvRange range) {
+  std::string bytes;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    std::string payload = encode_range(range, {});
+    co_await send(rank, FrameKind::kReadKv, std::move(payload));
+    const Frame frame = co_await receive(rank);
+    bytes += frame.payload;
+  }
+  co_return bytes;
+}
+
+awaitable<void> Pipeline::write_kv(KvRange range, std::string bytes) {
+  std::string_view rest = bytes;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const std::size_t size = range.count * ranks_[rank]->kv_bytes_per_position;
+    std::string payload = encode_range(range, rest.substr(0, size));
+    rest.remove_prefix(std::min(size, rest.size()));
+    co_await send(rank, FrameKind::kWriteKv, std::move(payload));
+    co_await receive(rank);
+  }
 }
 
 awaitable<void> Pipeline::send_all(FrameKind kind, std::string payload) {

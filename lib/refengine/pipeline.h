@@ -36,6 +36,9 @@ class Pipeline : public std::enable_shared_from_this<Pipeline> {
   boost::asio::awaitable<void> wait_until_ready();
   /// One step through all ranks.
   boost::asio::awaitable<StepResult> step(Generation::Step step);
+  /// The keys and values of some positions: those of the first layer first.
+  boost::asio::awaitable<std::string> read_kv(KvRange range);
+  boost::asio::awaitable<void> write_kv(KvRange range, std::string bytes);
   boost::asio::awaitable<void> sleep();
   boost::asio::awaitable<void> wake(WakeTags tags);
 

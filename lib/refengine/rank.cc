@@ -1,9 +1,11 @@
 #include "refengine/rank.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "gms/client/remap_check.h"
+#include "refengine/fingerprint.h"
 
 namespace fo::refengine {
 namespace {
@@ -57,10 +59,10 @@ void Rank::map_weights() {
 }
 
 void Rank::bind() {
-  const WeightView view =
-      refengine::map_weights(weights_.fetch_metadata(),
-                             [this](const gms::AllocationId& id) { return find_allocation(id); });
-  transformer_.emplace(options_.config, layers_, view);
+  view_ = refengine::map_weights(weights_.fetch_metadata(), [this](const gms::AllocationId& id) {
+    return find_allocation(id);
+  });
+  transformer_.emplace(options_.config, layers_, view_);
 }
 
 void Rank::remap() {
@@ -97,6 +99,48 @@ AllocationBytes Rank::find_allocation(const gms::AllocationId& id) const {
 void Rank::unmap_weights() { weights_.unmap_all(); }
 
 void Rank::allocate_kv() { kv_.allocate(Deadline::after(options_.kv_retry)); }
+
+// The parts of the cache that are contiguous.
+std::vector<std::span<float>> Rank::kv_rows(KvRange range) {
+  if (range.position > positions() || range.count > positions() - range.position) {
+    throw Error(ExitStatus::kProtocol, "read a range of the KV cache: outside it");
+  }
+  const ModelConfig& config = options_.config;
+  const std::size_t size = range.count * config.head_dim;
+  std::vector<std::span<float>> rows;
+  for (std::uint32_t layer = 0; layer < layers_.count(); ++layer) {
+    for (std::uint32_t head = 0; head < config.kv_heads; ++head) {
+      rows.emplace_back(kv_.data() + layout_.key(layer, head, range.position), size);
+    }
+    for (std::uint32_t head = 0; head < config.kv_heads; ++head) {
+      rows.emplace_back(kv_.data() + layout_.value(layer, head, range.position), size);
+    }
+  }
+  return rows;
+}
+
+std::vector<float> Rank::read_kv(KvRange range) {
+  std::vector<float> values;
+  for (const std::span<float> row : kv_rows(range)) {
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  return values;
+}
+
+void Rank::write_kv(KvRange range, std::span<const float> values) {
+  const std::vector<std::span<float>> rows = kv_rows(range);
+  if (values.size() != rows.size() * rows.front().size()) {
+    throw Error(ExitStatus::kProtocol, "write a range of the KV cache: another number of values");
+  }
+  for (const std::span<float> row : rows) {
+    std::ranges::copy(values.first(row.size()), row.begin());
+    values = values.subspan(row.size());
+  }
+  kv_.write_through(layers_.count(), options_.config.kv_heads, options_.config.head_dim,
+                    range.position, range.count);
+}
+
+std::string Rank::fingerprint() const { return fingerprint_of(options_.config, view_); }
 
 int Rank::gms_fd() { return weights_.connected() ? weights_.rpc().fd() : -1; }
 

@@ -9,6 +9,7 @@
 
 #include "cuda/memory.h"
 #include "gms/client/memory_manager.h"
+#include "refengine/frame.h"
 #include "refengine/kv_memory.h"
 #include "refengine/rank_options.h"
 #include "refengine/sampler.h"
@@ -39,6 +40,16 @@ class Rank {
   [[nodiscard]] base::ByteCount kv_bytes() const { return kv_.bytes(); }
   [[nodiscard]] std::uint32_t positions() const { return layout_.positions(); }
 
+  /// The keys and values of positions that forward() has processed, in the order of KvLayout.
+  /// Throws Error(kProtocol) for positions outside the cache.
+  [[nodiscard]] std::vector<float> read_kv(KvRange range);
+  /// The inverse. Also throws for another number of values.
+  void write_kv(KvRange range, std::span<const float> values);
+
+  /// A digest of the configuration and of the beginning of each tensor: KV caches of two models
+  /// with the same one can be exchanged. Only with mapped weights.
+  [[nodiscard]] std::string fingerprint() const;
+
   /// Readable if the GMS closes the connection; -1 without a connection.
   [[nodiscard]] int gms_fd();
   /// Closes a lost connection. The mappings stay.
@@ -64,6 +75,7 @@ class Rank {
   void remap();
   void copy_to_host();
   [[nodiscard]] AllocationBytes find_allocation(const gms::AllocationId& id) const;
+  std::vector<std::span<float>> kv_rows(KvRange range);
 
   RankOptions options_;
   LayerRange layers_;
@@ -76,6 +88,7 @@ class Rank {
   gms::MemoryManager weights_;
   // With copies_: a copy of each allocation.
   std::vector<std::vector<std::byte>> host_weights_;
+  WeightView view_;
   std::optional<Transformer> transformer_;
   KvMemory kv_;
   std::vector<float> logits_;

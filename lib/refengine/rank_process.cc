@@ -31,6 +31,8 @@ void map_weights(Rank& rank) {
   json event = make_event("weights_mapped");
   event["bytes"] = rank.weight_bytes();
   event["positions"] = rank.positions();
+  // Each rank maps the whole model.
+  if (rank.is_first()) event["fingerprint"] = rank.fingerprint();
   tell(event);
 }
 
@@ -73,17 +75,30 @@ void step(Rank& rank, std::string_view payload) {
   write_frame(kEngineFd, FrameKind::kToken, encode_result(result));
 }
 
+void read_kv(Rank& rank, std::string_view payload) {
+  const std::vector<float> values = rank.read_kv(take_range(payload));
+  write_frame(kEngineFd, FrameKind::kKv, as_text(std::span<const float>(values)));
+}
+
 void handle(Rank& rank, const Frame& frame) {
+  std::string_view payload = frame.payload;
   switch (frame.kind) {
     case FrameKind::kStep:
-      return step(rank, frame.payload);
+      return step(rank, payload);
+    case FrameKind::kReadKv:
+      return read_kv(rank, payload);
+    case FrameKind::kWriteKv: {
+      const KvRange range = take_range(payload);
+      rank.write_kv(range, as_values<float>(payload));
+      break;
+    }
     case FrameKind::kSleep:
       // Both may be released already after a partial wake.
       rank.free_kv();
       rank.unmap_weights();
       break;
     case FrameKind::kWake: {
-      const WakeTags tags = decode_tags(frame.payload);
+      const WakeTags tags = decode_tags(payload);
       if (tags.weights) map_weights(rank);
       if (tags.kv_cache) allocate_kv(rank);
       break;

@@ -6,10 +6,12 @@ namespace fo::refengine {
 
 using boost::asio::awaitable;
 
-Scheduler::Turn::Turn(std::shared_ptr<Scheduler> scheduler)
+Scheduler::Turn::Turn(std::shared_ptr<Scheduler> scheduler,
+                      std::shared_ptr<const KvSnapshot> snapshot)
     : scheduler_(std::move(scheduler)),
       place_(scheduler_->queue_.insert(scheduler_->queue_.end(), this)),
-      kv_epoch_(scheduler_->kv_epoch_) {}
+      kv_epoch_(scheduler_->kv_epoch_),
+      snapshot_(std::move(snapshot)) {}
 
 Scheduler::Turn::~Turn() {
   scheduler_->queue_.erase(place_);
@@ -50,7 +52,7 @@ bool Scheduler::runs() const {
 }
 
 bool Scheduler::may_run(const Turn& turn) const {
-  return !stepping_ && queue_.front() == &turn && runs();
+  return !stepping_ && readers_ == 0 && queue_.front() == &turn && runs();
 }
 
 void Scheduler::accept(Generation& generation, StepResult result) {
@@ -70,6 +72,15 @@ awaitable<Scheduler::Outcome> Scheduler::advance(Turn& turn, Generation& generat
     while (!turn.aborted_ && !may_run(turn)) co_await changed_.wait();
     if (turn.aborted_) co_return Outcome::kAborted;
     if (std::exchange(turn.kv_epoch_, kv_epoch_) != kv_epoch_) generation.rewind();
+    if (turn.snapshot_) {
+      const std::shared_ptr<const KvSnapshot> snapshot = std::exchange(turn.snapshot_, nullptr);
+      stepping_ = true;
+      co_await restore(*snapshot);
+      stepping_ = false;
+      changed_.notify();
+      generation.skip(snapshot->offer.tokens.size());
+      continue;
+    }
     Generation::Step step = generation.next();
     stepping_ = true;
     StepResult result = co_await model_.step(std::move(step));
@@ -80,6 +91,38 @@ awaitable<Scheduler::Outcome> Scheduler::advance(Turn& turn, Generation& generat
     if (generation.output().size() > before) co_return Outcome::kToken;
   }
   co_return Outcome::kFinished;
+}
+
+awaitable<void> Scheduler::restore(const KvSnapshot& snapshot) {
+  KvRange range{0, 0};
+  for (const std::string& block : snapshot.blocks) {
+    range.count = tokens_in_block(snapshot.offer.tokens.size(), range.position / kBlockTokens);
+    std::string bytes = block;
+    co_await model_.write_kv(range, std::move(bytes));
+    range.position += range.count;
+  }
+}
+
+// The KV cache is that of the first turn, from its first step on.
+bool Scheduler::has_kv(const Turn& turn) const {
+  return !queue_.empty() && queue_.front() == &turn && turn.kv_epoch_ == kv_epoch_ && runs();
+}
+
+awaitable<std::optional<std::string>> Scheduler::read_kv(std::function<const Turn*()> find,
+                                                         KvRange range) {
+  const auto self = shared_from_this();
+  std::optional<std::string> bytes;
+  ++readers_;
+  while (stepping_) co_await changed_.wait();
+  --readers_;
+  const Turn* turn = find();
+  if (turn != nullptr && has_kv(*turn)) {
+    stepping_ = true;
+    bytes = co_await model_.read_kv(range);
+    stepping_ = false;
+  }
+  changed_.notify();
+  co_return bytes;
 }
 
 awaitable<void> Scheduler::sleep(SleepMode mode) {

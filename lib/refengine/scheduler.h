@@ -16,10 +16,12 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "loop/event.h"
 #include "refengine/frame.h"
 #include "refengine/generation.h"
+#include "refengine/kv_snapshot.h"
 
 namespace fo::refengine {
 
@@ -38,6 +40,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   struct Model {
     std::function<boost::asio::awaitable<StepResult>(Generation::Step)> step;
+    std::function<boost::asio::awaitable<std::string>(KvRange)> read_kv;
+    std::function<boost::asio::awaitable<void>(KvRange, std::string)> write_kv;
     std::function<boost::asio::awaitable<void>()> sleep;
     std::function<boost::asio::awaitable<void>(WakeTags)> wake;
   };
@@ -66,7 +70,9 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   /// One request's place in the queue, from its admission to its end.
   class Turn {
    public:
-    explicit Turn(std::shared_ptr<Scheduler> scheduler);
+    /// With a snapshot, its tokens are the beginning of the prompt, and are not processed.
+    explicit Turn(std::shared_ptr<Scheduler> scheduler,
+                  std::shared_ptr<const KvSnapshot> snapshot = nullptr);
     ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
@@ -76,11 +82,19 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     std::shared_ptr<Scheduler> scheduler_;
     std::list<Turn*>::iterator place_;
     std::uint64_t kv_epoch_;
+    std::shared_ptr<const KvSnapshot> snapshot_;
     bool aborted_ = false;
   };
 
   /// Waits for its turn and runs the model until there is one more token.
   boost::asio::awaitable<Outcome> advance(Turn& turn, Generation& generation);
+
+  /// Whether the KV cache is that of this turn's request.
+  [[nodiscard]] bool has_kv(const Turn& turn) const;
+  /// Reads the KV cache of the turn that `find` returns between two of its steps; nullopt if it
+  /// does not have it then, or `find` returns nullptr.
+  boost::asio::awaitable<std::optional<std::string>> read_kv(std::function<const Turn*()> find,
+                                                             KvRange range);
 
   /// Returns when weights and KV cache are released; at once if they are already.
   boost::asio::awaitable<void> sleep(SleepMode mode);
@@ -92,6 +106,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   [[nodiscard]] bool runs() const;
   [[nodiscard]] bool may_run(const Turn& turn) const;
   void accept(Generation& generation, StepResult result);
+  boost::asio::awaitable<void> restore(const KvSnapshot& snapshot);
 
   Model model_;
   loop::Event changed_;
@@ -103,7 +118,10 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   std::uint64_t kv_epoch_ = 0;
   std::uint64_t prompt_tokens_ = 0;
   std::uint64_t generated_tokens_ = 0;
+  // The model runs a step, or its KV cache is read or written.
   bool stepping_ = false;
+  // How many wait to read the KV cache; they come before the next step.
+  std::size_t readers_ = 0;
   bool administered_ = false;
 };
 

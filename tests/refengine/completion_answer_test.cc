@@ -135,6 +135,15 @@ TEST(CompletionAnswer, EachChunkHasTheCountsIfRequested) {
   EXPECT_EQ(chunk["usage"]["completion_tokens"], 3);
 }
 
+TEST(CompletionAnswer, TheCountsHaveTheCachedTokensIfRequested) {
+  AnswerHead head = head_of(Endpoint::kCompletions);
+  head.cached_tokens = true;
+  Generation generation = generation_of({});
+  generation.skip(1);
+  EXPECT_EQ(chunk_json(format_usage_chunk(head, generation))["usage"]["prompt_tokens_details"],
+            json({{"cached_tokens", 1}}));
+}
+
 TEST(CompletionAnswer, TheStopReasonIsATokenOrAString) {
   AnswerPiece piece = piece_of("", {}, "stop");
   const auto reason_of = [&](Endpoint endpoint) {

@@ -253,6 +253,18 @@ TEST_F(CompletionJobTest, ThePromptsLogprobsAreThoseOfTheAnswer) {
   }
 }
 
+TEST_F(CompletionJobTest, TheRequestsIdIsTheAnswers) {
+  http::FetchOptions options;
+  options.headers.emplace_back("X-Request-Id", "r1");
+  for (const bool streams : {false, true}) {
+    options.body = json{{"prompt", "a"}, {"max_tokens", 1}, {"stream", streams}}.dump();
+    const http::Response response = http::fetch("POST", engine_.url(kText), soon(), options);
+    EXPECT_EQ(response.header("x-request-id"), "r1");
+    EXPECT_NE(response.body.find(R"("id":"cmpl-r1")"), std::string::npos);
+  }
+  EXPECT_EQ(post(kText, {{"prompt", "a"}}).header("x-request-id"), std::nullopt);
+}
+
 TEST_F(CompletionJobTest, InvalidLengthsAreRefusedByName) {
   const auto refused = [&](const json& body) {
     const http::Response response = post(kText, body);

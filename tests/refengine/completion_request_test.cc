@@ -153,6 +153,12 @@ TEST(CompletionRequest, WhatIsAskedForIsRead) {
   EXPECT_EQ(parse({{"prompt", "a"}, {"logprobs", 3}}).options.prompt_logprobs, -1);
 }
 
+TEST(CompletionRequest, ASnapshotIsOneOfTheTransferParameters) {
+  EXPECT_EQ(parse({{"prompt", "a"}, {"kv_transfer_params", {{"fo_snapshot", "x"}}}}).snapshot, "x");
+  const json other{{"prompt", "a"}, {"kv_transfer_params", {{"do_remote_decode", true}}}};
+  EXPECT_EQ(parse(other).snapshot, std::nullopt);
+}
+
 TEST(CompletionRequest, OnlyAnEchoMayHaveNoTokens) {
   EXPECT_EQ(parse({{"prompt", "a"}, {"echo", true}, {"max_tokens", 0}}).options.max_tokens, 0u);
   EXPECT_EQ(refusal(R"({"prompt":"a","max_tokens":0})").parameter, "max_tokens");
@@ -231,6 +237,7 @@ TEST(CompletionRequest, BadValuesAreRefusedByName) {
       {"ignore_eos", {"1"}},
       {"logprobs", {"-1", "21", "true", "1.0"}},
       {"return_token_ids", {"1", R"("true")"}},
+      {"kv_transfer_params", {"1", R"({"fo_snapshot":1})"}},
       {"stream", {"1"}},
       {"stream_options", {"true", "[]"}},
       {"n", {"2", "0", "true"}},

@@ -137,6 +137,17 @@ TEST(Frame, StepsSurviveTheWay) {
   }
 }
 
+TEST(Frame, RangesSurviveTheWay) {
+  const std::string payload = encode_range({7, 2}, "bytes");
+  std::string_view rest = payload;
+  const KvRange range = take_range(rest);
+  EXPECT_EQ(range.position, 7u);
+  EXPECT_EQ(range.count, 2u);
+  EXPECT_EQ(rest, "bytes");
+  std::string_view truncated = std::string_view(payload).substr(0, sizeof(KvRange) - 1);
+  EXPECT_THROW(take_range(truncated), Error);
+}
+
 TEST(Frame, BrokenNumbersAreRefused) {
   EXPECT_THROW(as_values<float>("abc"), Error);
   const std::vector<TokenId> tokens{1, 2, 3};

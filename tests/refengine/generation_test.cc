@@ -217,6 +217,21 @@ TEST(Generation, ALostCacheScoresThePromptAgain) {
   EXPECT_EQ(generation.prompt_scores().size(), kChunkTokens + 3);
 }
 
+TEST(Generation, WhatTheCacheHasIsSkipped) {
+  Generation generation(small_config(), prompt_of(50), up_to(2), 100);
+  generation.skip(45);
+  EXPECT_EQ(generation.next().position, 45u);
+  EXPECT_EQ(generation.next().tokens.size(), 5u);
+  EXPECT_EQ(generation.cached_tokens(), 45u);
+  generation.rewind();
+  EXPECT_EQ(generation.next().position, 0u);
+  EXPECT_EQ(generation.cached_tokens(), 0u);
+  Generation whole(small_config(), prompt_of(50), up_to(2), 100);
+  whole.skip(50);
+  EXPECT_EQ(whole.next().position, 49u) << "the next token follows from the last one";
+  EXPECT_TRUE(whole.next().wants_token);
+}
+
 TEST(Generation, NothingAskedForIsFinishedAtOnce) {
   EXPECT_TRUE(Generation(small_config(), {1}, up_to(0), 100).finished());
   GenerationOptions options = up_to(0);

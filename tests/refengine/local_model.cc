@@ -1,7 +1,12 @@
 #include "refengine/local_model.h"
 
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
 #include <utility>
 
+#include "refengine/fingerprint.h"
 #include "refengine/make_model.h"
 #include "support/temp_dir.h"
 
@@ -23,10 +28,6 @@ test::LoadedModel make_small(std::uint64_t seed, std::uint32_t max_positions) {
 
 boost::asio::awaitable<void> do_nothing() { co_return; }
 
-boost::asio::awaitable<StepResult> run_step(LocalModel& model, Generation::Step step) {
-  co_return model.step(step);
-}
-
 }  // namespace
 
 LocalModel::LocalModel(std::uint64_t seed, std::uint32_t max_positions)
@@ -41,6 +42,7 @@ StepResult LocalModel::step(const Generation::Step& step) {
   const std::size_t width = loaded_.config.hidden_size;
   std::vector<float> hidden(step.tokens.size() * width);
   std::vector<float> logits(loaded_.config.vocab_size);
+  processed_ += step.tokens.size();
   transformer_.embed(step.tokens, hidden);
   transformer_.forward(hidden, step.position, layout_, kv_.data());
   StepResult result;
@@ -55,15 +57,52 @@ StepResult LocalModel::step(const Generation::Step& step) {
   return result;
 }
 
-LocalEngine::LocalEngine(std::uint64_t seed) : model_(seed) {
+std::vector<std::span<float>> LocalModel::kv_rows(KvRange range) {
+  std::vector<std::span<float>> rows;
+  const std::size_t size = range.count * config().head_dim;
+  for (std::uint32_t layer = 0; layer < layers_.count(); ++layer) {
+    for (std::uint32_t head = 0; head < config().kv_heads; ++head) {
+      rows.push_back(std::span(kv_).subspan(layout_.key(layer, head, range.position), size));
+      rows.push_back(std::span(kv_).subspan(layout_.value(layer, head, range.position), size));
+    }
+  }
+  return rows;
+}
+
+std::string LocalModel::read_kv(KvRange range) {
+  std::string bytes;
+  for (const std::span<float> row : kv_rows(range)) bytes += as_text(std::span<const float>(row));
+  return bytes;
+}
+
+void LocalModel::write_kv(KvRange range, std::string_view bytes) {
+  for (const std::span<float> row : kv_rows(range)) {
+    std::ranges::copy(as_values<float>(bytes.substr(0, row.size_bytes())), row.begin());
+    bytes.remove_prefix(row.size_bytes());
+  }
+}
+
+std::string LocalModel::fingerprint() const {
+  return fingerprint_of(loaded_.config, loaded_.weights);
+}
+
+LocalEngine::LocalEngine(const Options& options) : model_(options.seed, options.max_positions) {
   Scheduler::Model model;
-  model.step = [this](Generation::Step step) { return run_step(model_, std::move(step)); };
+  model.step = [this](Generation::Step step) { return run_step(std::move(step)); };
+  model.read_kv = [this](KvRange range) { return read_kv(range); };
+  model.write_kv = [this](KvRange range, std::string bytes) {
+    return write_kv(range, std::move(bytes));
+  };
   model.sleep = do_nothing;
   model.wake = [](WakeTags) { return do_nothing(); };
   context_->config = model_.config();
   context_->model_name = "model";
   context_->positions = model_.config().max_positions;
   context_->scheduler = std::make_shared<Scheduler>(loop_.executor(), std::move(model));
+  context_->kv_transfer = std::make_shared<KvTransfer>(
+      KvTransfer::Options{net::Networks("127.0.0.0/8"), options.kv_snapshot_bytes},
+      context_->config, context_->model_name, context_->positions, context_->scheduler);
+  context_->kv_transfer->set_fingerprint(model_.fingerprint());
   context_->on_token = [] {};
   context_->is_ready = [] { return true; };
   server_ = std::make_unique<http::Server>(loop_.executor(), make_api(context_));
@@ -72,11 +111,48 @@ LocalEngine::LocalEngine(std::uint64_t seed) : model_(seed) {
 }
 
 LocalEngine::~LocalEngine() {
+  release();
   loop_.call([this] { server_.reset(); });
 }
 
 std::string LocalEngine::url(const std::string& path) const {
   return "http://127.0.0.1:" + std::to_string(port_) + path;
+}
+
+void LocalEngine::hold_after(std::size_t steps) {
+  loop_.call([&] { steps_left_ = steps; });
+}
+
+void LocalEngine::release() {
+  loop_.call([this] {
+    steps_left_.reset();
+    changed_.notify();
+  });
+}
+
+bool LocalEngine::is_held() {
+  return loop_.call([this] { return is_held_; });
+}
+
+boost::asio::awaitable<StepResult> LocalEngine::run_step(Generation::Step step) {
+  while (steps_left_ == 0u && context_->kv_transfer->sending() == 0) {
+    is_held_ = true;
+    co_await changed_.wait(base::Deadline::after(std::chrono::milliseconds(1)));
+  }
+  is_held_ = false;
+  // As in an engine, others run meanwhile.
+  co_await boost::asio::post(loop_.executor(), boost::asio::use_awaitable);
+  if (steps_left_.value_or(0) > 0) --*steps_left_;
+  co_return model_.step(step);
+}
+
+boost::asio::awaitable<std::string> LocalEngine::read_kv(KvRange range) {
+  co_return model_.read_kv(range);
+}
+
+boost::asio::awaitable<void> LocalEngine::write_kv(KvRange range, std::string bytes) {
+  model_.write_kv(range, bytes);
+  co_return;
 }
 
 }  // namespace fo::refengine

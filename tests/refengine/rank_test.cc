@@ -102,6 +102,25 @@ class RankTest : public gms::OneServer {
   cuda::PrimaryContext context_;
 };
 
+// The tokens after a prompt whose keys and values another rank computed.
+std::vector<TokenId> continue_from(Rank& from, Rank& to, const ModelConfig& config,
+                                   const std::vector<TokenId>& prompt, std::size_t count) {
+  std::vector<float> hidden(prompt.size() * config.hidden_size);
+  from.embed(prompt, hidden);
+  from.forward(hidden, 0);
+  for (const KvRange& range : {KvRange{0, 3}, KvRange{3, prompt.size() - 3}}) {
+    to.write_kv(range, from.read_kv(range));
+  }
+  std::vector<TokenId> output{from.choose(hidden, {}, {}, 0).chosen.token};
+  for (std::size_t position = prompt.size(); output.size() < count; ++position) {
+    hidden.resize(config.hidden_size);
+    to.embed({{output.back()}}, hidden);
+    to.forward(hidden, position);
+    output.push_back(to.choose(hidden, {}, {}, 0).chosen.token);
+  }
+  return output;
+}
+
 class SimulatedRankTest : public RankTest {};
 
 TEST_F(RankTest, SaysWhatTheDefinitionSays) {
@@ -128,6 +147,31 @@ TEST_F(RankTest, CopiesInHostMemoryChangeNothing) {
   copying.unmap_weights();
   begin(copying);
   EXPECT_EQ(complete({&copying}, model.config, 20), tokens);
+}
+
+TEST_F(RankTest, AnotherRankContinuesFromItsKeysAndValues) {
+  const test::LoadedModel model = make(1);
+  publish(model);
+  Rank first(options(model.config));
+  RankOptions other = options(model.config);
+  other.host_copies = true;
+  other.kv_bytes *= 2;
+  Rank second(other);
+  begin(first);
+  begin(second);
+  EXPECT_EQ(first.fingerprint(), second.fingerprint());
+  const std::vector<TokenId> prompt = encode_text("Hello, rank", model.config);
+  const std::vector<TokenId> tokens = complete({&first}, model.config, 8);
+  EXPECT_EQ(continue_from(first, second, model.config, prompt, 8), tokens);
+  EXPECT_EQ(continue_from(second, first, model.config, prompt, 8), tokens);
+  const std::uint64_t end = first.positions();
+  EXPECT_EQ(status_of([&] { static_cast<void>(first.read_kv({end, 1})); }), ExitStatus::kProtocol);
+  EXPECT_EQ(status_of([&] { static_cast<void>(first.read_kv({1, end})); }), ExitStatus::kProtocol);
+  EXPECT_EQ(status_of([&] {
+              static_cast<void>(first.read_kv({~0ull, 2}));
+            }),
+            ExitStatus::kProtocol);
+  EXPECT_EQ(status_of([&] { first.write_kv({0, 1}, {}); }), ExitStatus::kProtocol);
 }
 
 TEST_F(RankTest, SeveralRanksAgreeWithOne) {

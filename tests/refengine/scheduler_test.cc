@@ -24,12 +24,18 @@ class SchedulerTest : public ::testing::Test {
   struct Request {
     std::vector<TokenId> tokens;
     std::optional<Outcome> end;
+    const Scheduler::Turn* turn = nullptr;
   };
 
   SchedulerTest() {
     config_.vocab_size = 1000;
     Scheduler::Model model;
     model.step = [this](Generation::Step step) { return run_step(step); };
+    model.read_kv = [this](KvRange range) { return read(range); };
+    model.write_kv = [this](KvRange range, std::string bytes) {
+      return note("write " + std::to_string(range.position) + "+" + std::to_string(range.count) +
+                  " " + bytes);
+    };
     model.sleep = [this] { return note("sleep"); };
     model.wake = [this](WakeTags tags) {
       return note(std::string("wake") + (tags.weights ? " weights" : "") +
@@ -56,24 +62,47 @@ class SchedulerTest : public ::testing::Test {
     co_return;
   }
 
-  std::shared_ptr<Request> request(std::size_t prompt, std::uint64_t max_tokens) {
+  awaitable<std::string> read(KvRange range) {
+    log_.push_back("read " + std::to_string(range.position) + "+" + std::to_string(range.count));
+    co_return "bytes";
+  }
+
+  std::shared_ptr<Request> request(std::size_t prompt, std::uint64_t max_tokens,
+                                   std::shared_ptr<const KvSnapshot> snapshot = nullptr) {
     auto result = std::make_shared<Request>();
-    asio::co_spawn(loop_, serve(scheduler_, config_, prompt, max_tokens, result), asio::detached);
+    asio::co_spawn(loop_,
+                   serve(scheduler_, config_, prompt, max_tokens, std::move(snapshot), result),
+                   asio::detached);
     run();
     return result;
   }
 
   static awaitable<void> serve(std::shared_ptr<Scheduler> scheduler, ModelConfig config,
                                std::size_t prompt, std::uint64_t max_tokens,
+                               std::shared_ptr<const KvSnapshot> snapshot,
                                std::shared_ptr<Request> result) {
     GenerationOptions options;
     options.max_tokens = max_tokens;
     Generation generation(config, std::vector<TokenId>(prompt, 1), options, 900);
-    Scheduler::Turn turn(scheduler);
+    Scheduler::Turn turn(scheduler, std::move(snapshot));
+    result->turn = &turn;
     Outcome outcome = Outcome::kToken;
     while (outcome == Outcome::kToken) outcome = co_await scheduler->advance(turn, generation);
     result->tokens.assign(generation.output().begin(), generation.output().end());
     result->end = outcome;
+    result->turn = nullptr;
+  }
+
+  // Reads the first token's keys and values of a request; the result is empty until then.
+  std::shared_ptr<std::string> read_kv(const std::shared_ptr<Request>& request) {
+    auto result = std::make_shared<std::string>();
+    const auto find = [request]() -> const Scheduler::Turn* { return request->turn; };
+    asio::co_spawn(loop_, scheduler_->read_kv(find, {0, 1}),
+                   [result](std::exception_ptr, const std::optional<std::string>& bytes) {
+                     *result = bytes.value_or("none");
+                   });
+    run();
+    return result;
   }
 
   std::shared_ptr<bool> sleep(SleepMode mode) { return spawn(scheduler_->sleep(mode)); }
@@ -246,6 +275,62 @@ TEST_F(SchedulerTest, LoadCountsRequestsAndTokens) {
   expect(1, 1, 2, 2);
   allow(2);
   expect(0, 0, 10, 4);
+}
+
+TEST_F(SchedulerTest, TheCacheIsReadBetweenTwoSteps) {
+  const auto running = request(2, 3);
+  const auto waiting = request(2, 1);
+  const auto read = read_kv(running);
+  const auto other = read_kv(waiting);
+  EXPECT_EQ(*read, "") << "a step is under way";
+  allow(1);
+  EXPECT_EQ(*read, "bytes");
+  EXPECT_EQ(*other, "none") << "it waits for its turn";
+  allow(3);
+  EXPECT_EQ(running->tokens, (std::vector<TokenId>{2, 3, 4}));
+  EXPECT_EQ(*read_kv(running), "none") << "it has ended";
+  EXPECT_EQ(log_, (std::vector<std::string>{"0+2", "read 0+1", "2+1", "3+1", "0+2"}));
+}
+
+TEST_F(SchedulerTest, NoCacheIsReadWhileAsleepOrBeforeItIsComputedAgain) {
+  const auto running = request(2, 2);
+  allow(1);
+  const auto read = read_kv(running);
+  sleep(SleepMode::kKeep);
+  allow(1);
+  EXPECT_EQ(*read, "none");
+  EXPECT_EQ(*read_kv(running), "none");
+  EXPECT_EQ(log_, (std::vector<std::string>{"0+2", "2+1", "sleep"}));
+}
+
+TEST_F(SchedulerTest, ASnapshotIsWrittenWhenItsTurnComes) {
+  auto snapshot = std::make_shared<KvSnapshot>();
+  snapshot->offer.tokens.resize(kBlockTokens + 2);
+  snapshot->blocks = {"a", "b"};
+  request(2, 1);
+  const auto continued = request(kBlockTokens + 5, 2, snapshot);
+  EXPECT_TRUE(log_.empty());
+  allow(3);
+  EXPECT_EQ(continued->end, Outcome::kFinished);
+  EXPECT_EQ(log_,
+            (std::vector<std::string>{"0+2", "write 0+16 a", "write 16+2 b", "18+3", "21+1"}));
+}
+
+TEST_F(SchedulerTest, ASnapshotIsWrittenAfterAWakeButNotTwice) {
+  auto snapshot = std::make_shared<KvSnapshot>();
+  snapshot->offer.tokens.resize(2);
+  snapshot->blocks = {"a"};
+  sleep(SleepMode::kKeep);
+  const auto continued = request(4, 2, snapshot);
+  wake({true, true});
+  allow(1);
+  sleep(SleepMode::kKeep);
+  allow(1);
+  wake({true, true});
+  allow(1);
+  EXPECT_EQ(log_, (std::vector<std::string>{"sleep", "wake weights kv", "write 0+2 a", "2+2", "4+1",
+                                            "sleep", "wake weights kv"}));
+  EXPECT_EQ(continued->end, Outcome::kFinished);
 }
 
 TEST_F(SchedulerTest, WhatWaitsMayOutliveTheLoop) {
