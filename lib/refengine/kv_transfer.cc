@@ -33,6 +33,21 @@ std::string text_member(const json& body, const char* key) {
   return value->get<std::string>();
 }
 
+// Maximum size of the blocks that are read between two steps: the source's answer pauses meanwhile.
+constexpr base::ByteCount kReadBytes = 4 * base::kMiB;
+
+// The blocks from `index` on to read at once; at least one.
+std::vector<KvRange> ranges_from(const KvOffer& offer, std::size_t index) {
+  const base::ByteCount block = kBlockTokens * offer.identity.bytes_per_token;
+  const std::size_t count = std::max<base::ByteCount>(kReadBytes / block, 1);
+  const std::size_t end = std::min(index + count, offer.blocks());
+  std::vector<KvRange> ranges;
+  for (; index < end; ++index) {
+    ranges.push_back({index * kBlockTokens, tokens_in_block(offer.tokens.size(), index)});
+  }
+  return ranges;
+}
+
 // Counts one of the KV caches that are being sent.
 class Sending {
  public:
@@ -170,12 +185,14 @@ awaitable<void> KvTransfer::send(std::shared_ptr<KvTransfer> self, const http::R
   };
   co_await reply.begin(200, "application/octet-stream");
   BlockWriter writer(offer);
-  for (std::size_t index = 0; index < offer.blocks(); ++index) {
-    const KvRange range{index * kBlockTokens, tokens_in_block(offer.tokens.size(), index)};
-    const std::optional<std::string> bytes = co_await self->scheduler_->read_kv(find_turn, range);
-    if (!bytes) co_return;
-    const std::string block = writer.write(*bytes);
-    co_await reply.write(block);
+  for (std::size_t index = 0; index < offer.blocks();) {
+    std::vector<KvRange> ranges = ranges_from(offer, index);
+    index += ranges.size();
+    const auto blocks = co_await self->scheduler_->read_kv(find_turn, std::move(ranges));
+    if (!blocks) co_return;
+    std::string bytes;
+    for (const std::string& block : *blocks) bytes += writer.write(block);
+    co_await reply.write(bytes);
   }
 }
 

@@ -108,21 +108,25 @@ bool Scheduler::has_kv(const Turn& turn) const {
   return !queue_.empty() && queue_.front() == &turn && turn.kv_epoch_ == kv_epoch_ && runs();
 }
 
-awaitable<std::optional<std::string>> Scheduler::read_kv(std::function<const Turn*()> find,
-                                                         KvRange range) {
+awaitable<std::optional<std::vector<std::string>>> Scheduler::read_kv(
+    std::function<const Turn*()> find, std::vector<KvRange> ranges) {
   const auto self = shared_from_this();
-  std::optional<std::string> bytes;
+  std::optional<std::vector<std::string>> read;
   ++readers_;
   while (stepping_) co_await changed_.wait();
   --readers_;
   const Turn* turn = find();
   if (turn != nullptr && has_kv(*turn)) {
+    read.emplace();
     stepping_ = true;
-    bytes = co_await model_.read_kv(range);
+    for (const KvRange& range : ranges) {
+      std::string bytes = co_await model_.read_kv(range);
+      read->push_back(std::move(bytes));
+    }
     stepping_ = false;
   }
   changed_.notify();
-  co_return bytes;
+  co_return read;
 }
 
 awaitable<void> Scheduler::sleep(SleepMode mode) {

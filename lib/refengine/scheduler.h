@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "loop/event.h"
 #include "refengine/frame.h"
@@ -91,10 +92,10 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   /// Whether the KV cache is that of this turn's request.
   [[nodiscard]] bool has_kv(const Turn& turn) const;
-  /// Reads the KV cache of the turn that `find` returns between two of its steps; nullopt if it
-  /// does not have it then, or `find` returns nullptr.
-  boost::asio::awaitable<std::optional<std::string>> read_kv(std::function<const Turn*()> find,
-                                                             KvRange range);
+  /// Reads ranges of the KV cache of the turn that `find` returns between two of its steps; nullopt
+  /// if it does not have it then, or `find` returns nullptr.
+  boost::asio::awaitable<std::optional<std::vector<std::string>>> read_kv(
+      std::function<const Turn*()> find, std::vector<KvRange> ranges);
 
   /// Returns when weights and KV cache are released; at once if they are already.
   boost::asio::awaitable<void> sleep(SleepMode mode);

@@ -93,14 +93,16 @@ class SchedulerTest : public ::testing::Test {
     result->turn = nullptr;
   }
 
-  // Reads the first token's keys and values of a request; the result is empty until then.
+  // Reads the keys and values of a request's first two tokens; the result is empty until then.
   std::shared_ptr<std::string> read_kv(const std::shared_ptr<Request>& request) {
     auto result = std::make_shared<std::string>();
     const auto find = [request]() -> const Scheduler::Turn* { return request->turn; };
-    asio::co_spawn(loop_, scheduler_->read_kv(find, {0, 1}),
-                   [result](std::exception_ptr, const std::optional<std::string>& bytes) {
-                     *result = bytes.value_or("none");
-                   });
+    std::vector<KvRange> ranges{{0, 1}, {1, 1}};
+    asio::co_spawn(
+        loop_, scheduler_->read_kv(find, std::move(ranges)),
+        [result](std::exception_ptr, const std::optional<std::vector<std::string>>& bytes) {
+          *result = bytes ? bytes->at(0) + " " + bytes->at(1) : "none";
+        });
     run();
     return result;
   }
@@ -284,12 +286,12 @@ TEST_F(SchedulerTest, TheCacheIsReadBetweenTwoSteps) {
   const auto other = read_kv(waiting);
   EXPECT_EQ(*read, "") << "a step is under way";
   allow(1);
-  EXPECT_EQ(*read, "bytes");
+  EXPECT_EQ(*read, "bytes bytes");
   EXPECT_EQ(*other, "none") << "it waits for its turn";
   allow(3);
   EXPECT_EQ(running->tokens, (std::vector<TokenId>{2, 3, 4}));
   EXPECT_EQ(*read_kv(running), "none") << "it has ended";
-  EXPECT_EQ(log_, (std::vector<std::string>{"0+2", "read 0+1", "2+1", "3+1", "0+2"}));
+  EXPECT_EQ(log_, (std::vector<std::string>{"0+2", "read 0+1", "read 1+1", "2+1", "3+1", "0+2"}));
 }
 
 TEST_F(SchedulerTest, NoCacheIsReadWhileAsleepOrBeforeItIsComputedAgain) {
