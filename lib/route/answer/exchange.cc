@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "json/object.h"
 #include "route/answer/stream_chunk.h"
 #include "text/ascii.h"
 
@@ -227,9 +228,8 @@ void Exchange::on_event(const http::SseEvent& event) {
   if (chunk.has_content || is_finished()) {
     events_.set_limit(limits_.event);
     is_delivering_ = true;
-  } else if (!is_delivering_ && held_.size() > limits_.first_event + limits_.event) {
-    fail({.kind = AnswerFault::Kind::kInvalid,
-          .reason = "no content in " + base::format_size(held_.size()) + " of the stream"});
+  } else if (!is_delivering_) {
+    check_held(held_.size());
   }
 }
 
@@ -240,15 +240,18 @@ void Exchange::on_resumable(std::string_view data, const StreamChunk& chunk) {
     return;
   }
   add_events(output.events);
+  if (state_ == State::kFailed) return;
   held_tokens_ += output.tokens;
   attempt_tokens_ += chunk.tokens;
   for (const StreamChunk::Finish& ending : chunk.finishes) finish(ending.choice);
   if (output.is_complete) {
     is_cut_short_ = true;
     complete();
-  } else if (output.tokens > 0 || chunk.has_content || is_finished()) {
+  } else if (output.tokens > 0 || is_finished()) {
     events_.set_limit(limits_.event);
     is_delivering_ = !whole_;
+  } else {
+    check_held(held_.size() + resumption_->held_bytes());
   }
 }
 
@@ -257,17 +260,27 @@ void Exchange::add_events(const std::string& events) {
     held_ += events;
     return;
   }
-  whole_->feed(events);
   whole_size_ += events.size();
-  if (whole_size_ > kMaxWholeBytes) {
-    fail({.kind = AnswerFault::Kind::kInvalid,
-          .reason = "the answer is longer than " + base::format_size(kMaxWholeBytes)});
+  try {
+    if (whole_size_ <= kMaxWholeBytes) return whole_->feed(events);
+  } catch (const fo::json::Misfit& misfit) {
+    fail({.kind = AnswerFault::Kind::kInvalid, .reason = misfit.what()});
+    return;
   }
+  fail({.kind = AnswerFault::Kind::kInvalid,
+        .reason = "the answer is longer than " + base::format_size(kMaxWholeBytes)});
 }
 
 bool Exchange::has_part() const {
   if (is_delivered_) return true;
   return whole_ && resumption_->transcript().safe_point() > 0 && resumption_->refusal().empty();
+}
+
+// Of events without content.
+void Exchange::check_held(std::size_t bytes) {
+  if (bytes <= limits_.first_event + limits_.event) return;
+  fail({.kind = AnswerFault::Kind::kInvalid,
+        .reason = "no content in " + base::format_size(bytes) + " of the stream"});
 }
 
 std::string Exchange::resume_refusal() const {

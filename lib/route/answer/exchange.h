@@ -150,6 +150,7 @@ class Exchange {
 
   void on_resumable(std::string_view data, const StreamChunk& chunk);
   void add_events(const std::string& events);
+  void check_held(std::size_t bytes);
 
   const ClientRequest& request_;
   const std::uint64_t choices_;

@@ -60,7 +60,7 @@ std::string ClientEvents::event(std::string_view choices, const std::string& usa
   return http::format_sse(data);
 }
 
-std::string ClientEvents::made(const Part& part, const Usage& usage) const {
+std::string ClientEvents::made(const Part& part, const std::optional<Usage>& usage) const {
   std::string choice = "[{\"index\":0,";
   if (api_ == Api::kChat) {
     choice += "\"delta\":{";
@@ -73,7 +73,7 @@ std::string ClientEvents::made(const Part& part, const Usage& usage) const {
             ",\"stop_reason\":" + part.stop_reason;
   if (facts_.wants_ids) choice += ",\"token_ids\":" + list_of(part.ids);
   choice += "}]";
-  return event(choice, facts_.wants_continuous_usage ? object_of(usage) : std::string());
+  return event(choice, facts_.wants_continuous_usage && usage ? object_of(*usage) : std::string());
 }
 
 std::string ClientEvents::made_usage(const Usage& usage) const {

@@ -68,7 +68,8 @@ void Resumption::begin() {
   stops_ = StopMatcher(facts_.stops, facts_.include_stop);
   transcript_ = {};
   held_.clear();
-  delivered_ = characters_ = offset_ = 0;
+  named_usage_.reset();
+  delivered_ = unnamed_ = characters_ = offset_ = 0;
   is_plain_ = has_usage_ = has_reasoning_ = has_content_ = is_continuation_ = false;
 }
 
@@ -102,6 +103,7 @@ Resumption::Output Resumption::on_event(std::string_view data, const StreamChunk
   if (std::string mismatch = check_prompt(chunk); !mismatch.empty()) {
     return {.events = {}, .mismatch = "the worker does not continue the answer: " + mismatch};
   }
+  if (chunk.usage && !is_continuation_) named_usage_ = chunk.usage;
   if (chunk.choices > 0) {
     if (!events_.has_learned()) events_.learn(data, chunk);
     return on_part(data, chunk);
@@ -116,17 +118,21 @@ Resumption::Output Resumption::on_part(std::string_view data, const StreamChunk&
   static const std::vector<TokenId> kNone;
   const std::vector<TokenId>& ids = chunk.token_ids ? *chunk.token_ids : kNone;
   is_plain_ |= chunk.has_content && !chunk.token_ids;
+  if (!chunk.token_ids) unnamed_ += chunk.tokens;
   const std::optional<std::string> certain = transcript_.add(ids, chunk.text);
   if (!certain) {
+    held_.clear();
     return {.events = {}, .mismatch = "the worker does not continue the answer: its text differs"};
   }
   has_reasoning_ |= chunk.has_other_content;
-  if (!certain->empty() && !std::exchange(has_content_, true) && has_reasoning_) {
-    transcript_.begin_seam();
+  if (!certain->empty() && !std::exchange(has_content_, true)) {
+    // The thinking may have had no text.
+    if (has_reasoning_ || has_thought()) transcript_.begin_seam();
   }
   characters_ += count_characters(*certain);
   const bool is_last = !chunk.finishes.empty();
-  std::string text = stops_.feed(*certain, transcript_.tokens() > facts_.min_tokens);
+  const bool counts = transcript_.tokens() + unnamed_ > facts_.min_tokens;
+  std::string text = stops_.feed(*certain, counts);
   if (is_last) text += stops_.flush();
 
   const auto value_at = [&](const StreamChunk::Place& place) {
@@ -178,12 +184,16 @@ std::string Resumption::rebased_logprobs(std::string logprobs) const {
   return object.dump();
 }
 
-Usage Resumption::usage() const { return {transcript_.prompt().size(), transcript_.tokens()}; }
+std::optional<Usage> Resumption::usage() const {
+  if (transcript_.prompt().empty() || is_plain_) return named_usage_;
+  return Usage{transcript_.prompt().size(), transcript_.tokens()};
+}
 
 std::string Resumption::closing() {
+  const std::optional<Usage> usage = this->usage();
   const bool is_missing = facts_.wants_usage && !has_usage_;
-  if (!is_missing || transcript_.prompt().empty() || !events_.has_learned()) return {};
-  return events_.made_usage(usage());
+  if (!is_missing || !usage || !events_.has_learned()) return {};
+  return events_.made_usage(*usage);
 }
 
 // --- Ends.
@@ -197,32 +207,48 @@ std::optional<std::uint64_t> Resumption::limit() const {
   return std::min(limit.value_or(room), room);
 }
 
-bool Resumption::ends_answer(TokenId id) const {
-  const auto has = [id](const std::vector<std::uint64_t>& ids) {
-    return std::find(ids.begin(), ids.end(), id) != ids.end();
-  };
-  if (has(facts_.stop_ids)) return true;
+// The id is that of the end of the text, which an engine looks for before its other stop ids.
+bool Resumption::is_end_of_text(TokenId id) const {
   if (!card_ || facts_.ignore_eos) return false;
   const auto eos = card_->special_ids.find("eos");
-  return has(card_->stop_ids) || (eos != card_->special_ids.end() && eos->second == id);
+  return eos != card_->special_ids.end() && eos->second == id;
+}
+
+bool Resumption::ends_answer(TokenId id) const {
+  const auto is_in = [id](const std::vector<std::uint64_t>& ids) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
+  const bool is_models = card_ && !facts_.ignore_eos && is_in(card_->stop_ids);
+  return is_in(facts_.stop_ids) || is_models || is_end_of_text(id);
 }
 
 std::optional<Resumption::Output> Resumption::finish_here() {
   const std::vector<TokenId>& answer = transcript_.answer();
-  if (answer.empty() || !refusal().empty()) return std::nullopt;
+  // The engine would have sent the other half of a character.
+  const bool lacks_text = transcript_.has_half();
+  if (answer.empty() || lacks_text || !refusal().empty()) return std::nullopt;
   ClientEvents::Part part;
   if (ends_answer(answer.back())) {
     part.finish = "\"stop\"";
     const bool is_own = std::find(facts_.stop_ids.begin(), facts_.stop_ids.end(), answer.back()) !=
                         facts_.stop_ids.end();
-    if (is_own) part.stop_reason = std::to_string(answer.back());
+    const bool is_named = is_own && !is_end_of_text(answer.back());
+    if (is_named) part.stop_reason = std::to_string(answer.back());
   } else if (answer.size() >= limit().value_or(answer.size() + 1)) {
     part.finish = "\"length\"";
   } else {
     return std::nullopt;
   }
   part.text = stops_.flush();
-  return Output{.events = events_.made(part, usage()), .tokens = take_tokens(), .mismatch = {}};
+  // Events whose tokens bring no text are a part of the answer, too.
+  return Output{.events = std::exchange(held_, {}) + events_.made(part, usage()),
+                .tokens = take_tokens(),
+                .mismatch = {}};
+}
+
+// The tokens have the end of the thinking.
+bool Resumption::has_thought() const {
+  return card_ && !card_->end_of_thinking.empty() && transcript_.contains(card_->end_of_thinking);
 }
 
 std::string Resumption::refusal() const {
@@ -232,8 +258,7 @@ std::string Resumption::refusal() const {
   if (has_reasoning_) {
     const bool is_known = card_ && !card_->end_of_thinking.empty();
     if (!is_known) return "the model's card does not say how thinking ends";
-    const bool is_over = has_content_ && transcript_.contains(card_->end_of_thinking);
-    if (!is_over) return "the model was thinking";
+    if (!has_content_ || !has_thought()) return "the model was thinking";
   }
   const bool has_repetition_penalty =
       card_ && card_->generation_defaults.contains("repetition_penalty");

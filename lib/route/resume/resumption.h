@@ -45,6 +45,8 @@ class Resumption {
   };
   /// The data of an event other than "[DONE]", which is neither an error nor an abort.
   Output on_event(std::string_view data, const StreamChunk& chunk);
+  /// The size of the events that are held, because their text is not certain yet.
+  [[nodiscard]] std::size_t held_bytes() const { return held_.size(); }
   /// What precedes "[DONE]".
   std::string closing();
   /// The rest of an answer that needs no worker any more, because its last token ends it, or its
@@ -73,8 +75,11 @@ class Resumption {
  private:
   /// The maximum of tokens in the answer; nullopt if it is not known.
   [[nodiscard]] std::optional<std::uint64_t> limit() const;
+  [[nodiscard]] bool is_end_of_text(TokenId id) const;
   [[nodiscard]] bool ends_answer(TokenId id) const;
-  [[nodiscard]] Usage usage() const;
+  [[nodiscard]] bool has_thought() const;
+  /// So far; nullopt if neither the tokens are known nor what the engine counts.
+  [[nodiscard]] std::optional<Usage> usage() const;
   [[nodiscard]] std::string rebased_logprobs(std::string logprobs) const;
   std::string check_prompt(const StreamChunk& chunk);
   Output on_part(std::string_view data, const StreamChunk& chunk);
@@ -90,10 +95,14 @@ class Resumption {
   std::string held_;
   /// Tokens that the client has got.
   std::uint64_t delivered_ = 0;
+  /// Those that the engine has not named: one for each event with content.
+  std::uint64_t unnamed_ = 0;
   /// The certain text's characters, and how many of them precede the present continuation.
   std::uint64_t characters_ = 0;
   std::uint64_t offset_ = 0;
   bool is_plain_ = false;
+  /// The last usage in an event of the engine that began the answer.
+  std::optional<Usage> named_usage_;
   /// The client has got the engine's own usage.
   bool has_usage_ = false;
   bool has_reasoning_ = false;

@@ -22,6 +22,14 @@ struct QueryFailure {
   std::string reason;
 };
 
+Attempt attempt_of(base::ExitStatus failure) {
+  if (failure == base::ExitStatus::kTryAgain) {
+    return {.end = AttemptEnd::kNoFirstToken, .others_moved = true};
+  }
+  const bool is_refused = failure == base::ExitStatus::kUnavailable;
+  return {.end = is_refused ? AttemptEnd::kRefused : AttemptEnd::kBroken};
+}
+
 class Query {
  public:
   Query(WorkerPtr worker, http::Fields headers, base::Deadline deadline)
@@ -42,14 +50,13 @@ class Query {
     try {
       response = co_await http::async_fetch("POST", url, deadline_, options);
     } catch (const base::Error& error) {
-      const bool is_late = error.status() == base::ExitStatus::kTryAgain;
-      throw QueryFailure{{.end = is_late ? AttemptEnd::kNoFirstToken : AttemptEnd::kRefused,
-                          .others_moved = is_late},
-                         error.what()};
+      throw QueryFailure{attempt_of(error.status()), error.what()};
     }
     if (response.status != 200) {
-      throw QueryFailure{{.end = AttemptEnd::kStatus, .status = response.status},
-                         "/detokenize: status " + std::to_string(response.status)};
+      // A worker that answers 404 lacks the path, not the model.
+      throw QueryFailure{
+          {.end = AttemptEnd::kStatus, .status = response.status, .may_lack_object = true},
+          "/detokenize: status " + std::to_string(response.status)};
     }
     const auto object = fo::json::find_object(response.body, response.body.size());
     for (const char* name : {"prompt", "text"}) {

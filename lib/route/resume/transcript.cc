@@ -18,7 +18,10 @@ std::optional<std::string> Transcript::add(const std::vector<TokenId>& ids, std:
   if (uncertain_.empty() || fo::json::ends_with_half(uncertain_)) return std::string();
   std::string certain = std::exchange(uncertain_, {});
   const std::size_t count = std::min(repeated_, certain.size());
-  if (text_.compare(text_.size() - repeated_, count, certain, 0, count) != 0) return std::nullopt;
+  if (text_.compare(text_.size() - repeated_, count, certain, 0, count) != 0) {
+    tokens_.resize(safe_);
+    return std::nullopt;
+  }
   certain.erase(0, count);
   repeated_ -= count;
   text_ += certain;

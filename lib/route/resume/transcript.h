@@ -32,7 +32,7 @@ class Transcript {
 
   /// An event of the answer. Returns the text that has become certain, which includes that of
   /// earlier events; empty if none has, nullopt if the event should repeat text that was received
-  /// before a rewind(), and does not.
+  /// before a rewind(), and does not: then the tokens after the safe point are forgotten.
   std::optional<std::string> add(const std::vector<TokenId>& ids, std::string_view text);
   /// The tokens so far lie before the text that is compared at a seam: those of the thinking, whose
   /// text is not a part of the answer's.
@@ -43,6 +43,8 @@ class Transcript {
   /// Whether the answer contains these ids, one after the other.
   [[nodiscard]] bool contains(const std::vector<std::uint64_t>& ids) const;
   [[nodiscard]] std::size_t safe_point() const { return safe_; }
+  /// The last text ended with half a character.
+  [[nodiscard]] bool has_half() const { return !uncertain_.empty(); }
   /// G, also after the safe point.
   [[nodiscard]] const std::vector<TokenId>& answer() const { return tokens_; }
   /// P + G.

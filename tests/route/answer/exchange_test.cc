@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "fleet/card/card.h"
 #include "http/sse.h"
 #include "route/request/client_request.h"
 
@@ -494,6 +497,176 @@ TEST(Exchange, PiecesChangeNothing) {
   }
   EXPECT_GT(done, 100);
   EXPECT_GT(failed_late, 100);
+}
+
+// --- Answers that continue.
+
+/// A chat, or a completion, of at most four tokens, whose workers name their tokens.
+class Continued : public testing::Test {
+ protected:
+  explicit Continued(Api api = Api::kCompletions) : request_(read(api, from_)), answer_(request_) {
+    auto card = std::make_shared<fleet::Card>();
+    card->context_length = 100;
+    answer_.exchange.resumption().set_card(std::move(card));
+    answer_.exchange.set_asked(Exchange::Asked::kResumable);
+    answer_.exchange.begin_attempt();
+    answer_.head(kStreamHead);
+  }
+
+  static std::string part(const std::string& ids, const std::string& text,
+                          const std::string& more = "") {
+    return choice(0, R"("text":")" + text + R"(","token_ids":[)" + ids + "]" + more);
+  }
+  /// Another worker continues; it names `prompt`.
+  void resume(const std::string& prompt) {
+    answer_.exchange.set_asked(Exchange::Asked::kContinuation);
+    route::Resumption& resumption = answer_.exchange.resumption();
+    resumption.rewind(resumption.transcript().safe_point(), 0);
+    answer_.exchange.begin_attempt();
+    answer_.head(kStreamHead);
+    answer_.body(part("", "", R"(,"prompt_token_ids":[)" + prompt + "]"));
+  }
+  void begin() { answer_.body(part("7", "a", R"(,"prompt_token_ids":[5])")); }
+
+  static std::string made(const std::string& text, const std::string& finish = "null") {
+    return choice(0, R"("text":")" + text + R"(","logprobs":null,"finish_reason":)" + finish +
+                         R"(,"stop_reason":null)");
+  }
+  const std::string begun_ = choice(0, R"("text":"a")");
+
+  http::Request from_;
+  const route::ClientRequest request_;
+  Answer answer_;
+
+ private:
+  static route::ClientRequest read(Api api, http::Request& from) {
+    from.method = "POST";
+    from.headers = {{"content-type", "application/json"}};
+    from.body = R"({"model":"m","stream":true,"max_tokens":4,)" +
+                std::string(api == Api::kChat ? R"("messages":[]})" : R"("prompt":"x"})");
+    return route::read_request(from, api, {}).request.value();
+  }
+};
+
+TEST_F(Continued, TheRestOfTheAnswerFollows) {
+  begin();
+  answer_.body(part("8", "b") + "data: {\"choices\":[{\"te").broken();
+  EXPECT_EQ(answer_.fault(), Kind::kTruncated);
+  EXPECT_EQ(answer_.exchange.resume_refusal(), "");
+  EXPECT_FALSE(answer_.exchange.finish_here());
+  resume("5,7,8");
+  answer_.body(part("9", "c") + part("10", "d", R"(,"finish_reason":"length")") + kUsage + kDone);
+  EXPECT_EQ(answer_.exchange.state(), State::kDone);
+  EXPECT_EQ(answer_.output,
+            begun_ + choice(0, R"("text":"b")") + made("c") + made("d", "\"length\"") + kDone);
+  EXPECT_EQ(answer_.exchange.delivered_tokens(), 4U);
+  EXPECT_EQ(answer_.exchange.attempt_tokens(), 2U);
+  EXPECT_FALSE(answer_.exchange.is_cut_short());
+}
+
+TEST_F(Continued, BytesOfTheDeadWorkerAfterItsFaultAreIgnored) {
+  begin();
+  answer_.body(kError + part("8", "b") + kDone).body(part("9", "c") + kDone).end();
+  EXPECT_EQ(answer_.fault(), Kind::kErrorFrame);
+  EXPECT_EQ(answer_.output, begun_);
+  resume("5,7");
+  answer_.body(part("8", "b"));
+  EXPECT_EQ(answer_.output, begun_ + made("b"));
+}
+
+TEST_F(Continued, WhatArrivedWithTheFaultIsDeliveredWithTheRest) {
+  begin();
+  answer_.exchange.on_body(part("8", "b") + kError);
+  resume("5,7,8");
+  EXPECT_EQ(answer_.output, begun_) << "not yet";
+  answer_.body(part("9", "c"));
+  EXPECT_EQ(answer_.output, begun_ + choice(0, R"("text":"b")") + made("c"));
+  EXPECT_EQ(answer_.exchange.delivered_tokens(), 3U);
+}
+
+TEST_F(Continued, AnotherPromptIsAFault) {
+  begin();
+  answer_.broken();
+  resume("1,5,7");
+  EXPECT_EQ(answer_.fault(), Kind::kInvalid);
+  EXPECT_EQ(answer_.exchange.fault()->reason,
+            "the worker does not continue the answer: its prompt has other tokens");
+  EXPECT_EQ(answer_.output, begun_);
+  // The next one may have the right one.
+  resume("5,7");
+  answer_.body(part("8", "b"));
+  EXPECT_EQ(answer_.output, begun_ + made("b"));
+}
+
+TEST_F(Continued, AStatusOrAnAnswerInOnePieceIsAFault) {
+  begin();
+  answer_.broken();
+  answer_.exchange.set_asked(Exchange::Asked::kContinuation);
+  answer_.exchange.begin_attempt();
+  answer_.head({503, kJsonHead.headers}).body("{}").end();
+  EXPECT_EQ(answer_.fault(), Kind::kStatus);
+  EXPECT_EQ(answer_.exchange.fault()->status, 503);
+  EXPECT_TRUE(answer_.exchange.is_chunk_stream());
+  answer_.exchange.begin_attempt();
+  answer_.head(kJsonHead);
+  EXPECT_EQ(answer_.fault(), Kind::kInvalid);
+  answer_.body("{}").end();
+  EXPECT_EQ(answer_.output, begun_);
+  EXPECT_EQ(answer_.exchange.resume_refusal(), "");
+}
+
+TEST_F(Continued, AnAnswerThatHasReachedItsLimitEndsHere) {
+  begin();
+  answer_.body(part("8,9", "bc") + part("10", "")).broken();
+  EXPECT_TRUE(answer_.exchange.finish_here());
+  EXPECT_EQ(answer_.exchange.state(), State::kDone);
+  answer_.output += answer_.exchange.take_output();
+  EXPECT_EQ(answer_.output, begun_ + choice(0, R"("text":"bc")") + choice(0, R"("text":"")") +
+                                made("", "\"length\"") + kDone);
+  EXPECT_EQ(answer_.exchange.delivered_tokens(), 4U);
+}
+
+TEST_F(Continued, AFinishedAnswerNeedsNothingMore) {
+  begin();
+  answer_.broken();
+  resume("5,7");
+  answer_.body(part("8", "b", R"(,"finish_reason":"stop")")).broken();
+  EXPECT_EQ(answer_.exchange.state(), State::kDone);
+  EXPECT_EQ(answer_.output, begun_ + made("b", "\"stop\"") + kDone);
+}
+
+TEST_F(Continued, EventsWithoutTextAreNotHeldForEver) {
+  Answer small(request_, {.held = 100, .first_event = 1000, .event = 200});
+  small.exchange.set_asked(Exchange::Asked::kResumable);
+  small.exchange.begin_attempt();
+  small.head(kStreamHead);
+  std::size_t sent = 0;
+  for (; sent < 10'000 && small.exchange.state() == State::kReading; sent += kRole.size()) {
+    small.body(kRole);
+  }
+  EXPECT_EQ(small.fault(), Kind::kInvalid);
+  EXPECT_LE(sent, 1200U + kRole.size());
+  EXPECT_EQ(small.output, "");
+}
+
+class ContinuedChat : public Continued {
+ protected:
+  ContinuedChat() : Continued(Api::kChat) {}
+};
+
+// Otherwise the role, which is held with it, would be lost with the worker.
+TEST_F(ContinuedChat, HalfACharacterIsNoContentYet) {
+  const std::string role =
+      choice(0, R"("delta":{"role":"assistant"})").insert(7, R"("prompt_token_ids":[5],)");
+  answer_.body(role + choice(0, R"("delta":{"content":"\ud83d"},"token_ids":[7])"));
+  EXPECT_FALSE(answer_.exchange.has_head());
+  answer_.broken();
+  EXPECT_FALSE(answer_.exchange.is_delivered());
+  answer_.exchange.begin_attempt();
+  answer_.head(kStreamHead);
+  answer_.body(role + choice(0, R"("delta":{"content":"a"},"token_ids":[7])"));
+  EXPECT_EQ(answer_.output,
+            choice(0, R"("delta":{"role":"assistant"})") + choice(0, R"("delta":{"content":"a"})"));
 }
 
 }  // namespace
