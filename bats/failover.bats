@@ -22,7 +22,7 @@ LAST_LINE="Three failovers and a switchover, the same tokens each time, no reque
   [ "$(sort -u <<<"$answers" | wc -l)" -eq 1 ]
   [ "$(grep -c '^  first token  ' <<<"$output")" -eq 2 ]
   [ "${lines[-1]}" = "$LAST_LINE" ]
-  grep -qE '^[1-9][0-9]* requests answered, [0-9]+ cut after the first token of a stream, 0 failed$' <<<"$output"
+  grep -qE '^[1-9][0-9]* requests answered, [0-9]+ resumed after the first token of a stream, 0 failed$' <<<"$output"
   # The README shows the same output.
   example README.md '== SIGKILL of engine 0'
   prints "$EXAMPLE"
