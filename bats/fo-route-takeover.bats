@@ -224,6 +224,7 @@ half_taken() {
   wait_for "is_ready next"
   fo-route ctl --admin "$ADMIN" state
   start_load
+  more_load
   end_load
 }
 

@@ -38,7 +38,7 @@ OperatorSettings read_settings(std::string_view text) {
     if (const nlohmann::json* const level = fo::json::find(object, "level")) {
       settings.level = level->get<std::size_t>();
       if (!level->is_number_unsigned() || *settings.level >= plan::kDegradationLevels.size()) {
-        throw fo::json::Misfit("there is no such level");
+        throw fo::json::Misfit("the level is unknown");
       }
     }
     return settings;

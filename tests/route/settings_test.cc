@@ -43,7 +43,7 @@ TEST(Settings, OtherTextsAreRefused) {
     EXPECT_EQ(reason(members).status, base::ExitStatus::kProtocol) << members;
   }
   EXPECT_EQ(reason(R"("drained":[],"weights":{},"level":9)").message,
-            "the settings of the router: there is no such level");
+            "the settings of the router: the level is unknown");
 }
 
 class OperatorControlTest : public testing::Test {

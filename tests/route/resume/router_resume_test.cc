@@ -19,7 +19,7 @@ json resumable_chat(std::uint64_t tokens = 24) {
   return body;
 }
 
-json completion(std::uint64_t tokens = 24) {
+json streamed_completion(std::uint64_t tokens = 24) {
   return {{"model", "oracle"},
           {"prompt", "Once upon"},
           {"max_tokens", tokens},
@@ -44,7 +44,7 @@ class EachMidStreamFault : public FdCounting, public testing::WithParamInterface
 TEST_P(EachMidStreamFault, TheStreamGoesOnTokenForToken) {
   Fleet fleet;
   fleet.add_engines(2);
-  for (const json& body : {resumable_chat(), completion()}) {
+  for (const json& body : {resumable_chat(), streamed_completion()}) {
     const Client undisturbed = fleet.ask(body, path_of(body));
     fail_next(fleet, 0, GetParam());
     const auto faults = fleet.counts(0).faults;
