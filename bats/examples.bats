@@ -853,6 +853,9 @@ $last_line" run_example
 
 # --- fleet(7) -------------------------------------------------------------------------------------
 
+# Measurements.
+no_example man/fleet.7 'fo-route  haproxy  nginx'
+
 @test "fleet(7): a registry by hand" {
   example man/fleet.7 'fo-reg put --endpoint demo'
   # Typed by hand, the second command has done its work before the third one.
