@@ -6,6 +6,8 @@ load test_helper
 
 # start_oracle [OPTION]...: returns once it is ready; its pid is in ORACLE, its address in ADDRESS.
 start_oracle() {
+  # An earlier one has written its address there.
+  rm -f "$T/oracle.out"
   start_bg oracle fo-oracle --port 0 "$@"
   ORACLE=$BG_PID
   wait_for "[ -s $T/oracle.out ] || ! kill -0 $ORACLE"
