@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 json resumable_chat(std::uint64_t tokens = 24) {
-  json body = chat(true, tokens);
+  json body = test::chat(true, tokens);
   body.erase("oracle");
   return body;
 }

@@ -23,10 +23,10 @@ ResumeFacts read(Api api, const std::string& members, const ResumeOptions& optio
   body.update(json::parse("{" + members + "}"));
   return route::read_resume_facts(body, api, options);
 }
-ResumeFacts chat(const std::string& members, const ResumeOptions& options = {}) {
+ResumeFacts chat_facts(const std::string& members, const ResumeOptions& options = {}) {
   return read(Api::kChat, members, options);
 }
-ResumeFacts completion(const std::string& members, const ResumeOptions& options = {}) {
+ResumeFacts completion_facts(const std::string& members, const ResumeOptions& options = {}) {
   return read(Api::kCompletions, members, options);
 }
 
@@ -134,10 +134,10 @@ TEST_P(BothApis, LimitsOfTheAnswerAreRead) {
 }
 
 TEST(ResumeRules, AChatHasANewerNameForItsLimit) {
-  EXPECT_EQ(chat(R"("max_completion_tokens":5,"max_tokens":9)").max_tokens, 5U);
-  EXPECT_EQ(chat(R"("max_completion_tokens":5)").max_tokens, 5U);
-  EXPECT_EQ(chat(R"("max_completion_tokens":null,"max_tokens":9)").max_tokens, 9U);
-  EXPECT_NE(completion(R"("max_completion_tokens":5)").refusal, "");
+  EXPECT_EQ(chat_facts(R"("max_completion_tokens":5,"max_tokens":9)").max_tokens, 5U);
+  EXPECT_EQ(chat_facts(R"("max_completion_tokens":5)").max_tokens, 5U);
+  EXPECT_EQ(chat_facts(R"("max_completion_tokens":null,"max_tokens":9)").max_tokens, 9U);
+  EXPECT_NE(completion_facts(R"("max_completion_tokens":5)").refusal, "");
 }
 
 TEST_P(BothApis, SeededAnswersContinueUnlessSeedsAreStrict) {
@@ -188,19 +188,20 @@ TEST_P(BothApis, AFrequencyPenaltyCanBecomeABias) {
 }
 
 TEST(ResumeRules, LogProbsOfCompletionsContinue) {
-  const ResumeFacts facts = completion(R"("logprobs":0)");
+  const ResumeFacts facts = completion_facts(R"("logprobs":0)");
   EXPECT_EQ(facts.refusal, "");
   EXPECT_EQ(facts.logprobs, 0U);
   EXPECT_EQ(facts.repeated, R"("logprobs":0,"model":"m")");
-  EXPECT_NE(completion(R"("logprobs":3,"return_tokens_as_token_ids":true)").refusal, "");
-  EXPECT_NE(completion(R"("logprobs":3,"logprob_token_ids":[1])").refusal, "");
+  EXPECT_NE(completion_facts(R"("logprobs":3,"return_tokens_as_token_ids":true)").refusal, "");
+  EXPECT_NE(completion_facts(R"("logprobs":3,"logprob_token_ids":[1])").refusal, "");
 }
 
 TEST(ResumeRules, LogProbsOfChatsDoNot) {
-  EXPECT_EQ(chat(R"("logprobs":true)").refusal, "'logprobs': log-probs of a chat");
-  EXPECT_EQ(chat(R"("logprobs":true,"top_logprobs":3)").refusal, "'logprobs': log-probs of a chat");
-  EXPECT_EQ(chat(R"("top_logprobs":3)").refusal, "'top_logprobs': log-probs of a chat");
-  EXPECT_EQ(chat(R"("logprobs":false,"top_logprobs":0)").refusal, "");
+  EXPECT_EQ(chat_facts(R"("logprobs":true)").refusal, "'logprobs': log-probs of a chat");
+  EXPECT_EQ(chat_facts(R"("logprobs":true,"top_logprobs":3)").refusal,
+            "'logprobs': log-probs of a chat");
+  EXPECT_EQ(chat_facts(R"("top_logprobs":3)").refusal, "'top_logprobs': log-probs of a chat");
+  EXPECT_EQ(chat_facts(R"("logprobs":false,"top_logprobs":0)").refusal, "");
 }
 
 TEST(ResumeRules, OfferedToolsAreRefused) {
@@ -208,20 +209,20 @@ TEST(ResumeRules, OfferedToolsAreRefused) {
   for (const std::string choice :
        {"", R"(,"tool_choice":null)", R"(,"tool_choice":"auto")", R"(,"tool_choice":"required")",
         R"(,"tool_choice":{"type":"function","function":{"name":"f"}})"}) {
-    EXPECT_EQ(chat(tools + choice).refusal, "'tools': the worker parses the calls") << choice;
+    EXPECT_EQ(chat_facts(tools + choice).refusal, "'tools': the worker parses the calls") << choice;
   }
-  EXPECT_EQ(chat(tools + R"(,"tool_choice":"none","parallel_tool_calls":true)").refusal, "");
-  EXPECT_EQ(chat(R"("tools":[],"tool_choice":"auto")").refusal, "");
-  EXPECT_EQ(chat(R"("tool_choice":"none")").refusal, "");
-  EXPECT_NE(chat(R"("functions":[{"name":"f"}])").refusal, "");
+  EXPECT_EQ(chat_facts(tools + R"(,"tool_choice":"none","parallel_tool_calls":true)").refusal, "");
+  EXPECT_EQ(chat_facts(R"("tools":[],"tool_choice":"auto")").refusal, "");
+  EXPECT_EQ(chat_facts(R"("tool_choice":"none")").refusal, "");
+  EXPECT_NE(chat_facts(R"("functions":[{"name":"f"}])").refusal, "");
 }
 
 TEST(ResumeRules, EarlierCallsInTheMessagesAreText) {
   const ResumeFacts facts =
-      chat(R"("messages":[{"role":"user","content":[{"type":"text","text":"a"},"b"]},)"
-           R"({"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",)"
-           R"("function":{"name":"f","arguments":"{}"}}]},)"
-           R"({"role":"tool","tool_call_id":"1","content":"c"}])");
+      chat_facts(R"("messages":[{"role":"user","content":[{"type":"text","text":"a"},"b"]},)"
+                 R"({"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",)"
+                 R"("function":{"name":"f","arguments":"{}"}}]},)"
+                 R"({"role":"tool","tool_call_id":"1","content":"c"}])");
   EXPECT_EQ(facts.refusal, "");
 }
 
@@ -229,23 +230,24 @@ TEST(ResumeRules, ImagesAndAudioAreRefused) {
   for (const std::string part :
        {R"({"type":"image_url","image_url":{"url":"data:"}})", R"({"type":"input_audio"})",
         R"({"image_url":{"url":"data:"}})", R"({"type":1})", "5"}) {
-    const ResumeFacts facts =
-        chat(R"("messages":[{"role":"user","content":[{"type":"text","text":"a"},)" + part + "]}]");
+    const ResumeFacts facts = chat_facts(
+        R"("messages":[{"role":"user","content":[{"type":"text","text":"a"},)" + part + "]}]");
     EXPECT_EQ(facts.refusal, "'messages': a part is not text") << part;
   }
-  EXPECT_NE(chat(R"("messages":[{"role":"assistant","audio":{"id":"a"}}])").refusal, "");
-  EXPECT_NE(chat(R"("modalities":["text","audio"])").refusal, "");
-  EXPECT_EQ(chat(R"("modalities":["text"])").refusal, "");
-  EXPECT_NE(chat(R"("audio":{"voice":"alloy"})").refusal, "");
-  EXPECT_NE(chat(R"("mm_processor_kwargs":{"a":1})").refusal, "");
+  EXPECT_NE(chat_facts(R"("messages":[{"role":"assistant","audio":{"id":"a"}}])").refusal, "");
+  EXPECT_NE(chat_facts(R"("modalities":["text","audio"])").refusal, "");
+  EXPECT_EQ(chat_facts(R"("modalities":["text"])").refusal, "");
+  EXPECT_NE(chat_facts(R"("audio":{"voice":"alloy"})").refusal, "");
+  EXPECT_NE(chat_facts(R"("mm_processor_kwargs":{"a":1})").refusal, "");
 }
 
 TEST(ResumeRules, OnlyOnePromptContinues) {
   for (const std::string prompt : {R"("a")", R"(["a"])", "[1,2,3]", "[[1,2,3]]", "[]"}) {
-    EXPECT_EQ(completion(R"("prompt":)" + prompt).refusal, "") << prompt;
+    EXPECT_EQ(completion_facts(R"("prompt":)" + prompt).refusal, "") << prompt;
   }
   for (const std::string prompt : {R"(["a","b"])", "[[1],[2]]"}) {
-    EXPECT_EQ(completion(R"("prompt":)" + prompt).refusal, "'prompt': several prompts") << prompt;
+    EXPECT_EQ(completion_facts(R"("prompt":)" + prompt).refusal, "'prompt': several prompts")
+        << prompt;
   }
 }
 
@@ -363,7 +365,7 @@ TEST_P(BothApis, AnInvalidValueIsRefused) {
     const ResumeFacts facts = read(GetParam(), member, kPenalties);
     EXPECT_NE(facts.refusal.find("': expected "), std::string::npos) << member << facts.refusal;
   }
-  EXPECT_NE(completion(R"("logprobs":true)").refusal, "");
+  EXPECT_NE(completion_facts(R"("logprobs":true)").refusal, "");
 }
 
 TEST_P(BothApis, TheOtherFactsOfARefusedRequestAreValid) {
