@@ -127,7 +127,7 @@ void declare_serve(CLI::App& app, Options& options) {
   cli::add_duration(app, "--lame-duck", serve.lame_duck,
                     "after SIGTERM, before connections are refused");
   cli::add_duration(app, "--drain", serve.drain,
-                    "then, for requests to end; also those of a drained engine, before they move");
+                    "then, for requests to end; also those of a drained engine");
   cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
   cli::add_variables(app, {"NOTIFY_SOCKET", "WATCHDOG_*", "XDG_RUNTIME_DIR"});
 }
