@@ -4,10 +4,14 @@
 #include <charconv>
 #include <system_error>
 
+#include "base/utf8.h"
 #include "json/object.h"
 
 namespace fo::json {
 namespace {
+
+using base::Character;
+using base::first_wtf8_character;
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 constexpr char32_t kFirstHigh = 0xd800;
@@ -39,31 +43,6 @@ void append_code(std::string& text, char32_t code) {
     add(0x80 | (code >> 6 & 0x3f));
   }
   add(0x80 | (code & 0x3f));
-}
-
-// A character of WTF-8 at the beginning of `text`, which is not empty; 0 bytes if there is none.
-struct Character {
-  std::size_t bytes = 0;
-  char32_t code = 0;
-};
-
-Character first_character(std::string_view text) {
-  const unsigned lead = byte_of(text.front());
-  if (lead < 0x80) return {1, lead};
-  const std::size_t bytes = lead < 0xc2   ? 0
-                            : lead < 0xe0 ? 2
-                            : lead < 0xf0 ? 3
-                            : lead < 0xf5 ? 4
-                                          : 0;
-  if (bytes == 0 || text.size() < bytes) return {};
-  char32_t code = lead & (0x7fU >> bytes);
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte_of(text[i]) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte_of(text[i]) & 0x3f);
-  }
-  const bool is_overlong = (bytes == 3 && code < 0x800) || (bytes == 4 && code < 0x10000);
-  if (is_overlong || code > 0x10ffff) return {};
-  return {bytes, code};
 }
 
 // The code of "uXXXX" at a place that the scanner has checked.
@@ -244,10 +223,9 @@ std::string_view Scanner::pass_string() {
       ++at_;
     } else {
       // Only an escape can contain half a pair.
-      const Character character = first_character(text_.substr(at_));
-      const bool is_half = is_high(character.code) || is_low(character.code);
-      if (character.bytes == 0 || is_half) refuse();
-      at_ += character.bytes;
+      const std::size_t size = base::first_character(text_.substr(at_)).size;
+      if (size == 0) refuse();
+      at_ += size;
     }
   }
   return text_.substr(begin, at_++ - begin);
@@ -295,9 +273,9 @@ std::string quoted(std::string_view wtf8) {
     for (int shift = 12; shift >= 0; shift -= 4) text.push_back(kHex[code >> shift & 0xf]);
   };
   while (!wtf8.empty()) {
-    const Character character = first_character(wtf8);
-    const std::size_t bytes = std::max<std::size_t>(character.bytes, 1);
-    if (character.bytes == 0) {
+    const Character character = first_wtf8_character(wtf8);
+    const std::size_t bytes = std::max<std::size_t>(character.size, 1);
+    if (character.size == 0) {
       text += kReplacement;
     } else if (is_high(character.code) || is_low(character.code) || character.code < 0x20) {
       escape(character.code);
@@ -314,31 +292,31 @@ std::string quoted(std::string_view wtf8) {
 std::string without_halves(std::string_view wtf8) {
   std::string text(wtf8);
   for (std::size_t at = 0; at < text.size();) {
-    const Character character = first_character(std::string_view(text).substr(at));
+    const Character character = first_wtf8_character(std::string_view(text).substr(at));
     if (is_high(character.code) || is_low(character.code))
       text.replace(at, kHalfBytes, kReplacement);
-    at += std::max<std::size_t>(character.bytes, 1);
+    at += std::max<std::size_t>(character.size, 1);
   }
   return text;
 }
 
 bool ends_with_half(std::string_view wtf8) {
   if (wtf8.size() < kHalfBytes) return false;
-  const Character last = first_character(wtf8.substr(wtf8.size() - kHalfBytes));
-  return last.bytes == kHalfBytes && is_high(last.code);
+  const Character last = first_wtf8_character(wtf8.substr(wtf8.size() - kHalfBytes));
+  return last.size == kHalfBytes && is_high(last.code);
 }
 
 void join_halves(std::string& wtf8, std::string_view more) {
-  const Character low = more.empty() ? Character() : first_character(more);
+  const Character low = more.empty() ? Character() : first_wtf8_character(more);
   if (!is_low(low.code) || !ends_with_half(wtf8)) {
     wtf8 += more;
     return;
   }
   const std::size_t begin = wtf8.size() - kHalfBytes;
-  const char32_t high = first_character(std::string_view(wtf8).substr(begin)).code;
+  const char32_t high = first_wtf8_character(std::string_view(wtf8).substr(begin)).code;
   wtf8.resize(begin);
   append_code(wtf8, 0x10000 + ((high - kFirstHigh) << 10) + (low.code - kFirstLow));
-  wtf8 += more.substr(low.bytes);
+  wtf8 += more.substr(low.size);
 }
 
 std::string edited(std::string_view text, std::span<const Edit> edits, std::size_t begin,
@@ -357,6 +335,11 @@ std::string edited(std::string_view text, std::span<const Edit> edits, std::size
 
 std::string edited(std::string_view text, std::span<const Edit> edits) {
   return edited(text, edits, 0, text.size());
+}
+
+void sort(std::vector<Edit>& edits) {
+  std::sort(edits.begin(), edits.end(),
+            [](const Edit& a, const Edit& b) { return a.begin < b.begin; });
 }
 
 void MemberCuts::add(std::size_t begin, std::size_t end, bool is_cut) {

@@ -111,6 +111,9 @@ struct Edit {
   std::string replacement = {};
 };
 
+/// Puts edits into the order of their places.
+void sort(std::vector<Edit>& edits);
+
 /// The text from `begin` to `end` with these edits, which do not overlap and are in order; edits
 /// outside of that part are ignored.
 std::string edited(std::string_view text, std::span<const Edit> edits, std::size_t begin,

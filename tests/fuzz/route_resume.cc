@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
 #include "fuzz.h"
 #include "http/sse.h"
 #include "json/object.h"
@@ -38,12 +39,6 @@ using State = Exchange::State;
 constexpr std::uint64_t kContext = 40;
 constexpr std::size_t kMaxAttempts = 6;
 constexpr std::size_t kAll = 1000;
-
-std::uint64_t count_characters(std::string_view text) {
-  return static_cast<std::uint64_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
 
 // --- What the client asks for, and what an undisturbed engine answers.
 
@@ -106,7 +101,7 @@ Undisturbed undisturbed(const Case& of) {
   Generation generation(of.model.weights, request.prompts.front(), options);
   Undisturbed answer;
   while (!generation.finished()) {
-    answer.offsets.push_back(count_characters(answer.text));
+    answer.offsets.push_back(base::count_characters(answer.text));
     answer.tokens.push_back(generation.next());
     if (!answer.tokens.back().is_thinking) answer.text += answer.tokens.back().text;
     answer.ends.push_back(answer.text.size());

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/utf8.h"
 #include "http/sse.h"
 
 namespace fo::oracle {
@@ -68,17 +69,12 @@ ordered_json chat_logprobs(const ChoicePart& part) {
   return {{"content", std::move(content)}};
 }
 
-std::size_t characters(const std::string& text) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }));
-}
-
 ordered_json text_logprobs(const ChoicePart& part) {
   ordered_json lists{{"text_offset", ordered_json::array()},
                      {"token_logprobs", ordered_json::array()},
                      {"tokens", ordered_json::array()},
                      {"top_logprobs", ordered_json::array()}};
-  std::size_t offset = part.offset + characters(part.prefix);
+  std::size_t offset = part.offset + base::count_characters(part.prefix);
   for (const AnswerToken& token : part.tokens) {
     ordered_json top = ordered_json::object();
     for (const ScoredToken& other : token.best) top[name_of(other.token)] = other.logprob;
@@ -87,7 +83,7 @@ ordered_json text_logprobs(const ChoicePart& part) {
     lists["token_logprobs"].push_back(token.logprob);
     lists["tokens"].push_back(name_of(token.token));
     lists["top_logprobs"].push_back(std::move(top));
-    offset += characters(token.text);
+    offset += base::count_characters(token.text);
   }
   return lists;
 }
@@ -100,7 +96,7 @@ std::string escaped(const std::string& text) {
 
 }  // namespace
 
-std::size_t characters_of(const ChoicePart& part) { return characters(all_text(part)); }
+std::size_t characters_of(const ChoicePart& part) { return base::count_characters(all_text(part)); }
 
 AnswerFormat::AnswerFormat(const CompletionRequest& request, std::string id, std::string model,
                            std::int64_t created)

@@ -39,8 +39,7 @@ class ChunkReader {
     scanner_.end();
     ids.finish(chunk_.id_cuts);
     usage.finish(chunk_.usage_cuts);
-    std::sort(chunk_.id_cuts.begin(), chunk_.id_cuts.end(),
-              [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    fo::json::sort(chunk_.id_cuts);
     if (chunk_.tokens == 0 && chunk_.has_content) chunk_.tokens = 1;
     return std::move(chunk_);
   }

@@ -1,25 +1,13 @@
 #include "route/resume/client_events.h"
 
-#include <algorithm>
-
 #include "http/sse.h"
 #include "json/scanner.h"
+#include "route/resume/id_list.h"
 
 namespace fo::route {
 namespace {
 
 using fo::json::Edit;
-
-void sort(std::vector<Edit>& edits) {
-  std::sort(edits.begin(), edits.end(),
-            [](const Edit& a, const Edit& b) { return a.begin < b.begin; });
-}
-
-std::string list_of(const std::vector<TokenId>& ids) {
-  std::string text = "[";
-  for (const TokenId id : ids) text += (text.size() > 1 ? "," : "") + std::to_string(id);
-  return text + "]";
-}
 
 std::string object_of(const Usage& usage) {
   return "{\"prompt_tokens\":" + std::to_string(usage.prompt_tokens) +
@@ -32,7 +20,7 @@ std::string object_of(const Usage& usage) {
 void ClientEvents::learn(std::string_view data, const StreamChunk& chunk) {
   std::vector<Edit> cuts = chunk.id_cuts;
   cuts.insert(cuts.end(), chunk.usage_cuts.begin(), chunk.usage_cuts.end());
-  sort(cuts);
+  fo::json::sort(cuts);
   before_ = fo::json::edited(data, cuts, 0, chunk.choices_at.begin);
   after_ = fo::json::edited(data, cuts, chunk.choices_at.end, data.size());
 }
@@ -48,7 +36,7 @@ std::string ClientEvents::forwarded(std::string_view data, const StreamChunk& ch
     edits.push_back({chunk.text_at.begin, chunk.text_at.end, fo::json::quoted(*text)});
   }
   if (edits.empty()) return http::format_sse(data);
-  sort(edits);
+  fo::json::sort(edits);
   return http::format_sse(fo::json::edited(data, edits));
 }
 
@@ -71,7 +59,7 @@ std::string ClientEvents::made(const Part& part, const std::optional<Usage>& usa
   }
   choice += ",\"logprobs\":" + part.logprobs + ",\"finish_reason\":" + part.finish +
             ",\"stop_reason\":" + part.stop_reason;
-  if (facts_.wants_ids) choice += ",\"token_ids\":" + list_of(part.ids);
+  if (facts_.wants_ids) choice += ",\"token_ids\":" + list_of_ids(part.ids);
   choice += "}]";
   return event(choice, facts_.wants_continuous_usage && usage ? object_of(*usage) : std::string());
 }
