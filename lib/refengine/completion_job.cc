@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "http/sse.h"
 #include "os/random.h"
 #include "refengine/completion_answer.h"
@@ -99,7 +100,7 @@ Job make_job(const ApiContext& context, CompletionRequest request, const std::st
   const bool include_stop = request.text.include_stop;
   OutputText text(std::move(request.text), generation.prompt());
   const std::size_t echoed =
-      request.echo ? count_characters(decode_tokens(generation.prompt())) : 0;
+      request.echo ? base::count_characters(decode_tokens(generation.prompt())) : 0;
   return {std::move(head),       std::move(generation), std::move(text), include_stop,
           request.include_usage, request.echo,          echoed};
 }

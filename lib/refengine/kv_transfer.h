@@ -58,7 +58,7 @@ class KvTransfer {
   /// A kept KV cache for a prompt that begins with its tokens.
   struct Found {
     std::shared_ptr<const KvSnapshot> snapshot;
-    /// Why there is no snapshot.
+    /// The reason if `snapshot` is null.
     std::string reason;
   };
   /// A snapshot is returned once.

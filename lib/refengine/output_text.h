@@ -7,22 +7,15 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
+#include "refengine/stop_text.h"
 #include "refengine/tokens.h"
 
 namespace fo::refengine {
 
 class OutputText {
  public:
-  struct Options {
-    /// The first in this list that the text has ends it. None is empty.
-    std::vector<std::string> stops = {};
-    /// The text includes the stop string that ends it.
-    bool include_stop = false;
-    /// Stop strings in the text of the first `min_tokens` tokens do not count.
-    std::size_t min_tokens = 0;
-  };
+  using Options = StopText::Options;
   /// The answer follows `prompt`, and completes a character that is incomplete at the prompt's end.
   explicit OutputText(Options options, std::span<const TokenId> prompt = {});
 
@@ -33,33 +26,23 @@ class OutputText {
 
   /// The text since the last call that cannot change any more; at the end all of it. Invalid bytes
   /// and an incomplete character at the end are dropped.
-  std::string take(bool is_finished);
+  std::string take(bool is_finished) { return text_.take(is_finished); }
 
   /// The stop string that ended the text.
-  [[nodiscard]] const std::optional<std::string>& stop() const { return stop_; }
+  [[nodiscard]] const std::optional<std::string>& stop() const { return text_.stop(); }
   /// The offset, in characters, of the last token's character.
   [[nodiscard]] std::size_t offset() const { return offset_; }
 
  private:
   std::string decode(TokenId token);
-  void find_stop(std::size_t added);
 
-  Options options_;
-  // Maximum number of characters that are held back for a stop string.
-  std::size_t held_characters_ = 0;
+  StopText text_;
   TextDecoder decoder_;
   // Characters after which an invalid byte was the last one.
   std::string pending_;
-  std::string text_;
-  std::size_t taken_ = 0;
-  std::size_t tokens_ = 0;
-  std::optional<std::string> stop_;
-  // Of text_ before it is cut, and pending_.
+  // Of the whole text before a stop string cuts it, and pending_.
   std::size_t characters_ = 0;
   std::size_t offset_ = 0;
 };
-
-/// The number of characters in valid UTF-8.
-std::size_t count_characters(std::string_view text);
 
 }  // namespace fo::refengine

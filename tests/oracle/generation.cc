@@ -45,11 +45,7 @@ AnswerToken Generation::next() {
   }
   state_.add(answer.token);
   ++tokens_;
-  if (check_end(answer.token)) {
-    text_.add_hidden();
-  } else {
-    text_.add(answer.token);
-  }
+  if (!check_end(answer.token)) text_.add(answer.token);
   if (text_.stop()) {
     finish_ = "stop";
     stop_reason_ = *text_.stop();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "oracle/vocabulary.h"
+#include "refengine/stop_text.h"
 
 namespace fo::oracle {
 
@@ -23,32 +24,23 @@ class OutputText {
     std::size_t min_tokens = 0;
     SpecialTokens special = SpecialTokens::kSkipped;
   };
-  explicit OutputText(Options options);
+  explicit OutputText(const Options& options);
 
   /// Adds a token. Not when a stop string has been found.
   void add(TokenId token);
-  /// Adds a token that ends the answer and is not part of its text.
-  void add_hidden() { ++tokens_; }
 
   /// The text since the last call that cannot change any more; at the end all of it. An incomplete
   /// character at the end is dropped.
-  std::string take(bool is_finished);
+  std::string take(bool is_finished) { return text_.take(is_finished); }
 
   /// The stop string that ended the text.
-  [[nodiscard]] const std::optional<std::string>& stop() const { return stop_; }
+  [[nodiscard]] const std::optional<std::string>& stop() const { return text_.stop(); }
 
  private:
-  void find_stop(std::size_t added);
-
-  Options options_;
-  /// Characters that are held back.
-  std::size_t held_characters_ = 0;
+  SpecialTokens special_;
   /// Bytes of incomplete characters.
   std::string pending_;
-  std::string text_;
-  std::size_t taken_ = 0;
-  std::size_t tokens_ = 0;
-  std::optional<std::string> stop_;
+  refengine::StopText text_;
 };
 
 }  // namespace fo::oracle
