@@ -219,9 +219,8 @@ http::RequestHead Attempts::head() const {
   head.target = job_.worker->base_path +
                 (is_continuation ? std::string("/v1/completions") : job_.request.target);
   head.headers = job_.request.headers;
-  const http::Fields& own = parts_.options.worker_headers;
+  const http::Fields own = parts_.worker_headers(job_.id);
   head.headers.insert(head.headers.end(), own.begin(), own.end());
-  head.headers.emplace_back("x-request-id", job_.id);
   head.headers.emplace_back("x-fo-attempt", std::to_string(job_.attempts));
   return head;
 }
@@ -309,10 +308,10 @@ awaitable<Attempt> Attempts::call(std::string& reason) {
 awaitable<Attempt> Attempts::ask(std::string& reason) {
   const Asked asked = this->asked();
   exchange_.set_asked(asked);
+  if (asked != Asked::kAsGiven) exchange_.resumption().set_card(job_.worker->facts);
   ++job_.attempts;
   if (asked == Asked::kContinuation) {
-    http::Fields headers = parts_.options.worker_headers;
-    headers.emplace_back("x-request-id", job_.id);
+    http::Fields headers = parts_.worker_headers(job_.id);
     const SeamCheck seam =
         co_await check_seam(job_.worker, std::move(headers), exchange_.resumption(), job_.deadline);
     reason = seam.reason;
@@ -562,7 +561,7 @@ awaitable<void> Attempts::look_for_death(const WorkerPtr& worker) {
   }
 }
 
-// A retry for which there is no budget waits.
+// Waits until a retry is within the budget.
 awaitable<void> Attempts::wait_for_budget() {
   const bool is_retry = job_.attempts > 0 && !job_.resume_until;
   while (is_retry && !job_.is_killed && !job_.deadline.expired()) {

@@ -29,6 +29,13 @@ struct RouterParts {
         admission(options.keys),
         demand(time_now()) {}
 
+  /// Those of each query to a worker on behalf of a request.
+  [[nodiscard]] http::Fields worker_headers(const std::string& request_id) const {
+    http::Fields headers = options.worker_headers;
+    headers.emplace_back("x-request-id", request_id);
+    return headers;
+  }
+
   boost::asio::any_io_executor executor;
   RouterOptions options;
   http::Pool pool;

@@ -1,6 +1,7 @@
 // Streams whose worker fails in the middle, and that go on.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -25,6 +26,14 @@ json streamed_completion(std::uint64_t tokens = 24) {
           {"max_tokens", tokens},
           {"ignore_eos", true},
           {"stream", true}};
+}
+
+// One that also names its tokens.
+json completion_that_ends() {
+  json body = streamed_completion(12);
+  body.erase("ignore_eos");
+  body["return_token_ids"] = true;
+  return body;
 }
 
 void fail_next(Fleet& fleet, std::size_t engine, const std::string& fault,
@@ -68,6 +77,54 @@ INSTANTIATE_TEST_SUITE_P(, EachMidStreamFault,
                            std::erase(name, '@');
                            return name;
                          });
+
+class RouterResume : public FdCounting {};
+
+// The limit of such an answer is the model's context, which the worker names.
+TEST_F(RouterResume, AChatWithoutALimitGoesOnToTheEndOfTheContext) {
+  oracle::EngineOptions options;
+  options.model.max_model_len = 64;
+  Fleet fleet;
+  fleet.add_engines(2, options);
+  json body = resumable_chat();
+  body.erase("max_tokens");
+  body["stream_options"] = {{"include_usage", true}};
+  const Client undisturbed = fleet.ask(body);
+  fail_next(fleet, 0, "reset@8");
+  Client call;
+  while (fleet.counts(0).faults == 0) call = fleet.ask(body);
+  EXPECT_EQ(call->text(), undisturbed->text());
+  const auto usage_of = [](const Client& client) {
+    const std::vector<std::string> events = client->events();
+    return json::parse(events.at(events.size() - 2))["usage"];
+  };
+  EXPECT_EQ(usage_of(call)["total_tokens"], 64);
+  EXPECT_EQ(usage_of(call)["completion_tokens"], usage_of(undisturbed)["completion_tokens"]);
+}
+
+// The card says more: here, which token ends the answer.
+TEST_F(RouterResume, TheCardOfTheWorkerCounts) {
+  Fleet fleet;
+  const json body = completion_that_ends();
+  fleet.add_engine();
+  const Client undisturbed = fleet.ask(body, path_of(body));
+  const json last = json::parse(undisturbed->events().at(undisturbed->events().size() - 2));
+  const json& ids = last["choices"][0]["token_ids"];
+  ASSERT_FALSE(ids.empty());
+  const auto card = std::make_shared<fleet::Card>();
+  card->name = "oracle";
+  card->context_length = 32768;
+  card->stop_ids = {ids.back().get<std::uint64_t>()};
+  fleet.worker(0).facts = card;
+  // The worker is lost after that token, and no other one is needed.
+  fail_next(fleet, 0, "cut@" + std::to_string(body["max_tokens"].get<int>()));
+  const Client call = fleet.ask(body, path_of(body));
+  EXPECT_EQ(fleet.counts(0).faults, 1U);
+  EXPECT_EQ(call->text(), undisturbed->text());
+  EXPECT_EQ(call->events().back(), "[DONE]");
+  const json finish = json::parse(call->events().at(call->events().size() - 2));
+  EXPECT_EQ(finish["choices"][0]["finish_reason"], "stop");
+}
 
 }  // namespace
 }  // namespace fo::test
