@@ -74,8 +74,8 @@ std::string_view to_string(const JointVerdict& verdict);
 /// Of the verdicts on a worker, the one with the lowest weight decides. A conviction decides only
 /// if at least half of the writers have convicted the worker; otherwise it makes it suspicious. A
 /// writer is a canary that convicts this worker, or has a verdict on any worker that has not
-/// expired. So a canary that has ended is no writer when its last verdict has expired, but its
-/// convictions remain, each until its record is removed.
+/// expired. So a canary that has ended stops counting when its last verdict expires, but each of
+/// its convictions remains until the record is removed.
 class Verdicts {
  public:
   /// Returns the verdict, until the next change. Throws kBadData; then the writer's last one stays.

@@ -20,10 +20,6 @@ using base::Deadline;
 using boost::asio::awaitable;
 using Clock = Deadline::Clock;
 
-// At least so many of a worker's requests move at a time, and at most this part of its slots.
-constexpr std::uint64_t kMinMoves = 3;
-constexpr std::uint64_t kPartOfSlots = 5;
-
 // The worker with the least requests that could continue the job.
 WorkerPtr find_target(const RouterParts& parts, const Job& job) {
   WorkerPtr target;
@@ -66,12 +62,12 @@ void begin_move(const std::shared_ptr<RouterParts>& parts, Job& job) {
   if (!target) return;
   http::FetchOptions warming;
   warming.body = job.exchange.resumption().warming_body();
-  warming.headers = parts->options.worker_headers;
-  warming.headers.emplace_back("x-request-id", job.id);
+  warming.headers = parts->worker_headers(job.id);
   warming.tls = target->origin.tls;
   job.is_moving = true;
+  const Transcript& transcript = job.exchange.resumption().transcript();
   const Deadline deadline = Deadline::after(first_token_limit(
-      parts->options.times.first_token, job.exchange.resumption().transcript().all().size()));
+      parts->options.times.first_token, transcript.prompt().size() + transcript.tokens()));
   boost::asio::co_spawn(parts->executor,
                         move(parts, job.id, std::move(target), std::move(warming), deadline),
                         boost::asio::detached);
@@ -94,7 +90,7 @@ void move_requests(const std::shared_ptr<RouterParts>& parts) {
     } else if (!worker->leaving_since) {
       worker->leaving_since = Clock::now();
     } else if (Clock::now() - *worker->leaving_since >= parts->options.resume.drain) {
-      left[worker.get()] = std::max(kMinMoves, worker->slots / kPartOfSlots);
+      left[worker.get()] = ResumeBudget::max_running(worker->slots);
     }
   }
   for (const auto& [id, job] : parts->jobs) {

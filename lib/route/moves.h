@@ -13,7 +13,7 @@ namespace fo::route {
 /// Then those that can continue move, some at a time: another worker computes what the answer's
 /// tokens leave in its cache while the old one still produces tokens, so that the stream stops for
 /// the time of one token only. Of a convicted worker the requests of which nothing was delivered
-/// begin anew elsewhere, and the others end with an error.
+/// begin again elsewhere, and the others end with an error.
 void move_requests(const std::shared_ptr<RouterParts>& parts);
 
 }  // namespace fo::route

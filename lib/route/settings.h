@@ -38,7 +38,7 @@ class OperatorControl {
   /// The router outlives this object.
   explicit OperatorControl(Router& router) : router_(router) {}
 
-  /// False if there is no such worker, or set.
+  /// False if the worker, or the set, is unknown.
   bool set_drained(const std::string& worker_id, bool is_drained);
   bool set_weight(const std::string& model, const std::string& card, double weight);
   /// Throws what Router::pin_level throws.

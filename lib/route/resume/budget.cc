@@ -11,9 +11,11 @@ constexpr std::uint64_t kMinRetries = 10;
 
 }  // namespace
 
-void ResumeBudget::set_slots(std::uint64_t slots) {
-  max_running_ = std::max<std::size_t>(kMinRunning, slots / kPart);
+std::size_t ResumeBudget::max_running(std::uint64_t slots) {
+  return std::max<std::size_t>(kMinRunning, slots / kPart);
 }
+
+void ResumeBudget::set_slots(std::uint64_t slots) { max_running_ = max_running(slots); }
 
 void ResumeBudget::add(std::uint64_t answer, std::size_t tier, base::Duration deadline) {
   const Place place{tier, deadline, arrivals_++};

@@ -20,6 +20,9 @@ namespace fo::route {
 /// but at least three. The others wait: the highest tier is first, then the earliest deadline.
 class ResumeBudget {
  public:
+  /// The number of answers that may be resumed at a time by workers with so many slots.
+  static std::size_t max_running(std::uint64_t slots);
+
   /// Of the workers of the set now. With fewer slots than before, resumes that have begun go on.
   void set_slots(std::uint64_t slots);
 
@@ -55,8 +58,7 @@ class ResumeBudget {
 };
 
 /// The retries of requests whose answers have not begun: at most a fifth of the requests of the
-/// last ten seconds, but at least ten. A retry for which there is no budget has to wait, not to
-/// fail.
+/// last ten seconds, but at least ten. A retry beyond the budget waits; it does not fail.
 class RetryBudget {
  public:
   void on_request(base::Duration now);

@@ -77,7 +77,7 @@ void PoisonBodies::add(std::string_view key, std::string_view body, base::Durati
 }
 
 bool PoisonBodies::contains(std::string_view key, std::string_view body, base::Duration now) const {
-  // Nothing is hashed as long as there is no poison.
+  // Most routers never keep a body, and need no hash.
   if (added_.empty()) return false;
   const auto found = added_.find(digest_of(key, body));
   return found != added_.end() && now - found->second < kTime;

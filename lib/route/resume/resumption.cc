@@ -5,8 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "json/object.h"
+#include "base/utf8.h"
 #include "json/scanner.h"
+#include "route/resume/id_list.h"
 
 namespace fo::route {
 namespace {
@@ -14,19 +15,6 @@ namespace {
 // What vLLM generates without a limit of the client.
 constexpr std::uint64_t kCompletionTokens = 16;
 constexpr std::size_t kMaxRewind = 8;
-
-std::uint64_t count_characters(std::string_view text) {
-  return static_cast<std::uint64_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  }));
-}
-
-template <typename Id>
-std::string list_of_ids(const std::vector<Id>& ids) {
-  std::string text = "[";
-  for (const Id id : ids) text += (text.size() > 1 ? "," : "") + std::to_string(id);
-  return text + "]";
-}
 
 // A generator of random numbers that starts again must not repeat those of the answer's beginning.
 std::int64_t seed_of_continuation(std::int64_t seed, std::uint64_t tokens) {
@@ -129,41 +117,49 @@ Resumption::Output Resumption::on_part(std::string_view data, const StreamChunk&
     // The thinking may have had no text.
     if (has_reasoning_ || has_thought()) transcript_.begin_seam();
   }
-  characters_ += count_characters(*certain);
+  characters_ += base::count_characters(*certain);
   const bool is_last = !chunk.finishes.empty();
   const bool counts = transcript_.tokens() + unnamed_ > facts_.min_tokens;
   std::string text = stops_.feed(*certain, counts);
   if (is_last) text += stops_.flush();
 
-  const auto value_at = [&](const StreamChunk::Place& place) {
-    return std::string(place.empty() ? "null" : data.substr(place.begin, place.end - place.begin));
-  };
-  ClientEvents::Part part{.text = std::move(text), .ids = ids};
-  part.logprobs = rebased_logprobs(value_at(chunk.logprobs_at));
-  if (is_last) {
-    part.finish = fo::json::quoted(chunk.finishes.front().reason);
-    part.stop_reason = value_at(chunk.stop_reason_at);
-  }
   Output output;
-  if (stops_.stopped()) {
-    part.finish = "\"stop\"";
-    part.stop_reason = fo::json::quoted(stops_.matched());
-    held_ += events_.made(part, usage());
-    output.is_complete = true;
-  } else if (is_continuation_) {
-    const bool is_wanted = !part.text.empty() || is_last || facts_.wants_ids || facts_.logprobs;
-    if (is_wanted) held_ += events_.made(part, usage());
-  } else if (part.text == chunk.text) {
+  output.is_complete = stops_.stopped();
+  if (output.is_complete || is_continuation_) {
+    const bool is_wanted =
+        !text.empty() || output.is_complete || is_last || facts_.wants_ids || facts_.logprobs;
+    if (is_wanted) held_ += events_.made(part_of(data, chunk, std::move(text)), usage());
+  } else if (text == chunk.text) {
     held_ += events_.forwarded(data, chunk, std::nullopt);
   } else {
     // The last event of a chat may have no text.
-    if (chunk.text_at.empty()) held_ += events_.made({.text = part.text}, usage());
-    held_ += events_.forwarded(data, chunk, part.text);
+    if (chunk.text_at.empty()) held_ += events_.made({.text = text}, usage());
+    held_ += events_.forwarded(data, chunk, text);
   }
   if (certain->empty() && !chunk.has_other_content && !is_last) return output;
   output.events = std::exchange(held_, {});
   output.tokens = is_plain_ ? chunk.tokens : take_tokens();
   return output;
+}
+
+// What an event of the engine brings, with `text` in place of its own, and the end that a stop
+// string makes.
+ClientEvents::Part Resumption::part_of(std::string_view data, const StreamChunk& chunk,
+                                       std::string text) const {
+  const auto value_at = [&](const StreamChunk::Place& place) {
+    return std::string(place.empty() ? "null" : data.substr(place.begin, place.end - place.begin));
+  };
+  ClientEvents::Part part{.text = std::move(text)};
+  if (chunk.token_ids) part.ids = *chunk.token_ids;
+  part.logprobs = rebased_logprobs(value_at(chunk.logprobs_at));
+  if (stops_.stopped()) {
+    part.finish = "\"stop\"";
+    part.stop_reason = fo::json::quoted(stops_.matched());
+  } else if (!chunk.finishes.empty()) {
+    part.finish = fo::json::quoted(chunk.finishes.front().reason);
+    part.stop_reason = value_at(chunk.stop_reason_at);
+  }
+  return part;
 }
 
 // The number of tokens that the client gets now.

@@ -29,7 +29,7 @@ class Resumption {
   /// What is known of the model. Without a card, its context_length alone may be known, or nothing.
   void set_card(std::shared_ptr<const fleet::Card> card) { card_ = std::move(card); }
 
-  /// The answer begins anew.
+  /// The answer is produced from its beginning.
   void begin();
   /// The next events continue the answer at its safe point.
   void begin_continuation();
@@ -83,6 +83,8 @@ class Resumption {
   [[nodiscard]] std::string rebased_logprobs(std::string logprobs) const;
   std::string check_prompt(const StreamChunk& chunk);
   Output on_part(std::string_view data, const StreamChunk& chunk);
+  [[nodiscard]] ClientEvents::Part part_of(std::string_view data, const StreamChunk& chunk,
+                                           std::string text) const;
   std::uint64_t take_tokens();
 
   const ClientRequest& request_;

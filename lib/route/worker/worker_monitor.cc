@@ -50,27 +50,24 @@ awaitable<Answer> query(http::Connection& connection, std::string target, http::
 
 }  // namespace
 
-std::vector<std::string> read_models(std::string_view answer) {
-  std::vector<std::string> names;
+ServedModels read_models(std::string_view answer) {
+  ServedModels models;
   const auto object = fo::json::find_object(answer, kMaxModelsBytes);
   const nlohmann::json* data = object ? fo::json::find(*object, "data") : nullptr;
-  if (data == nullptr || !data->is_array()) return names;
+  if (data == nullptr || !data->is_array()) return models;
   for (const nlohmann::json& model : *data) {
     const nlohmann::json* id = fo::json::find(model, "id");
     if (id == nullptr || !id->is_string()) continue;
     // vLLM names the model of an adapter as its parent.
     const bool is_adapter = fo::json::find(model, "parent") != nullptr;
+    std::vector<std::string>& names = models.names;
     names.insert(is_adapter ? names.end() : names.begin(), id->get<std::string>());
   }
-  return names;
-}
-
-std::uint64_t read_context_length(std::string_view answer) {
-  const auto object = fo::json::find_object(answer, kMaxModelsBytes);
-  const nlohmann::json* data = object ? fo::json::find(*object, "data") : nullptr;
-  if (data == nullptr || !data->is_array() || data->empty()) return 0;
-  const nlohmann::json* length = fo::json::find(data->front(), "max_model_len");
-  return length != nullptr && length->is_number_unsigned() ? length->get<std::uint64_t>() : 0;
+  const nlohmann::json* length =
+      data->empty() ? nullptr : fo::json::find(data->front(), "max_model_len");
+  const bool is_length = length != nullptr && length->is_number_unsigned();
+  if (is_length) models.context_length = length->get<std::uint64_t>();
+  return models;
 }
 
 struct WorkerMonitor::State {
@@ -91,14 +88,17 @@ struct WorkerMonitor::State {
 };
 
 bool WorkerMonitor::State::take_models(const WorkerPtr& worker, const std::string& body) {
-  const std::vector<std::string> names = read_models(body);
+  const ServedModels models = read_models(body);
+  const std::vector<std::string>& names = models.names;
   if (names.empty()) return false;
   if (worker->model.empty()) worker->model = names.front();
   if (std::find(names.begin(), names.end(), worker->model) == names.end()) return false;
-  // A card has a name.
-  if (!worker->facts || worker->facts->name.empty()) {
+  // A card has a name, and says more.
+  const bool has_card = worker->facts && !worker->facts->name.empty();
+  const std::uint64_t known = worker->facts ? worker->facts->context_length : 0;
+  if (!has_card && known != models.context_length) {
     auto facts = std::make_shared<fleet::Card>();
-    facts->context_length = read_context_length(body);
+    facts->context_length = models.context_length;
     worker->facts = std::move(facts);
   }
   std::set<std::string> others(names.begin(), names.end());

@@ -55,11 +55,15 @@ class WorkerMonitor {
   std::shared_ptr<State> state_;
 };
 
-/// The names in an answer to GET /v1/models: first the model that the engine was started with, then
-/// others, such as adapters. Empty for an answer that is none.
-std::vector<std::string> read_models(std::string_view answer);
+/// What an engine says of its models.
+struct ServedModels {
+  /// First the model that the engine was started with, then others, such as adapters.
+  std::vector<std::string> names;
+  /// The "max_model_len" of the first model in the answer, as vLLM has it; 0 without one.
+  std::uint64_t context_length = 0;
+};
 
-/// The "max_model_len" of the first model in the same, as vLLM has it; 0 without one.
-std::uint64_t read_context_length(std::string_view answer);
+/// Reads an answer to GET /v1/models. Without names if it is another text.
+ServedModels read_models(std::string_view answer);
 
 }  // namespace fo::route

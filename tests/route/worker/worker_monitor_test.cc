@@ -28,15 +28,26 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 TEST(ReadModels, TheModelIsBeforeItsAdapters) {
-  EXPECT_THAT(read_models(R"({"data":[{"id":"llama"}]})"), ElementsAre("llama"));
+  EXPECT_THAT(read_models(R"({"data":[{"id":"llama"}]})").names, ElementsAre("llama"));
   EXPECT_THAT(read_models(R"({"data":[{"id":"adapter","parent":"llama"},
-                                      {"id":"llama","parent":null}]})"),
+                                      {"id":"llama","parent":null}]})")
+                  .names,
               ElementsAre("llama", "adapter"));
+}
+
+TEST(ReadModels, TheContextIsThatOfTheFirst) {
+  EXPECT_EQ(read_models(R"({"data":[{"id":"a","max_model_len":7},{"id":"b","max_model_len":8}]})")
+                .context_length,
+            7U);
+  for (const char* answer : {R"({"data":[{"id":"a"}]})", R"({"data":[]})", "",
+                             R"({"data":[{"id":"a","max_model_len":-1}]})"}) {
+    EXPECT_EQ(read_models(answer).context_length, 0U) << answer;
+  }
 }
 
 TEST(ReadModels, NothingInOtherAnswers) {
   for (const char* answer : {"", "[]", "{}", R"({"data":{}})", R"({"data":[1,{},{"id":2}]})"}) {
-    EXPECT_THAT(read_models(answer), IsEmpty()) << answer;
+    EXPECT_THAT(read_models(answer).names, IsEmpty()) << answer;
   }
 }
 
