@@ -8,7 +8,7 @@
 
 #include "cli/options.h"
 #include "refengine/engine.h"
-#include "refengine/make_model.h"
+#include "refengine/model/make_model.h"
 
 namespace fo::refengine_tool {
 

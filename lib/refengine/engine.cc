@@ -14,10 +14,10 @@
 #include "net/address.h"
 #include "net/networks.h"
 #include "os/log.h"
-#include "refengine/api.h"
-#include "refengine/completion_request.h"
+#include "refengine/api/api.h"
+#include "refengine/api/completion_request.h"
 #include "refengine/events.h"
-#include "refengine/kv_layout.h"
+#include "refengine/kv/kv_layout.h"
 #include "refengine/pipeline.h"
 
 namespace fo::refengine {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "refengine/generation.h"
+#include "refengine/model/generation.h"
 #include "refengine/rank_options.h"
 
 namespace fo::refengine {

@@ -22,7 +22,7 @@
 #include "loop/event.h"
 #include "os/file.h"
 #include "os/process.h"
-#include "refengine/kv_layout.h"
+#include "refengine/kv/kv_layout.h"
 
 namespace fo::refengine {
 namespace {

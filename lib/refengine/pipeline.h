@@ -13,7 +13,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "refengine/frame.h"
-#include "refengine/generation.h"
+#include "refengine/model/generation.h"
 
 namespace fo::refengine {
 

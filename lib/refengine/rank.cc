@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "gms/client/remap_check.h"
-#include "refengine/fingerprint.h"
+#include "refengine/kv/fingerprint.h"
 
 namespace fo::refengine {
 namespace {

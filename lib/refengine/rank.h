@@ -10,11 +10,11 @@
 #include "cuda/memory.h"
 #include "gms/client/memory_manager.h"
 #include "refengine/frame.h"
-#include "refengine/kv_memory.h"
+#include "refengine/kv/kv_memory.h"
+#include "refengine/model/sampler.h"
+#include "refengine/model/transformer.h"
+#include "refengine/model/weight_map.h"
 #include "refengine/rank_options.h"
-#include "refengine/sampler.h"
-#include "refengine/transformer.h"
-#include "refengine/weight_map.h"
 
 namespace fo::refengine {
 

@@ -9,7 +9,7 @@
 
 #include "base/strong.h"
 #include "base/units.h"
-#include "refengine/model_config.h"
+#include "refengine/model/model_config.h"
 
 namespace fo::refengine {
 

@@ -21,8 +21,8 @@
 
 #include "loop/event.h"
 #include "refengine/frame.h"
-#include "refengine/generation.h"
-#include "refengine/kv_snapshot.h"
+#include "refengine/kv/kv_snapshot.h"
+#include "refengine/model/generation.h"
 
 namespace fo::refengine {
 

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "fuzz.h"
-#include "refengine/completion_request.h"
-#include "refengine/prompt.h"
+#include "refengine/api/completion_request.h"
+#include "refengine/api/prompt.h"
 
 namespace fo::refengine {
 namespace {

@@ -1,7 +1,7 @@
 // What an engine sends of a KV cache: the offer, and the stream of its blocks. The first byte
 // selects one.
 #include "fuzz.h"
-#include "refengine/kv_snapshot.h"
+#include "refengine/kv/kv_snapshot.h"
 
 namespace fo::refengine {
 namespace {

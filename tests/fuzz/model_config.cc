@@ -1,6 +1,6 @@
 // The inputs of a rank: config.json from a file; its set-up, steps and their results, which
 // processes of one program exchange. The first byte selects one.
-#include "refengine/model_config.h"
+#include "refengine/model/model_config.h"
 
 #include "fuzz.h"
 #include "refengine/frame.h"

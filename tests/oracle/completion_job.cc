@@ -17,7 +17,7 @@
 #include "oracle/answer.h"
 #include "oracle/half_characters.h"
 #include "os/random.h"
-#include "refengine/completion_answer.h"
+#include "refengine/api/completion_answer.h"
 #include "text/ascii.h"
 
 namespace fo::oracle {

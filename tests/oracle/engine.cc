@@ -16,7 +16,7 @@
 #include "oracle/engine_state.h"
 #include "oracle/other_apis.h"
 #include "os/random.h"
-#include "refengine/completion_answer.h"
+#include "refengine/api/completion_answer.h"
 
 namespace fo::oracle {
 namespace {

@@ -16,7 +16,7 @@
 #include "oracle/knobs.h"
 #include "oracle/request.h"
 #include "oracle/slots.h"
-#include "refengine/splitmix.h"
+#include "refengine/model/splitmix.h"
 
 namespace fo::oracle {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "refengine/splitmix.h"
+#include "refengine/model/splitmix.h"
 
 namespace fo::oracle {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "refengine/splitmix.h"
+#include "refengine/model/splitmix.h"
 
 namespace fo::oracle {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "http/sse.h"
 #include "json/object.h"
-#include "refengine/splitmix.h"
+#include "refengine/model/splitmix.h"
 #include "text/base64.h"
 
 namespace fo::oracle {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "oracle/vocabulary.h"
-#include "refengine/stop_text.h"
+#include "refengine/api/stop_text.h"
 
 namespace fo::oracle {
 

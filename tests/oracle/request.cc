@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "json/object.h"
-#include "refengine/splitmix.h"
+#include "refengine/model/splitmix.h"
 
 namespace fo::oracle {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "oracle/generation.h"
 #include "oracle/knobs.h"
-#include "refengine/completion_request.h"
+#include "refengine/api/completion_request.h"
 
 namespace fo::oracle {
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-#include "refengine/tokens.h"
+#include "refengine/model/tokens.h"
 
 namespace fo::oracle {
 namespace {

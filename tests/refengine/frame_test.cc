@@ -4,7 +4,7 @@
 
 #include "os/file.h"
 #include "os/pipe.h"
-#include "refengine/generation.h"
+#include "refengine/model/generation.h"
 #include "support/failure.h"
 
 namespace fo::refengine {

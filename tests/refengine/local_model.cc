@@ -6,8 +6,8 @@
 #include <chrono>
 #include <utility>
 
-#include "refengine/fingerprint.h"
-#include "refengine/make_model.h"
+#include "refengine/kv/fingerprint.h"
+#include "refengine/model/make_model.h"
 #include "support/temp_dir.h"
 
 namespace fo::refengine {

@@ -12,9 +12,9 @@
 
 #include "http/support.h"
 #include "loop/event.h"
-#include "refengine/api.h"
+#include "refengine/api/api.h"
+#include "refengine/model/transformer.h"
 #include "refengine/reference_model.h"
-#include "refengine/transformer.h"
 
 namespace fo::refengine {
 

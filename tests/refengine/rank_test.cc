@@ -8,9 +8,9 @@
 
 #include "cuda/driver_calls.h"
 #include "gms/gms_process.h"
-#include "refengine/make_model.h"
+#include "refengine/model/make_model.h"
+#include "refengine/model/tokens.h"
 #include "refengine/reference_model.h"
-#include "refengine/tokens.h"
 #include "support/failure.h"
 
 namespace fo::refengine {

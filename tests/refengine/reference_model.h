@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "refengine/model_config.h"
-#include "refengine/transformer.h"
+#include "refengine/model/model_config.h"
+#include "refengine/model/transformer.h"
 
 namespace fo::test {
 

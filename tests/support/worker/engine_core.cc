@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "os/log.h"
-#include "refengine/splitmix.h"
+#include "refengine/model/splitmix.h"
 #include "support/worker/gms_memory.h"
 
 namespace fo::stand_in {

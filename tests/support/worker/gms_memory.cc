@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "gms/protocol/endpoint.h"
 #include "gms/protocol/tensor_metadata.h"
-#include "refengine/dtype.h"
+#include "refengine/model/dtype.h"
 
 namespace fo::stand_in {
 namespace {

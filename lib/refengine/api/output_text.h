@@ -1,0 +1,48 @@
+// The text of an answer as vLLM's incremental detokenizer gives it: a token whose characters are
+// incomplete brings no text until a later one completes them, and what may become a stop string is
+// held back. Pure.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "refengine/api/stop_text.h"
+#include "refengine/model/tokens.h"
+
+namespace fo::refengine {
+
+class OutputText {
+ public:
+  using Options = StopText::Options;
+  /// The answer follows `prompt`, and completes a character that is incomplete at the prompt's end.
+  explicit OutputText(Options options, std::span<const TokenId> prompt = {});
+
+  /// Adds a token. Not when a stop string has been found.
+  void add(TokenId token);
+  /// Adds a token that ends the answer and is not part of its text.
+  void add_hidden();
+
+  /// The text since the last call that cannot change any more; at the end all of it. Invalid bytes
+  /// and an incomplete character at the end are dropped.
+  std::string take(bool is_finished) { return text_.take(is_finished); }
+
+  /// The stop string that ended the text.
+  [[nodiscard]] const std::optional<std::string>& stop() const { return text_.stop(); }
+  /// The offset, in characters, of the last token's character.
+  [[nodiscard]] std::size_t offset() const { return offset_; }
+
+ private:
+  std::string decode(TokenId token);
+
+  StopText text_;
+  TextDecoder decoder_;
+  // Characters after which an invalid byte was the last one.
+  std::string pending_;
+  // Of the whole text before a stop string cuts it, and pending_.
+  std::size_t characters_ = 0;
+  std::size_t offset_ = 0;
+};
+
+}  // namespace fo::refengine
