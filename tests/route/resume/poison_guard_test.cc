@@ -61,6 +61,21 @@ TEST(Suspects, ATokenDoesNotUndoADeath) {
   EXPECT_TRUE(suspects.is_poison(1));
 }
 
+// It lives with several engines that die of something else.
+TEST(Suspects, MoreTokensUndoADeath) {
+  Suspects suspects;
+  suspects.begin(1, 10);
+  suspects.on_death(10);
+  suspects.begin(1, 20);
+  suspects.on_token(1);
+  suspects.on_progress(1);
+  suspects.on_death(20);
+  EXPECT_FALSE(suspects.is_poison(1));
+  suspects.begin(1, 30);
+  suspects.on_death(30);
+  EXPECT_TRUE(suspects.is_poison(1));
+}
+
 TEST(Suspects, ADeathCountsOnceForEachRequest) {
   Suspects suspects;
   suspects.begin(1, 10);
