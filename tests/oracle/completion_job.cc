@@ -140,7 +140,7 @@ Job::Job(std::shared_ptr<EngineState> state, CompletionRequest request, Knobs kn
       request_id_(request_id_of(http_request)),
       reply_(reply),
       place_(state_->slots),
-      format_(request_, answer_id(request_.endpoint, request_id_), state_->options.model.name,
+      format_(request_, answer_id(request_.endpoint, request_id_), request_.model,
               std::time(nullptr)) {
   fault_ = knobs_.fail.kind;
   fault_at_ = knobs_.fail.first;

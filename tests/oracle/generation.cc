@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "refengine/model/splitmix.h"
-
 namespace fo::oracle {
 namespace {
-
-using refengine::splitmix;
 
 constexpr std::uint64_t kWrong = 0x77726f6e67;
 
@@ -18,6 +14,7 @@ Generation::Generation(const Weights& weights, const std::vector<TokenId>& promp
                        GenerationOptions options)
     : options_(std::move(options)),
       banned_early_(options_.banned),
+      biases_(options_.biases),
       state_(weights),
       text_({options_.stops, options_.include_stop, options_.min_tokens, options_.special}) {
   banned_early_.insert(banned_early_.end(), options_.stop_tokens.begin(),
@@ -27,8 +24,7 @@ Generation::Generation(const Weights& weights, const std::vector<TokenId>& promp
 }
 
 Selection Generation::selection(const std::vector<TokenId>& banned) const {
-  Selection wanted{options_.sampling, banned, options_.allowed};
-  if (options_.counts_generated) wanted.sampling = splitmix(wanted.sampling + tokens_);
+  Selection wanted{options_.sampling, banned, options_.allowed, &biases_};
   if (tokens_ >= options_.wrong_from) wanted.sampling ^= kWrong;
   return wanted;
 }
@@ -44,6 +40,7 @@ AnswerToken Generation::next() {
     answer.best = state_.best(static_cast<std::size_t>(options_.logprobs), wanted);
   }
   state_.add(answer.token);
+  penalize(answer.token);
   ++tokens_;
   if (!check_end(answer.token)) text_.add(answer.token);
   if (text_.stop()) {
@@ -52,6 +49,12 @@ AnswerToken Generation::next() {
   }
   answer.text = text_.take(finished());
   return answer;
+}
+
+void Generation::penalize(TokenId token) {
+  if (options_.frequency_penalty == 0 && options_.presence_penalty == 0) return;
+  biases_[token] -= options_.frequency_penalty;
+  if (penalized_.insert(token).second) biases_[token] -= options_.presence_penalty;
 }
 
 bool Generation::check_end(TokenId token) {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -27,9 +29,13 @@ struct GenerationOptions {
   std::uint64_t sampling = 0;
   std::vector<TokenId> banned = {};
   std::vector<TokenId> allowed = {};
-  /// Every choice depends on the number of tokens generated, as with penalties that do not count
-  /// the prompt: a continuation of the same tokens as a prompt is another one.
-  bool counts_generated = false;
+  /// What is added to the logits of these tokens.
+  std::map<TokenId, double> biases = {};
+  /// What a token's logit is less by for each time that it was generated, and for the first time.
+  /// The prompt does not count, so that a continuation of the same tokens as a prompt is another
+  /// one.
+  double frequency_penalty = 0;
+  double presence_penalty = 0;
   /// Tokens from this one on are wrong.
   std::uint64_t wrong_from = std::numeric_limits<std::uint64_t>::max();
   /// How many of the best tokens are scored; -1 for none, not even the chosen one.
@@ -64,12 +70,16 @@ class Generation {
 
  private:
   [[nodiscard]] Selection selection(const std::vector<TokenId>& banned) const;
+  void penalize(TokenId token);
   /// Ends the answer if this token does. True if it is not part of the text.
   bool check_end(TokenId token);
 
   GenerationOptions options_;
   /// What is banned in the first min_tokens tokens.
   std::vector<TokenId> banned_early_;
+  /// Those of the options, less the penalties.
+  std::map<TokenId, double> biases_;
+  std::set<TokenId> penalized_;
   ModelState state_;
   OutputText text_;
   std::uint64_t tokens_ = 0;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace fo::oracle {
 namespace {
@@ -78,19 +80,37 @@ TEST(OracleGeneration, WrongTokensBeginWhereTheyShould) {
 }
 
 TEST(OracleGeneration, WithPenaltiesAPromptIsNotAnAnswer) {
-  GenerationOptions options{.max_tokens = 20, .ignore_end = true, .counts_generated = true};
-  const Ended whole = run(kPrompt, options);
-  std::vector<TokenId> prompt = kPrompt;
-  prompt.insert(prompt.end(), whole.tokens.begin(), whole.tokens.begin() + 10);
-  options.max_tokens = 10;
-  const std::vector<TokenId> rest(whole.tokens.begin() + 10, whole.tokens.end());
-  EXPECT_NE(run(prompt, options).tokens, rest);
-  options.counts_generated = false;
+  for (const auto& [frequency, presence] : {std::pair(2.0, 0.0), std::pair(0.0, 2.0)}) {
+    GenerationOptions options{.max_tokens = 200, .ignore_end = true};
+    const Ended plain = run(kPrompt, options);
+    options.frequency_penalty = frequency;
+    options.presence_penalty = presence;
+    const Ended whole = run(kPrompt, options);
+    EXPECT_NE(whole.tokens, plain.tokens);
+    constexpr std::ptrdiff_t kHalf = 100;
+    std::vector<TokenId> prompt = kPrompt;
+    prompt.insert(prompt.end(), whole.tokens.begin(), whole.tokens.begin() + kHalf);
+    options.max_tokens = kHalf;
+    const std::vector<TokenId> rest(whole.tokens.begin() + kHalf, whole.tokens.end());
+    EXPECT_NE(run(prompt, options).tokens, rest);
+    // A bias in place of the penalties of the first half.
+    for (auto at = whole.tokens.begin(); at != whole.tokens.begin() + kHalf; ++at) {
+      options.biases[*at] -= frequency;
+    }
+    EXPECT_EQ(run(prompt, options).tokens == rest, frequency != 0);
+  }
+}
+
+TEST(OracleGeneration, ABiasMovesTokensUpAndDown) {
   const Ended plain = run(kPrompt, {.max_tokens = 20, .ignore_end = true});
-  prompt = kPrompt;
-  prompt.insert(prompt.end(), plain.tokens.begin(), plain.tokens.begin() + 10);
-  EXPECT_EQ(run(prompt, options).tokens,
-            std::vector<TokenId>(plain.tokens.begin() + 10, plain.tokens.end()));
+  GenerationOptions options{.max_tokens = 20, .ignore_end = true};
+  options.biases = {{300, 100}};
+  EXPECT_EQ(run(kPrompt, options).tokens, std::vector<TokenId>(20, 300));
+  const TokenId first = plain.tokens.front();
+  options.biases = {{first, -1}};
+  EXPECT_EQ(run(kPrompt, options).tokens.front(), first) << "the next best is 1.75 below";
+  options.biases = {{first, -100}};
+  EXPECT_NE(run(kPrompt, options).tokens.front(), first);
 }
 
 }  // namespace

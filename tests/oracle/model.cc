@@ -27,6 +27,10 @@ constexpr std::uint64_t kBroken = 32;
 constexpr std::uint64_t kMaxRank = 4096;
 
 constexpr double kUnlikely = -20;
+// The difference of the logits of two candidates, one of which is the next best.
+constexpr double kStep = 1.75;
+// The candidates that may be chosen in spite of a bias.
+constexpr std::size_t kLikely = 8;
 
 constexpr std::string_view kLeads = "\xC3\xCE\xD0\xE3\xE6\xE7\xF0\xF0";
 
@@ -114,7 +118,26 @@ TokenId ModelState::candidate(std::uint64_t rank, const Selection& selection) co
   return is_thinking_ && token == kEnd ? kEmpty : token;
 }
 
+TokenId ModelState::next_with_biases(const Selection& selection) const {
+  std::vector<ScoredToken> scored = best(kLikely, selection);
+  for (std::size_t i = 0; i < scored.size(); ++i) {
+    scored[i].logprob = -kStep * static_cast<double>(i);
+  }
+  for (const auto& [token, bias] : *selection.biases) {
+    const auto found = std::ranges::find(scored, token, &ScoredToken::token);
+    if (found != scored.end()) {
+      found->logprob += bias;
+    } else if (is_selectable(token, selection)) {
+      scored.push_back({token, kUnlikely + bias});
+    }
+  }
+  if (scored.empty()) return kEmpty;
+  return std::ranges::max_element(scored, {}, &ScoredToken::logprob)->token;
+}
+
 TokenId ModelState::next(const Selection& selection) const {
+  const bool has_biases = selection.biases != nullptr && !selection.biases->empty();
+  if (has_biases) return next_with_biases(selection);
   for (std::uint64_t rank = 0; rank < kMaxRank; ++rank) {
     const TokenId token = candidate(rank, selection);
     if (is_selectable(token, selection)) return token;
@@ -130,13 +153,12 @@ std::vector<ScoredToken> ModelState::best(std::size_t count, const Selection& se
     if (is_known || !is_selectable(token, selection)) continue;
     // The best is likely, and far from the second, so that checks can tell them apart.
     const double spread = static_cast<double>((hash_ >> 32) % 1000) / 4000;
-    found.push_back({token, -0.05 - spread - 1.75 * static_cast<double>(found.size())});
+    found.push_back({token, -0.05 - spread - kStep * static_cast<double>(found.size())});
   }
   return found;
 }
 
 double ModelState::logprob(TokenId token, const Selection& selection) const {
-  constexpr std::size_t kLikely = 8;
   const std::vector<ScoredToken> likely = best(kLikely, selection);
   const auto found = std::ranges::find(likely, token, &ScoredToken::token);
   return found == likely.end() ? kUnlikely : found->logprob;

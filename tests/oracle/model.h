@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct Selection {
   std::span<const TokenId> banned = {};
   /// If it is not empty, only these are chosen.
   std::span<const TokenId> allowed = {};
+  /// What is added to the logits of some tokens; null for none. The best candidate has the logit 0,
+  /// the second one -1.75, and so on; tokens that are no candidates have -20.
+  const std::map<TokenId, double>* biases = nullptr;
 };
 
 struct ScoredToken {
@@ -42,7 +46,7 @@ class ModelState {
   void add(std::span<const TokenId> tokens);
 
   [[nodiscard]] TokenId next(const Selection& selection) const;
-  /// The `count` best tokens, the best one first.
+  /// The `count` best tokens, the best one first; without their biases, as vLLM has it.
   [[nodiscard]] std::vector<ScoredToken> best(std::size_t count, const Selection& selection) const;
   /// The log-probability of any token.
   [[nodiscard]] double logprob(TokenId token, const Selection& selection) const;
@@ -51,6 +55,7 @@ class ModelState {
 
  private:
   [[nodiscard]] TokenId candidate(std::uint64_t rank, const Selection& selection) const;
+  [[nodiscard]] TokenId next_with_biases(const Selection& selection) const;
 
   std::uint64_t hash_;
   std::uint64_t thinking_left_;

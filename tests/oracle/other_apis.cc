@@ -102,14 +102,18 @@ std::string typed_event(json data) {
 }  // namespace
 
 json format_models(const ModelInfo& model, std::time_t created) {
-  return {{"object", "list"},
-          {"data", json::array({{{"id", model.name},
-                                 {"object", "model"},
-                                 {"created", created},
-                                 {"owned_by", "fo-oracle"},
-                                 {"root", model.name},
-                                 {"parent", nullptr},
-                                 {"max_model_len", model.max_model_len}}})}};
+  const auto card = [&](const std::string& name, const json& parent) {
+    return json{{"id", name},
+                {"object", "model"},
+                {"created", created},
+                {"owned_by", "fo-oracle"},
+                {"root", name},
+                {"parent", parent},
+                {"max_model_len", model.max_model_len}};
+  };
+  json data = json::array({card(model.name, nullptr)});
+  for (const std::string& adapter : model.adapters) data.push_back(card(adapter, model.name));
+  return {{"object", "list"}, {"data", std::move(data)}};
 }
 
 json tokenize(const json& body, const ModelInfo& model) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -24,6 +25,7 @@ constexpr std::uint64_t kAny = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kMaxStops = 16;
 constexpr int kMaxLogprobs = 20;
 constexpr double kMaxTemperature = 2;
+constexpr double kMaxBias = 100;
 
 [[noreturn]] void refuse(const std::string& parameter, const std::string& reason) {
   throw ApiError(400, parameter + " " + reason, parameter);
@@ -69,16 +71,31 @@ std::vector<TokenId> read_optional_tokens(const json& body, const char* key) {
   return list == nullptr ? std::vector<TokenId>{} : read_tokens(*list, key);
 }
 
-// A parameter that changes an engine's choice, and its neutral value as JSON.
+std::map<TokenId, double> read_biases(const json& body) {
+  const json* value = find(body, "logit_bias");
+  if (value == nullptr) return {};
+  if (!value->is_object()) refuse("logit_bias", "is not an object");
+  std::map<TokenId, double> biases;
+  for (const auto& [key, bias] : value->items()) {
+    const auto token = base::parse_uint(key);
+    if (!token || *token >= vocabulary_size() || !bias.is_number()) {
+      refuse("logit_bias", "has no number for each token id");
+    }
+    biases[static_cast<TokenId>(*token)] = std::clamp(bias.get<double>(), -kMaxBias, kMaxBias);
+  }
+  return biases;
+}
+
+// A parameter that changes an engine's choice in a way that is not computed here, and its neutral
+// value as JSON.
 struct Parameter {
   const char* name;
   const char* neutral;
 };
 constexpr std::array kGreedyParameters{
-    Parameter{"repetition_penalty", "1"}, Parameter{"presence_penalty", "0"},
-    Parameter{"frequency_penalty", "0"},  Parameter{"logit_bias", "{}"},
-    Parameter{"bad_words", "[]"},         Parameter{"response_format", R"({"type":"text"})"},
-    Parameter{"structured_outputs", "{}"}};
+    Parameter{"repetition_penalty", "1"},  Parameter{"presence_penalty", "0"},
+    Parameter{"frequency_penalty", "0"},   Parameter{"bad_words", "[]"},
+    Parameter{"structured_outputs", "{}"}, Parameter{"response_format", R"({"type":"text"})"}};
 constexpr std::array kSampledParameters{Parameter{"temperature", "0"}, Parameter{"top_p", "1"},
                                         Parameter{"top_k", "0"}, Parameter{"min_p", "0"},
                                         Parameter{"seed", "0"}};
@@ -94,8 +111,9 @@ void add_parameters(json& found, const json& body, std::span<const Parameter> pa
 }
 
 // A digest of the parameters that change the choice; 0 for none.
-std::uint64_t sampling_of(const json& body, bool is_sampled) {
+std::uint64_t sampling_of(const json& body, bool is_sampled, const std::string& adapter) {
   json found = json::object();
+  if (!adapter.empty()) found["adapter"] = adapter;
   add_parameters(found, body, kGreedyParameters);
   if (is_sampled) add_parameters(found, body, kSampledParameters);
   if (found.empty()) return 0;
@@ -241,10 +259,11 @@ void check_model(const json& body, const ModelInfo& model) {
   const json* name = find(body, "model");
   if (name == nullptr) return;
   if (!name->is_string()) refuse("model", "is not a string");
-  if (*name == model.name) return;
-  throw ApiError(
-      404, "the model " + base::quoted(name->get_ref<const std::string&>()) + " does not exist",
-      "model");
+  const std::string& wanted = name->get_ref<const std::string&>();
+  if (wanted == model.name || std::ranges::find(model.adapters, wanted) != model.adapters.end()) {
+    return;
+  }
+  throw ApiError(404, "the model " + base::quoted(wanted) + " does not exist", "model");
 }
 
 bool read_flag(const json& object, const char* key, bool missing) {
@@ -309,12 +328,18 @@ std::vector<TokenId> encode_chat(const json& body, bool reasoning) {
   return tokens;
 }
 
-CompletionRequest parse_completion(Endpoint endpoint, const json& body, const ModelInfo& model,
+CompletionRequest parse_completion(Endpoint endpoint, const json& from, const ModelInfo& model,
                                    const Knobs& knobs) {
-  check_model(body, model);
+  check_model(from, model);
+  json body = from;
+  for (const auto& [parameter, value] : model.defaults) {
+    if (find(body, parameter.c_str()) == nullptr) body[parameter] = value;
+  }
   const bool is_chat = endpoint == Endpoint::kChat;
   CompletionRequest request;
   request.endpoint = endpoint;
+  const json* name = find(body, "model");
+  request.model = name == nullptr ? model.name : name->get<std::string>();
   request.stream = read_flag(body, "stream", false);
   read_stream_options(request, body);
   request.return_token_ids = read_flag(body, "return_token_ids", false);
@@ -350,9 +375,11 @@ CompletionRequest parse_completion(Endpoint endpoint, const json& body, const Mo
   options.special = read_flag(body, "skip_special_tokens", true) ? SpecialTokens::kSkipped
                                                                  : SpecialTokens::kShown;
   options.allowed = read_optional_tokens(body, "allowed_token_ids");
-  options.sampling = sampling_of(body, request.is_sampled);
-  options.counts_generated = read_number(body, "presence_penalty", 0) != 0 ||
-                             read_number(body, "frequency_penalty", 0) != 0;
+  const std::string adapter = request.model == model.name ? std::string() : request.model;
+  options.sampling = sampling_of(body, request.is_sampled, adapter);
+  options.biases = read_biases(body);
+  options.frequency_penalty = read_number(body, "frequency_penalty", 0);
+  options.presence_penalty = read_number(body, "presence_penalty", 0);
   options.logprobs = read_logprobs(endpoint, body);
   return request;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -25,10 +26,17 @@ struct ModelInfo {
   Weights weights = {};
   /// Maximum number of tokens of a prompt and its answer together.
   std::uint64_t max_model_len = 32768;
+  /// Adapters of the model (LoRA), whose names can be requested in place of its own: each gives
+  /// other tokens.
+  std::vector<std::string> adapters = {};
+  /// Parameters of sampling that its authors recommend: those of requests without their own.
+  std::map<std::string, double> defaults = {};
 };
 
 struct CompletionRequest {
   Endpoint endpoint = Endpoint::kCompletions;
+  /// Of the model or an adapter.
+  std::string model;
   /// At least one.
   std::vector<std::vector<TokenId>> prompts;
   /// For each prompt, its choices.
@@ -55,7 +63,7 @@ void apply_knobs(Knobs& knobs, const nlohmann::json& body);
 CompletionRequest parse_completion(Endpoint endpoint, const nlohmann::json& body,
                                    const ModelInfo& model, const Knobs& knobs);
 
-/// Throws ApiError 404 for the name of another model.
+/// Throws ApiError 404 for the name of another model, which is no adapter either.
 void check_model(const nlohmann::json& body, const ModelInfo& model);
 
 /// The tokens of a chat: each message as its role's token, its content and kEnd; then the token

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -75,7 +76,7 @@ TEST(OracleRequest, ParametersThatChangeAChoiceAreInItsDigest) {
   EXPECT_EQ(greedy, 0u);
   for (const json& neutral :
        {json{{"temperature", 0}, {"seed", 3}, {"top_p", 0.5}}, json{{"repetition_penalty", 1.0}},
-        json{{"logit_bias", json::object()}}, json{{"cache_salt", "a"}}, json{{"user", "a"}}}) {
+        json{{"logit_bias", {{"5", 1}}}}, json{{"cache_salt", "a"}}, json{{"user", "a"}}}) {
     EXPECT_EQ(text_request(neutral).options.sampling, 0u) << neutral;
   }
   std::set<std::uint64_t> seen{greedy};
@@ -83,12 +84,30 @@ TEST(OracleRequest, ParametersThatChangeAChoiceAreInItsDigest) {
        {json{{"temperature", 1}}, json{{"temperature", 0.5}}, json{{"temperature", 1}, {"seed", 1}},
         json{{"temperature", 1}, {"seed", 2}}, json{{"temperature", 1}, {"top_p", 0.5}},
         json{{"temperature", 1}, {"top_k", 5}}, json{{"temperature", 1}, {"min_p", 0.1}},
-        json{{"repetition_penalty", 1.1}}, json{{"logit_bias", {{"5", 1}}}},
-        json{{"bad_words", {"a"}}}, json{{"frequency_penalty", 0.1}}}) {
+        json{{"repetition_penalty", 1.1}}, json{{"bad_words", {"a"}}},
+        json{{"frequency_penalty", 0.1}}}) {
     EXPECT_TRUE(seen.insert(text_request(other).options.sampling).second) << other;
   }
   EXPECT_EQ(text_request({{"temperature", 1}}).options.sampling,
             text_request({{"temperature", 1.0}}).options.sampling);
+}
+
+TEST(OracleRequest, BiasesAreLimitedAsInVllm) {
+  const json biases{{"5", 1.5}, {"300", -200}, {"301", 1000}};
+  EXPECT_EQ(text_request({{"logit_bias", biases}}).options.biases,
+            (std::map<TokenId, double>{{5, 1.5}, {300, -100}, {301, 100}}));
+}
+
+TEST(OracleRequest, AnAdapterIsAnotherModel) {
+  ModelInfo model;
+  model.adapters = {"french"};
+  const auto parsed = [&](const char* name) {
+    return parse_completion(Endpoint::kCompletions, {{"prompt", "a"}, {"model", name}}, model, {});
+  };
+  EXPECT_EQ(parsed("oracle").options.sampling, 0U);
+  EXPECT_NE(parsed("french").options.sampling, 0U);
+  EXPECT_EQ(parsed("french").model, "french");
+  EXPECT_EQ(refusal([&] { parsed("german"); }), "404 model");
 }
 
 TEST(OracleRequest, InvalidOnesAreRefusedByParameter) {
@@ -107,6 +126,10 @@ TEST(OracleRequest, InvalidOnesAreRefusedByParameter) {
   EXPECT_EQ(text(R"({"temperature":3})"), "400 temperature");
   EXPECT_EQ(text(R"({"stop":[""]})"), "400 stop");
   EXPECT_EQ(text(R"({"stop":1})"), "400 stop");
+  EXPECT_EQ(text(R"({"logit_bias":[]})"), "400 logit_bias");
+  EXPECT_EQ(text(R"({"logit_bias":{"x":1}})"), "400 logit_bias");
+  EXPECT_EQ(text(R"({"logit_bias":{"99999":1}})"), "400 logit_bias");
+  EXPECT_EQ(text(R"({"logit_bias":{"5":"1"}})"), "400 logit_bias");
   EXPECT_EQ(text(R"({"n":0})"), "400 n");
   EXPECT_EQ(text(R"({"n":100,"prompt":["a","b"]})"), "400 n");
   EXPECT_EQ(text(R"({"stream":1})"), "400 stream");

@@ -64,6 +64,8 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--model", engine.model.name, "the name of the model")
       ->capture_default_str()
       ->type_name("NAME");
+  app.add_option("--adapter", engine.model.adapters, "the name of an adapter of the model")
+      ->type_name("NAME");
   const auto add_number = [&app](const char* name, std::uint64_t& value, const char* help) {
     return app.add_option(name, value, help)->capture_default_str()->type_name("N");
   };
