@@ -365,10 +365,12 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
       return job.worker || job.is_killed || waiting.is_removed || deadline.expired();
     };
     bool is_stuck = false;
+    // Changes, which may be frequent, do not put it off.
+    Deadline look = deadline.sooner(Deadline::after(kLook));
     while (!is_over() && !is_stuck) {
-      const Deadline look = deadline.sooner(Deadline::after(kLook));
       co_await waiting.changed.wait(look);
       if (!look.expired()) continue;
+      look = deadline.sooner(Deadline::after(kLook));
       // The pause of an overloaded worker may be over.
       state.pump(set);
       is_stuck = !job.resume_until && !state.is_usable(*key);
