@@ -285,8 +285,9 @@ awaitable<Attempt> Attempts::call(std::string& reason) {
       on_first_token(gap);
     } else {
       parts_.metrics.gap.observe(gap);
-      parts_.dispatcher.suspects().on_progress(job_.number);
     }
+    // The first piece may have several tokens.
+    if (exchange_.attempt_tokens() > 1) parts_.dispatcher.suspects().on_progress(job_.number);
   };
   std::string own_body;
   std::string_view body = job_.request.body;
@@ -320,6 +321,7 @@ awaitable<Attempt> Attempts::ask(std::string& reason) {
     if (!seam.reason.empty()) co_return Attempt{.end = AttemptEnd::kStatus, .status = 400};
   }
   Attempt attempt = co_await call(reason);
+  attempt.may_lack_fields = asked == Asked::kContinuation;
   if (asked != Asked::kResumable) co_return attempt;
   WorkerPtr worker = job_.worker;
   if (is_refusal(attempt)) {

@@ -33,6 +33,9 @@ Outcome classify_error(int code) {
 
 Outcome classify_status(const Attempt& attempt) {
   switch (attempt.status) {
+    case 400:
+    case 422:
+      return {.is_worth_another = attempt.may_lack_fields};
     case 404:
       if (attempt.may_lack_object) return {};
       [[fallthrough]];

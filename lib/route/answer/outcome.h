@@ -11,6 +11,7 @@
 //     status 429, 503, 529                              backpressure
 //     status 401, 403; 404 unless that may mean         misconfigured
 //       something else than the model
+//     status 400, 422 for a continuation                neutral, worth another worker
 //     any other status                                  neutral
 //     stalled, and so are the worker's other streams    fault
 //     stalled, while other streams of the worker move   neutral
@@ -53,6 +54,8 @@ struct Attempt {
   /// Of kStatus: 404 may mean that the worker does not have the API, or the earlier answer, that
   /// the client asks for.
   bool may_lack_object = false;
+  /// Of kStatus: 400 and 422 may mean that the worker does not know the fields of a continuation.
+  bool may_lack_fields = false;
   /// Of kStatus: its Retry-After.
   std::optional<base::Duration> retry_after = {};
   /// Of kStalled and kNoFirstToken: other streams of the worker have brought tokens meanwhile.

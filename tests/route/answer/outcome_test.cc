@@ -125,6 +125,15 @@ TEST(Outcome, OtherEndsSayNothingOfTheWorker) {
   EXPECT_EQ(class_of(AttemptEnd::kComplete), OutcomeClass::kSuccess);
 }
 
+TEST(Outcome, ARefusedContinuationIsTriedElsewhere) {
+  for (const int status : {400, 422}) {
+    const Outcome outcome =
+        classify({.end = AttemptEnd::kStatus, .status = status, .may_lack_fields = true});
+    EXPECT_EQ(outcome.kind, OutcomeClass::kNeutral);
+    EXPECT_TRUE(outcome.is_worth_another);
+  }
+}
+
 TEST(Outcome, LimitsOfSilence) {
   EXPECT_EQ(route::stall_limit(milliseconds(20)), seconds(5));
   EXPECT_EQ(route::stall_limit(milliseconds(250)), seconds(5));
