@@ -126,8 +126,8 @@ Resumption::Output Resumption::on_part(std::string_view data, const StreamChunk&
   Output output;
   output.is_complete = stops_.stopped();
   if (output.is_complete || is_continuation_) {
-    const bool is_wanted =
-        !text.empty() || output.is_complete || is_last || facts_.wants_ids || facts_.logprobs;
+    const bool is_wanted = !text.empty() || output.is_complete || is_last || facts_.wants_ids ||
+                           facts_.logprobs || facts_.wants_continuous_usage;
     if (is_wanted) held_ += events_.made(part_of(data, chunk, std::move(text)), usage());
   } else if (text == chunk.text) {
     held_ += events_.forwarded(data, chunk, std::nullopt);
