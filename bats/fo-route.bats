@@ -109,10 +109,10 @@ fails() {
   [ ! -s "$T/a.err" ]
 }
 
-@test "the client of OpenAI: chats, completions, embeddings, responses, tools, aborts, errors" {
+@test "the client of OpenAI: chats, completions, embeddings, responses, tools, aborts, errors, failures" {
   need_types
   start_two
-  run -0 "$FO_ROOT/tests/openai/check" "$URL"
+  run -0 "$FO_ROOT/tests/openai/check" "$URL" "http://$(sed 's/^ready //' "$T/a.out")" "$WORKER"
   [ "$output" = "" ]
   # Nothing is left of what the client has aborted.
   wait_for '[ "$(ctl requests --json | jq -c .requests)" = "[]" ]'
@@ -305,6 +305,35 @@ open_connections() {
   sed -n 's/^data: {/{/p' "$T/body" | jq -se '[.[] | .choices[0].text // ""] as $texts | ($texts | length) == 8 and
     (last.error | .code == "worker_lost" and .delivered_tokens == ($texts | map(select(. != "")) | length))'
   run -1 grep -F '[DONE]' "$T/body"
+}
+
+@test "a stream goes on, token for token, when the process of its worker is killed" {
+  start_oracle a
+  local first=$WORKER pid=$ORACLE
+  start_oracle b
+  start_router --worker "a=$first" --worker "b=$WORKER" --choice round-robin
+  await_healthy 2
+  local body members=('"stream":true' '"stream_options":{"include_usage":true}')
+  body=$(members "${members[@]}")
+  curl -sS "$WORKER/v1/completions" -d "$body" >"$T/undisturbed"
+  # All that is read of a stream, apart from its id and time, and how it is cut into events.
+  local sum='[.[] | .choices[]?] as $all | {text: ([$all[].text] | join("")), finish: [$all[].finish_reason // empty],
+    usage: [.[].usage // empty]}'
+  # The first worker stops after some tokens, for one stream.
+  curl -sSf "$first/oracle" -d '{"fail":"stall@7","fail_next":1}' >"$T/knobs"
+  local stream
+  for stream in 1 2; do
+    start_bg "stream$stream" curl -sSN --max-time 60 "$URL/v1/completions" -d "$body"
+  done
+  wait_for '[ "$(metric oracle_faults_total '"$first"')" = 1 ]'
+  kill -KILL "$pid"
+  wait_exit "$pid"
+  for stream in 1 2; do
+    wait_for "tail -n 2 $T/stream$stream.out | grep -qF '[DONE]'"
+    [ "$(sed -n 's/^data: {/{/p' "$T/stream$stream.out" | jq -sSc "$sum")" = \
+      "$(sed -n 's/^data: {/{/p' "$T/undisturbed" | jq -sSc "$sum")" ]
+  done
+  [ "$(cat "$T"/stream[12].out | grep -cF ': fo-route: resumed 1')" = 1 ]
 }
 
 @test "an error of two workers is the client's, who need not retry" {
