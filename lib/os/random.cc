@@ -4,7 +4,8 @@
 
 #include <array>
 #include <cerrno>
-#include <cmath>
+#include <limits>
+#include <random>
 #include <vector>
 
 #include "base/error.h"
@@ -27,8 +28,9 @@ std::uint64_t random_bits() {
 }
 
 double random_unit() {
-  constexpr int kMantissaBits = 53;
-  return std::ldexp(static_cast<double>(random_bits() >> (64 - kMantissaBits)), -kMantissaBits);
+  thread_local std::minstd_rand generator(
+      static_cast<std::minstd_rand::result_type>(random_bits()));
+  return std::generate_canonical<double, std::numeric_limits<double>::digits>(generator);
 }
 
 std::string random_hex(std::size_t bytes) {

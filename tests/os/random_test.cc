@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <set>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace fo::os {
 namespace {
@@ -18,6 +21,21 @@ TEST(Random, UuidsAreVersionFourAndDiffer) {
     seen.insert(uuid);
   }
   EXPECT_EQ(seen.size(), 100U);
+}
+
+TEST(Random, UnitsAreFromZeroToOneInEachThread) {
+  const auto draw = [] {
+    std::vector<double> drawn(1000);
+    for (double& one : drawn) one = random_unit();
+    return drawn;
+  };
+  std::vector<double> other;
+  std::thread([&] { other = draw(); }).join();
+  const std::vector<double> drawn = draw();
+  EXPECT_NE(drawn, other);
+  EXPECT_THAT(drawn, testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(1))));
+  const double sum = std::accumulate(drawn.begin(), drawn.end(), 0.0);
+  EXPECT_NEAR(sum / 1000, 0.5, 0.1);
 }
 
 TEST(Random, HexHasTwoDigitsForEachByte) {
