@@ -187,6 +187,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void close_after() { keep_alive_ = false; }
 
+  [[nodiscard]] std::string client_host() { return stream_.peer_host(); }
+
   void watch_client() {
     wants_watch_ = true;
     if (std::exchange(is_watching_, true)) return;
@@ -470,6 +472,8 @@ void Reply::cut(Cut how) {
 }
 
 void Reply::cancel_when_client_goes() { session_->watch_client(); }
+
+std::string Reply::client_host() const { return session_->client_host(); }
 
 awaitable<void> Session::accept(std::shared_ptr<State> state, loop::Acceptor& acceptor,
                                 Protocol protocol, std::shared_ptr<net::ServerTls> tls) {

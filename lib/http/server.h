@@ -99,6 +99,9 @@ class Reply {
   /// answer.
   void cancel_when_client_goes();
 
+  /// The client's IP address; empty for a Unix socket, and once the client has disconnected.
+  [[nodiscard]] std::string client_host() const;
+
   [[nodiscard]] bool begun() const { return begun_; }
   [[nodiscard]] const Response& response() const { return response_; }
 

@@ -8,12 +8,14 @@
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <tuple>
 #include <utility>
 
@@ -237,6 +239,17 @@ bool Stream::is_quiet() {
   const ssize_t count =
       ::recv(socket_.native_handle(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
   return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+std::string Stream::peer_host() {
+  error_code error;
+  const auto generic = socket_.remote_endpoint(error);
+  asio::ip::tcp::endpoint peer;
+  const bool is_ip =
+      generic.protocol().family() == AF_INET || generic.protocol().family() == AF_INET6;
+  if (error || !is_ip || generic.size() > peer.capacity()) return {};
+  std::memcpy(peer.data(), generic.data(), generic.size());
+  return peer.address().to_string();
 }
 
 std::optional<std::string> Stream::peer_name() {

@@ -75,6 +75,9 @@ class Stream {
   /// True if the stream is open and nothing can be read, not even the end.
   [[nodiscard]] bool is_quiet();
 
+  /// The peer's IP address; empty for a Unix socket, and once the peer has disconnected.
+  [[nodiscard]] std::string peer_host();
+
   /// The common name in the peer's certificate, if there is one, after handshake().
   [[nodiscard]] std::optional<std::string> peer_name();
 

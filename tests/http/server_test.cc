@@ -92,6 +92,14 @@ TEST(HttpServer, GivesTheHandlerTheWholeRequest) {
   EXPECT_EQ(seen.body, options.body);
 }
 
+TEST(HttpServer, KnowsTheAddressesOfItsClients) {
+  TestServer server([](const Request&, Reply& reply) -> awaitable<void> {
+    reply.answer({200, "text/plain", "client " + reply.client_host(), {}});
+    co_return;
+  });
+  EXPECT_EQ(fetch("GET", server.url(), soon()).body, "client 127.0.0.1");
+}
+
 TEST(HttpServer, KeepsConnectionsAlive) {
   TestServer server(echo());
   RawClient client(server.port());
