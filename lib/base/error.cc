@@ -41,6 +41,12 @@ ExitStatus status_of_errno(int err) noexcept {
   }
 }
 
+bool is_exhausted(const std::error_code& code) noexcept {
+  using std::errc;
+  return code == errc::too_many_files_open || code == errc::too_many_files_open_in_system ||
+         code == errc::no_buffer_space || code == errc::not_enough_memory;
+}
+
 void throw_errno(int err, const std::string& what) { throw_errno(err, status_of_errno(err), what); }
 
 void throw_errno(int err, ExitStatus status, const std::string& what) {

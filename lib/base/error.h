@@ -33,6 +33,10 @@ class Error : public std::runtime_error {
 /// kOsError.
 ExitStatus status_of_errno(int err) noexcept;
 
+/// Whether this machine or this process has no descriptor or memory for a socket, which is
+/// transient and no peer's fault.
+bool is_exhausted(const std::error_code& code) noexcept;
+
 /// Throws Error with the reason and the status of `err`.
 [[noreturn]] void throw_errno(int err, const std::string& what);
 

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/error.h"
 #include "loop/adopt.h"
 #include "os/file.h"
 
@@ -43,7 +44,7 @@ asio::awaitable<base::UniqueFd> Acceptor::next(const std::function<bool()>& is_f
         ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (client) co_return client;
     const int err = errno;
-    const bool is_exhausted = err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
+    const bool is_exhausted = base::is_exhausted({err, std::generic_category()});
     // The kernel allocates the descriptor before it looks for a client.
     if (err == EAGAIN || (is_exhausted && !os::is_readable(listener_.native_handle()))) {
       co_await listener_.async_wait(asio::posix::descriptor_base::wait_read,

@@ -77,7 +77,8 @@ awaitable<tcp::socket> connect(std::vector<tcp::endpoint> endpoints, base::Deadl
     socket.close(ignored);
     if (deadline.expired()) throw Error(ExitStatus::kTryAgain, what + ": timed out");
   }
-  throw Error(ExitStatus::kUnavailable, what, error);
+  const bool is_ours = base::is_exhausted(error);
+  throw Error(is_ours ? ExitStatus::kTryAgain : ExitStatus::kUnavailable, what, error);
 }
 
 awaitable<StreamProtocol::socket> connect_unix(std::string path, base::Deadline deadline) {

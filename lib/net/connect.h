@@ -14,8 +14,8 @@ namespace fo::net {
 /// Connects to the first of `endpoints` that accepts. They are tried in order, each with an equal
 /// share of the remaining time, so that one that does not answer leaves time for the others. The
 /// socket is CLOEXEC and sends without delay (TCP_NODELAY). Throws "`what`: reason": kUnavailable
-/// with the reason of the last endpoint, or kTryAgain if the deadline passes;
-/// boost::system::system_error if cancelled.
+/// with the reason of the last endpoint; kTryAgain if the deadline passes, or, with its code, if
+/// base::is_exhausted() is true of that reason; boost::system::system_error if cancelled.
 boost::asio::awaitable<boost::asio::ip::tcp::socket> connect(
     std::vector<boost::asio::ip::tcp::endpoint> endpoints, base::Deadline deadline,
     std::string what);

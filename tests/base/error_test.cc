@@ -99,5 +99,15 @@ TEST(Quoted, CutsLongText) {
             "'" + std::string(254, 'x') + "\xc3\xa4'");
 }
 
+TEST(Error, OnlyALackOfDescriptorsOrMemoryIsExhaustion) {
+  for (const int err : {EMFILE, ENFILE, ENOBUFS, ENOMEM}) {
+    EXPECT_TRUE(is_exhausted({err, std::generic_category()})) << err;
+    EXPECT_TRUE(is_exhausted({err, std::system_category()})) << err;
+  }
+  for (const int err : {0, ECONNREFUSED, EADDRNOTAVAIL}) {
+    EXPECT_FALSE(is_exhausted({err, std::generic_category()})) << err;
+  }
+}
+
 }  // namespace
 }  // namespace fo::base

@@ -58,7 +58,7 @@ bool is_retryable(int err) { return err == EAGAIN || err == EINTR; }
 
 // Whether descriptors, memory or ports are exhausted, which is transient.
 bool is_exhausted(int err) {
-  return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM || err == EADDRNOTAVAIL;
+  return err == EADDRNOTAVAIL || base::is_exhausted({err, std::generic_category()});
 }
 
 struct Pipe {
