@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "loop/event.h"
+#include "os/log.h"
 #include "os/random.h"
 #include "route/resume/budget.h"
 
@@ -22,8 +23,6 @@ using Clock = Deadline::Clock;
 
 // How often a waiting request looks for another set while its own has no usable worker.
 constexpr base::Duration kLook = std::chrono::seconds(1);
-// How long no weighted set may be usable before another one takes over.
-constexpr base::Duration kTakeover = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -48,6 +47,8 @@ struct Dispatcher::State {
     AnswerLengths lengths;
     ResumeBudget resumes;
     bool is_in_panic = false;
+    /// nullopt: it is usable.
+    std::optional<TimePoint> unusable_since;
     // Whether a worker refuses requests for a model, and whether one is in probation: if not, no
     // request needs a look at all workers.
     bool has_refusals = false;
@@ -56,7 +57,11 @@ struct Dispatcher::State {
 
   State(boost::asio::any_io_executor on, DispatchOptions with, Workers& its_workers,
         Metrics& its_metrics)
-      : executor(std::move(on)), options(with), workers(its_workers), metrics(its_metrics) {}
+      : executor(std::move(on)),
+        options(with),
+        workers(its_workers),
+        metrics(its_metrics),
+        sets_changed(executor) {}
 
   Set& set(const SetKey& key);
   bool is_usable(const SetKey& key) const;
@@ -68,7 +73,12 @@ struct Dispatcher::State {
   static std::optional<WorkerNumber> choose_preferred(Set& set, const Job& job,
                                                       Candidate candidate);
   void pump(Set& set);
-  std::optional<SetKey> choose(const std::string& model);
+  bool has_usable_weighted(const std::string& model) const;
+  TimePoint outage_begin(const std::string& model);
+  void end_outages();
+  std::optional<SetKey> choose(const Job& job);
+  std::optional<SetKey> choose_by_weight(const std::string& model);
+  awaitable<bool> wait_without_set(Deadline deadline);
   std::optional<ApiError> enter(Set& set, Waiting& waiting);
   ApiError overload(const Set& set, const Job& job, const char* code, const std::string& reason);
 
@@ -78,8 +88,16 @@ struct Dispatcher::State {
   Metrics& metrics;
   std::map<SetKey, Set> sets;
   Suspects suspects;
-  /// Since when no weighted set of a model has been usable.
-  std::map<std::string, TimePoint> unusable_since;
+  /// The models of which no set with a weight is usable, as far as there are requests for them.
+  struct Outage {
+    TimePoint since{};
+    /// The set of weight 0 that has taken over.
+    std::optional<SetKey> stand_in = {};
+  };
+  std::map<std::string, Outage> outages;
+  /// The requests that wait, apart from all queues, until their model has a set that they may use.
+  std::size_t without_set = 0;
+  loop::Event sets_changed;
   plan::DegradationSetting level = plan::kDegradationLevels[0].setting;
   std::uint64_t ids = 0;
 };
@@ -134,6 +152,11 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   for (std::size_t i = 0; i < in.size(); ++i) in[i]->weight = weights.weights[i];
   // What the workers served before an outage says nothing of what they will serve after it.
   if (!was_usable && is_usable(key)) set.queue.forget_pace();
+  if (is_usable(key)) {
+    set.unusable_since.reset();
+  } else if (!set.unusable_since) {
+    set.unusable_since = Clock::now();
+  }
   const bool is_in_panic = weights.kept_in > 0;
   if (is_in_panic && !set.is_in_panic) metrics.panics.add();
   set.is_in_panic = is_in_panic;
@@ -250,24 +273,77 @@ void Dispatcher::State::pump(Set& set) {
   }
 }
 
-std::optional<SetKey> Dispatcher::State::choose(const std::string& model) {
+bool Dispatcher::State::has_usable_weighted(const std::string& model) const {
+  const Workers::WeightedSets& of_model = workers.sets_of(model);
+  return std::any_of(of_model.begin(), of_model.end(), [this](const auto& entry) {
+    return entry.second > 0 && is_usable(entry.first);
+  });
+}
+
+// Since when the model has an outage, of which a request finds out now.
+TimePoint Dispatcher::State::outage_begin(const std::string& model) {
+  std::optional<TimePoint> last;
+  for (const auto& [key, weight] : workers.sets_of(model)) {
+    if (weight > 0) last = std::max(last, set(key).unusable_since);
+  }
+  return last.value_or(Clock::now());
+}
+
+void Dispatcher::State::end_outages() {
+  std::erase_if(outages, [this](const auto& entry) {
+    const bool is_over = workers.sets_of(entry.first).empty() || has_usable_weighted(entry.first);
+    if (is_over && entry.second.stand_in) {
+      os::log(os::LogLevel::kInfo, "model {}: the set of weight 0 is not needed any more",
+              base::quoted(entry.first));
+    }
+    return is_over;
+  });
+}
+
+// The set for the job; nullopt if each one of its model has weight 0, and none has taken over.
+std::optional<SetKey> Dispatcher::State::choose(const Job& job) {
+  // Only an equal worker can continue an answer, and only one worker has an earlier response.
+  if (job.resume_until) return job.set;
+  const WorkerPtr pinned = job.pinned_to.empty() ? nullptr : workers.find(job.pinned_to);
+  return pinned ? SetKey{pinned->model, pinned->card} : choose_by_weight(job.model);
+}
+
+std::optional<SetKey> Dispatcher::State::choose_by_weight(const std::string& model) {
   const Workers::WeightedSets& of_model = workers.sets_of(model);
   const auto usable = [this](const SetKey& key) { return is_usable(key); };
-  std::optional<SetKey> key = choose_set(of_model, usable, false, os::random_unit());
-  if (key) {
-    unusable_since.erase(model);
-    return key;
-  }
-  const TimePoint since = unusable_since.try_emplace(model, Clock::now()).first->second;
-  if (options.uses_unweighted_sets && Clock::now() - since > kTakeover) {
-    key = choose_set(of_model, usable, true, os::random_unit());
+  const double draw = of_model.size() > 1 ? os::random_unit() : 0;
+  std::optional<SetKey> key = choose_set(of_model, usable, false, draw);
+  if (key) return key;
+  const auto found = outages.find(model);
+  Outage& outage =
+      found != outages.end() ? found->second : outages[model] = {outage_begin(model), std::nullopt};
+  if (options.uses_unweighted_sets && Clock::now() - outage.since > options.takeover) {
+    key = choose_set(of_model, usable, true, draw);
+    if (key && std::exchange(outage.stand_in, key) != key) {
+      os::log(os::LogLevel::kWarning,
+              "model {}: no set with a weight is usable: the one with card {} takes over",
+              base::quoted(model), base::quoted(key->card));
+    }
     if (key) return key;
   }
-  // The request waits for the first worker that comes back.
-  if (of_model.empty()) return std::nullopt;
-  return std::max_element(of_model.begin(), of_model.end(),
-                          [](const auto& a, const auto& b) { return a.second < b.second; })
-      ->first;
+  // The request waits for the first worker that comes back to a set with a weight.
+  const auto heaviest =
+      std::max_element(of_model.begin(), of_model.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  const bool has_weight = heaviest != of_model.end() && heaviest->second > 0;
+  return has_weight ? std::optional(heaviest->first) : std::nullopt;
+}
+
+// False if there is no room for it to wait, or no time left.
+awaitable<bool> Dispatcher::State::wait_without_set(Deadline deadline) {
+  if (deadline.expired() || without_set >= options.queue.requests) co_return false;
+  struct Counted {
+    explicit Counted(std::size_t& its_count) : count(its_count) { ++count; }
+    ~Counted() { --count; }
+    std::size_t& count;
+  } counted(without_set);
+  co_await sets_changed.wait(deadline.sooner(Deadline::after(kLook)));
+  co_return true;
 }
 
 ApiError Dispatcher::State::overload(const Set& set, const Job& job, const char* code,
@@ -338,9 +414,17 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
     }
   };
   while (!job.is_killed) {
-    // Only an equal worker can continue an answer.
-    const std::optional<SetKey> key = job.resume_until ? job.set : state.choose(job.model);
-    if (!key) break;
+    const std::optional<SetKey> key = state.choose(job);
+    if (!key) {
+      if (state.workers.sets_of(job.model).empty()) break;
+      const bool has_waited = co_await state.wait_without_set(deadline);
+      if (has_waited) continue;
+      co_return ApiError{
+          .status = 503,
+          .message = "model " + base::quoted(job.model) + ": each set of its workers has weight 0",
+          .code = "no_worker",
+          .retry_after = state.options.takeover};
+    }
     job.set = *key;
     State::Set& set = state.set(*key);
     const bool is_refused =
@@ -425,6 +509,8 @@ void Dispatcher::on_change() {
       if (waiting->job.is_killed) waiting->changed.notify();
     }
   }
+  state_->end_outages();
+  state_->sets_changed.notify();
 }
 
 void Dispatcher::apply_time() {

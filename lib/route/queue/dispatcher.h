@@ -26,8 +26,10 @@ struct DispatchOptions {
   Policy policy = Policy::kPrefix;
   /// The status of a refusal for want of capacity.
   int overload_status = 503;
-  /// A set of weight 0 takes over when no weighted one has been usable for 10 s.
+  /// A set of weight 0 takes over when no set with a weight has been usable for `takeover`.
+  /// Otherwise it gets no request, except those that only its workers can answer.
   bool uses_unweighted_sets = true;
+  base::Duration takeover = std::chrono::seconds(10);
   /// How long a worker in probation may take for its one request.
   base::Duration lease = std::chrono::minutes(10);
 };

@@ -65,6 +65,7 @@ void RegistrySource::apply(const RegistryChange& change) {
         if (record.key.starts_with(kInstances)) remove(id);
         if (record.key.starts_with(kWeights)) {
           workers_.set_weights(fleet::text_of_segment(id), std::nullopt);
+          events_.on_change();
         }
         if (record.key.starts_with(kRouters) && routers_.erase(id) > 0) update_slots();
         if (record.key.starts_with(kVerdicts)) remove_verdict(record.key);
@@ -131,6 +132,7 @@ void RegistrySource::put_weights(const fleet::Record& record) {
     }
   }
   workers_.set_weights(fleet::text_of_segment(last_segment(record.key)), std::move(weights));
+  events_.on_change();
 }
 
 void RegistrySource::put_card(const fleet::Record& record) {

@@ -13,6 +13,7 @@
 
 #include "loop/test_loop.h"
 #include "plan/degradation.h"
+#include "support/stderr_text.h"
 
 namespace fo::test {
 namespace {
@@ -76,8 +77,9 @@ class DispatcherTest : public testing::Test {
     return options;
   }
 
-  WorkerPtr add(const std::string& id, std::uint64_t slots = 1) {
+  WorkerPtr add(const std::string& id, std::uint64_t slots = 1, const std::string& card = "") {
     const auto worker = std::make_shared<route::Worker>(id, fleet::Health{});
+    worker->card = card;
     worker->url = "http://" + id;
     worker->model = "m";
     worker->slots = slots;
@@ -419,6 +421,135 @@ TEST_F(SmallQueue, AHigherTierReplacesALowerOne) {
   EXPECT_FALSE(kept->is_over);
   EXPECT_EQ(removed->refusal(), 529);
   EXPECT_EQ(removed->error->param, "best_effort");
+}
+
+/// The worker a, whose set has all requests, and the worker b, whose set has weight 0.
+class UnequalSets : public DispatcherTest {
+ protected:
+  static DispatchOptions with(base::Duration takeover, bool uses_unweighted_sets) {
+    DispatchOptions options = in_order();
+    options.takeover = takeover;
+    options.uses_unweighted_sets = uses_unweighted_sets;
+    return options;
+  }
+  explicit UnequalSets(const DispatchOptions& options = with(std::chrono::hours(1), true))
+      : DispatcherTest(options) {}
+
+  void set_weights(double a, double b) {
+    workers_.set_weights("m", route::CardWeights{{"card-a", a}, {"card-b", b}});
+    dispatcher_.on_change();
+    loop_.run_ready();
+  }
+  void set_reachable(const WorkerPtr& worker, bool is_reachable) {
+    worker->is_reachable = is_reachable;
+    dispatcher_.on_change();
+    loop_.run_ready();
+  }
+
+  WorkerPtr a_ = add("a", 10, "card-a");
+  WorkerPtr b_ = add("b", 10, "card-b");
+};
+
+TEST_F(UnequalSets, ASetOfWeight0GetsNothing) {
+  set_weights(1, 0);
+  EXPECT_EQ(place()->worker(), "a");
+  set_reachable(a_, false);
+  const Placed waiting = place();
+  EXPECT_FALSE(waiting->is_over);
+  set_reachable(a_, true);
+  EXPECT_EQ(waiting->worker(), "a");
+}
+
+TEST_F(UnequalSets, WhereAllHaveWeight0ARequestWaitsForAWeight) {
+  set_weights(0, 0);
+  const Placed first = place();
+  const Placed second = place();
+  EXPECT_FALSE(first->is_over);
+  set_weights(0, 1);
+  EXPECT_EQ(first->worker(), "b");
+  EXPECT_EQ(second->worker(), "b");
+}
+
+TEST_F(UnequalSets, APinnedRequestGoesToItsWorkerWhateverTheWeights) {
+  set_weights(1, 0);
+  const Placed placed = make();
+  placed->job.pinned_to = "b";
+  place(placed);
+  EXPECT_EQ(placed->worker(), "b");
+}
+
+TEST_F(UnequalSets, ARequestThatWaitsForAWeightIsRefusedInTheEnd) {
+  set_weights(0, 0);
+  const Placed placed = make();
+  placed->job.deadline = base::Deadline::after(base::Duration(0));
+  place(placed);
+  EXPECT_EQ(placed->refusal(), 503);
+  EXPECT_EQ(placed->error->message, "model 'm': each set of its workers has weight 0");
+  EXPECT_TRUE(placed->error->retry_after.has_value());
+}
+
+class TakeoverAtOnce : public UnequalSets {
+ protected:
+  TakeoverAtOnce() : UnequalSets(with(base::Duration(0), true)) {}
+};
+
+TEST_F(TakeoverAtOnce, ASetOfWeight0TakesOverAndReturnsItsPlace) {
+  set_weights(1, 0);
+  EXPECT_EQ(place()->worker(), "a");
+  const StderrText logged;
+  set_reachable(a_, false);
+  const Placed placed = place();
+  loop_.run_until([&] { return placed->is_over; });
+  EXPECT_EQ(placed->worker(), "b");
+  const Placed another = place();
+  loop_.run_until([&] { return another->is_over; });
+  EXPECT_EQ(another->worker(), "b");
+  set_reachable(a_, true);
+  EXPECT_EQ(place()->worker(), "a");
+  EXPECT_EQ(logged.text(),
+            "fo: warning: model 'm': no set with a weight is usable: the one with card 'card-b' "
+            "takes over\n");
+}
+
+TEST_F(TakeoverAtOnce, AlsoWhereAllHaveWeight0) {
+  set_weights(0, 0);
+  const Placed placed = place();
+  loop_.run_until([&] { return placed->is_over; });
+  EXPECT_NE(placed->worker(), "");
+}
+
+class StrictSets : public UnequalSets {
+ protected:
+  StrictSets() : UnequalSets(with(base::Duration(0), false)) {}
+};
+
+TEST_F(StrictSets, ASetOfWeight0NeverTakesOver) {
+  set_weights(0, 0);
+  const Placed without_weights = place();
+  for (int look = 0; look < 3; ++look) set_reachable(b_, true);
+  EXPECT_FALSE(without_weights->is_over);
+  set_weights(1, 0);
+  EXPECT_EQ(without_weights->worker(), "a");
+  set_reachable(a_, false);
+  const Placed placed = place();
+  EXPECT_FALSE(placed->is_over);
+}
+
+class FewWithoutASet : public UnequalSets {
+ protected:
+  static DispatchOptions two_requests() {
+    DispatchOptions options = with(std::chrono::hours(1), true);
+    options.queue.requests = 2;
+    return options;
+  }
+  FewWithoutASet() : UnequalSets(two_requests()) {}
+};
+
+TEST_F(FewWithoutASet, TheirNumberHasTheLimitOfAQueue) {
+  set_weights(0, 0);
+  EXPECT_FALSE(place()->is_over);
+  EXPECT_FALSE(place()->is_over);
+  EXPECT_EQ(place()->refusal(), 503);
 }
 
 }  // namespace
