@@ -86,6 +86,9 @@ Attempt facts_of(CallEnd end, const Exchange& exchange, bool others_moved) {
     case CallEnd::kRefused:
       attempt.end = AttemptEnd::kRefused;
       return attempt;
+    case CallEnd::kExhausted:
+      attempt.end = AttemptEnd::kExhausted;
+      return attempt;
     case CallEnd::kNotTrusted:
       attempt.end = AttemptEnd::kBroken;
       return attempt;
@@ -117,6 +120,12 @@ ApiError error_of(const Job& job, const Attempt& attempt, const std::string& rea
   }
   if (attempt.end == AttemptEnd::kNoFirstToken) {
     return {.status = 504, .message = "no worker has answered in time", .code = "timeout"};
+  }
+  if (attempt.end == AttemptEnd::kExhausted) {
+    return {.status = 503,
+            .message = "this router has no room for a connection to a worker",
+            .code = "overloaded",
+            .retry_after = std::chrono::seconds(1)};
   }
   return {.status = 502, .message = "the worker failed: " + reason, .code = "worker_lost"};
 }
@@ -351,6 +360,9 @@ void Attempts::add_health(const WorkerPtr& worker, fleet::HealthEvent event,
 
 void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& reason) {
   const WorkerPtr& worker = job_.worker;
+  const bool is_answer =
+      outcome.kind != OutcomeClass::kNeutral && outcome.kind != OutcomeClass::kExhausted;
+  if (is_answer && !outcome.is_unavailable) worker->unavailability.reset();
   switch (outcome.kind) {
     case OutcomeClass::kSuccess:
       if (worker->share.on_success(worker->slots, Clock::now())) parts_.dispatcher.on_change();
@@ -358,7 +370,12 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
       return;
     case OutcomeClass::kRefused:
       --job_.attempts;
-      parts_.options.on_refused(worker);
+      parts_.options.on_refused(worker, "it refuses connections");
+      return;
+    case OutcomeClass::kExhausted:
+      --job_.attempts;
+      os::log(os::LogLevel::kWarning, "request {}: no connection to a worker: {}",
+              base::quoted(job_.id), reason);
       return;
     case OutcomeClass::kFault:
       // The death of an engine ends all its streams at once, and is one fault.
@@ -371,6 +388,10 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
     case OutcomeClass::kBackpressure:
       worker->share.on_overload(worker->slots, outcome.pause, Clock::now());
       parts_.dispatcher.on_change();
+      if (outcome.is_unavailable &&
+          worker->unavailability.on_unavailable(Clock::now(), worker->pace.last_token())) {
+        parts_.options.on_refused(worker, "it answers nothing but status 503");
+      }
       break;
     case OutcomeClass::kMisconfigured:
       os::log(os::LogLevel::kError, "worker {}: does not serve model {}: {}",
@@ -430,7 +451,8 @@ awaitable<void> Attempts::refuse(const ApiError& refusal) {
   Response response = suspect_ ? std::move(suspect_->answer) : to_response(error);
   if (!suspect_ && !job_.is_killed) {
     parts_.metrics.refuse(RefusedFor::kCapacity);
-    parts_.demand.on_refused(job_.key, time_now());
+    const std::string client = job_.key.empty() ? reply_.client_host() : job_.key;
+    parts_.demand.on_refused(client, time_now());
   }
   job_.status = response.status;
   add_ids(response.headers);
@@ -477,6 +499,12 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
   const bool has_answer =
       attempt.end == AttemptEnd::kStatus || attempt.end == AttemptEnd::kErrorFrame;
   if (job_.is_killed || attempt.end == AttemptEnd::kDeadline) {
+    const ApiError error = error_of(job_, attempt, reason);
+    co_await give_up(error);
+    co_return Next::kDone;
+  }
+  if (outcome.kind == OutcomeClass::kExhausted) {
+    if (job_.resume_until && !job_.resume_until->expired()) co_return Next::kAgain;
     const ApiError error = error_of(job_, attempt, reason);
     co_await give_up(error);
     co_return Next::kDone;
@@ -555,11 +583,11 @@ awaitable<Attempts::Next> Attempts::attempt() {
 awaitable<void> Attempts::look_for_death(const WorkerPtr& worker) {
   try {
     const auto connection = co_await http::Connection::open(
-        worker->origin, Deadline::after(parts_.options.times.connect), "worker " + worker->name);
+        worker->origin, Deadline::after(parts_.options.times.connect), "look for its death");
   } catch (const base::Error& error) {
     if (error.status() != base::ExitStatus::kUnavailable) co_return;
     parts_.dispatcher.suspects().on_death(worker->number);
-    parts_.options.on_refused(worker);
+    parts_.options.on_refused(worker, "it refuses connections");
   }
 }
 

@@ -41,7 +41,6 @@ using nlohmann::json;
 constexpr std::size_t kIdBytes = 12;
 // How often the time is applied.
 constexpr base::Duration kTick = std::chrono::milliseconds(500);
-constexpr base::Duration kTakeoverTime = std::chrono::seconds(10);
 
 ApiError unknown_path(Api api, const Request& request) {
   const bool is_method = api == Api::kWrongMethod;
@@ -281,16 +280,14 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
   co_await answer(*this, job, reply);
 }
 
-// The level that the workers require. A worker that was lost just now still counts, because a
-// standby takes over within seconds.
+// The level that the workers require.
 void Router::State::update_level() {
   if (!served.mean()) return;
   std::vector<UsedWorker> used;
   for (const auto& [id, worker] : workers.all()) {
-    const bool is_coming_back = worker->unreachable_since && worker->is_known &&
-                                Clock::now() - *worker->unreachable_since < kTakeoverTime;
-    const double weight = is_coming_back ? 1 : worker->weight;
-    used.push_back({.weight = weight, .slots = worker->slots, .kv_tokens = worker->kv_tokens});
+    used.push_back({.weight = worker->capacity_weight(Clock::now()),
+                    .slots = worker->slots,
+                    .kv_tokens = worker->kv_tokens});
   }
   const double demanded = options.slo_rate.value_or(demand.rate(time_now()));
   const std::size_t before = level.level();

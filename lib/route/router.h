@@ -45,8 +45,9 @@ struct RouterOptions {
   /// The requests per second to plan for; nullopt: those that were measured.
   std::optional<double> slo_rate;
   http::PoolLimits pool;
-  /// Called when a worker refuses a connection; then it is out until it accepts one.
-  std::function<void(const WorkerPtr&)> on_refused;
+  /// Called when a worker refuses a connection, or has answered 503 alone for 10 s; then it is out
+  /// until it accepts one and is healthy. `reason` is for the log.
+  std::function<void(const WorkerPtr&, const std::string& reason)> on_refused;
   /// Called when a worker fails in another way: it may have ended.
   std::function<void(const WorkerPtr&)> on_fault = [](const WorkerPtr&) {};
 };

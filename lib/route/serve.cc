@@ -82,7 +82,9 @@ class Server {
   RouterOptions router_options() {
     RouterOptions router = options_.router;
     router.resume.drain = options_.drain;
-    router.on_refused = [this](const WorkerPtr& worker) { monitor_.on_refused(worker); };
+    router.on_refused = [this](const WorkerPtr& worker, const std::string& reason) {
+      monitor_.on_refused(worker, reason);
+    };
     router.on_fault = [this](const WorkerPtr& worker) { monitor_.on_fault(worker); };
     return router;
   }

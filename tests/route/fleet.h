@@ -249,7 +249,9 @@ class Fleet {
   };
 
   route::RouterOptions with_monitor(route::RouterOptions options) {
-    options.on_refused = [this](const route::WorkerPtr& worker) { monitor_.on_refused(worker); };
+    options.on_refused = [this](const route::WorkerPtr& worker, const std::string& reason) {
+      monitor_.on_refused(worker, reason);
+    };
     options.on_fault = [this](const route::WorkerPtr& worker) { monitor_.on_fault(worker); };
     return options;
   }

@@ -263,6 +263,22 @@ TEST_F(RouterFaults, ALoneOverloadedWorkerIsAskedAgain) {
 }
 
 // The least limit of the router is 5 s.
+TEST_F(RouterFaults, AWorkerThatAnswersOnly503IsOutAsIfItsConnectionWasRefused) {
+  Fleet fleet;
+  fleet.add_engines(2);
+  route::Worker& worker = fleet.worker(0);
+  const auto now = base::Deadline::Clock::now();
+  for (const int seconds : {11, 5}) {
+    worker.unavailability.on_unavailable(now - std::chrono::seconds(seconds), std::nullopt);
+  }
+  refuse(fleet, 0, 503, 1);
+  while (worker.is_reachable && worker.arrivals == 1) {
+    EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+  }
+  EXPECT_EQ(worker.health.state(), HealthState::kHealthy);
+  fleet.run_until([&] { return worker.is_reachable && worker.arrivals == 2; });
+}
+
 TEST_F(RouterFaults, AWorkerWhoseStreamsAllStallIsHung) {
   Fleet fleet;
   fleet.add_engine();

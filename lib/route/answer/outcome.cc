@@ -44,8 +44,11 @@ Outcome classify_status(const Attempt& attempt) {
       return {.kind = OutcomeClass::kMisconfigured, .is_worth_another = true};
     case 429:
     case 503:
-    case 529:
-      return backpressure(attempt.retry_after);
+    case 529: {
+      Outcome outcome = backpressure(attempt.retry_after);
+      outcome.is_unavailable = attempt.status == 503;
+      return outcome;
+    }
     case 502:
     case 504:
       return kFaultElsewhere;
@@ -72,8 +75,9 @@ AttemptEnd end_of(AnswerFault::Kind kind) {
 }
 
 std::string_view to_string(OutcomeClass kind) {
-  constexpr std::array<std::string_view, 7> kNames{
-      "success", "refused", "fault", "suspected", "backpressure", "misconfigured", "neutral"};
+  constexpr std::array<std::string_view, 8> kNames{"success",       "refused",   "exhausted",
+                                                   "fault",         "suspected", "backpressure",
+                                                   "misconfigured", "neutral"};
   return kNames.at(static_cast<std::size_t>(kind));
 }
 
@@ -83,6 +87,8 @@ Outcome classify(const Attempt& attempt) {
       return {.kind = OutcomeClass::kSuccess};
     case AttemptEnd::kRefused:
       return {.kind = OutcomeClass::kRefused, .is_worth_another = true};
+    case AttemptEnd::kExhausted:
+      return {.kind = OutcomeClass::kExhausted, .is_worth_another = true};
     case AttemptEnd::kBroken:
     case AttemptEnd::kAborted:
       return kFaultElsewhere;

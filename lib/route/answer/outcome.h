@@ -3,6 +3,7 @@
 //     attempt                                           class
 //     complete answer                                   success
 //     connection refused                                refused
+//     no descriptor or memory for a connection          exhausted
 //     connection broken: reset, TLS, HTTP, truncated    fault
 //     finish_reason "abort" or "error"                  fault
 //     status 502, 504                                   fault
@@ -31,9 +32,10 @@ namespace fo::route {
 
 enum class AttemptEnd {
   kComplete,
-  kRefused,  // nothing listens at the worker's address
-  kBroken,   // the connection could not be made, or ended before the answer did
-  kAborted,  // the engine ended the answer with "abort" or "error"
+  kRefused,    // nothing listens at the worker's address
+  kExhausted,  // this process has no descriptor or memory for a connection
+  kBroken,     // the connection could not be made, or ended before the answer did
+  kAborted,    // the engine ended the answer with "abort" or "error"
   kStatus,
   kErrorFrame,
   kStalled,       // no token for stall_limit(), or for the limit of one silent stream
@@ -65,6 +67,7 @@ struct Attempt {
 enum class OutcomeClass {
   kSuccess,
   kRefused,        // out at once, and back at the first connection: a standby is taking over
+  kExhausted,      // the router's own lack: says nothing of the worker
   kFault,          // an event of the worker's health
   kSuspected,      // worker or request: see resolve_suspected()
   kBackpressure,   // the worker has no room at present
@@ -80,6 +83,9 @@ struct Outcome {
   bool is_worth_another = false;
   /// Of kBackpressure: for how long the worker gets less.
   base::Duration pause{0};
+  /// Of kBackpressure: the status was 503. A worker of which that is the only answer is out after a
+  /// while (Unavailability).
+  bool is_unavailable = false;
 };
 
 Outcome classify(const Attempt& attempt);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "loop/pause.h"
 #include "route/answer/outcome.h"
 
 namespace fo::route {
@@ -17,12 +18,24 @@ using base::ExitStatus;
 using boost::asio::awaitable;
 using Clock = Deadline::Clock;
 
+// Begins the errors of the connection; those who log them name the worker.
+constexpr char kWhat[] = "forward a request";
+constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
 constexpr std::size_t kReadBytes = std::size_t{16} * 1024;
 // After a deadline of reading, what has arrived meanwhile is read once more: this process may have
 // been suspended.
 constexpr base::Duration kLastLook = std::chrono::milliseconds(200);
 
 Deadline deadline_at(TimePoint time) { return Deadline::after(time - Clock::now()); }
+
+// That of a failure to connect. After a lack of descriptors, a timeout says nothing of the worker.
+CallEnd end_of(const base::Error& error, bool was_exhausted) {
+  const bool is_late = was_exhausted && error.status() == ExitStatus::kTryAgain;
+  if (is_late || base::is_exhausted(error.code())) return CallEnd::kExhausted;
+  const bool is_refused =
+      error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
+  return is_refused ? CallEnd::kRefused : CallEnd::kNotTrusted;
+}
 
 const char* reason_of(CallEnd end) {
   if (end == CallEnd::kHung) return "none of its streams brings tokens any more";
@@ -45,22 +58,30 @@ void UpstreamCall::cut() {
   if (connection_) connection_->close();
 }
 
+// What is exhausted may be released at any time, so that is tried again as long as a worker may
+// take to accept.
 awaitable<CallEnd> UpstreamCall::connect(bool is_fresh, Deadline deadline) {
   const Deadline limit = deadline.sooner(Deadline::after(times_.connect));
-  try {
-    if (is_fresh) {
-      connection_ = co_await pool_.open(worker_->origin, limit, "worker " + worker_->name);
-    } else {
-      connection_ = co_await pool_.get(worker_->origin, limit, "worker " + worker_->name);
+  CallEnd end = CallEnd::kDone;
+  for (;;) {
+    const bool was_exhausted = end == CallEnd::kExhausted;
+    end = CallEnd::kDone;
+    try {
+      if (is_fresh) {
+        connection_ = co_await pool_.open(worker_->origin, limit, kWhat);
+      } else {
+        connection_ = co_await pool_.get(worker_->origin, limit, kWhat);
+      }
+    } catch (const base::Error& error) {
+      reason_ = error.what();
+      end = end_of(error, was_exhausted);
     }
-  } catch (const base::Error& error) {
-    reason_ = error.what();
+    if (end == CallEnd::kDone || is_cut_) co_return end;
     if (deadline.expired()) co_return CallEnd::kDeadline;
-    const bool is_refused =
-        error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
-    co_return is_refused ? CallEnd::kRefused : CallEnd::kNotTrusted;
+    if (end != CallEnd::kExhausted || limit.expired()) co_return end;
+    co_await loop::pause_for(kExhaustedPause);
+    if (limit.expired() && !is_cut_) co_return end;
   }
-  co_return CallEnd::kDone;
 }
 
 // False if the worker does not accept the request: then the exchange has the fault.
@@ -85,7 +106,8 @@ awaitable<CallEnd> UpstreamCall::run(http::RequestHead head, std::string_view bo
   // one without a byte of an answer is sent once more, on a new connection.
   for (const bool is_fresh : {false, true}) {
     const CallEnd connected = co_await connect(is_fresh, deadline);
-    if (connected != CallEnd::kDone) co_return is_cut_ ? CallEnd::kCut : connected;
+    if (is_cut_) co_return CallEnd::kCut;
+    if (connected != CallEnd::kDone) co_return connected;
     CallEnd end = CallEnd::kFault;
     try {
       const bool is_sent = co_await send(head, body, deadline);

@@ -29,6 +29,7 @@ enum class CallEnd {
   kDone,          // the answer is complete
   kFault,         // see Exchange::fault()
   kRefused,       // no connection: nothing was sent
+  kExhausted,     // the same, because this process had no descriptor or memory for one
   kNotTrusted,    // the worker's certificate, or ours there
   kHung,          // no stream of the worker moves
   kSilent,        // only this stream does not move

@@ -22,11 +22,12 @@ struct QueryFailure {
   std::string reason;
 };
 
-Attempt attempt_of(base::ExitStatus failure) {
-  if (failure == base::ExitStatus::kTryAgain) {
+Attempt attempt_of(const base::Error& failure) {
+  if (base::is_exhausted(failure.code())) return {.end = AttemptEnd::kExhausted};
+  if (failure.status() == base::ExitStatus::kTryAgain) {
     return {.end = AttemptEnd::kNoFirstToken, .others_moved = true};
   }
-  const bool is_refused = failure == base::ExitStatus::kUnavailable;
+  const bool is_refused = failure.status() == base::ExitStatus::kUnavailable;
   return {.end = is_refused ? AttemptEnd::kRefused : AttemptEnd::kBroken};
 }
 
@@ -50,7 +51,7 @@ class Query {
     try {
       response = co_await http::async_fetch("POST", url, deadline_, options);
     } catch (const base::Error& error) {
-      throw QueryFailure{attempt_of(error.status()), error.what()};
+      throw QueryFailure{attempt_of(error), error.what()};
     }
     if (response.status != 200) {
       // A worker that answers 404 lacks the path, not the model.

@@ -1,9 +1,16 @@
 #include "route/worker/worker.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 namespace fo::route {
+namespace {
+
+constexpr base::Duration kUnavailableTime = std::chrono::seconds(10);
+constexpr base::Duration kTakeoverTime = std::chrono::seconds(10);
+
+}  // namespace
 
 void Pace::on_token(TimePoint now, std::optional<base::Duration> gap) {
   constexpr int kWeight = 16;
@@ -27,6 +34,13 @@ std::uint64_t Share::limit(std::uint64_t slots) const {
   return std::max<std::uint64_t>(std::min(limit_.value_or(slots), slots), 1);
 }
 
+bool Unavailability::on_unavailable(TimePoint now, std::optional<TimePoint> last_token) {
+  const bool continues = since_ && now - last_ < kUnavailableTime && last_token <= since_;
+  if (!continues) since_ = now;
+  last_ = now;
+  return now - *since_ >= kUnavailableTime;
+}
+
 void Worker::set_url(const std::string& text, const net::Url& parsed,
                      const std::optional<net::TlsFiles>& tls) {
   origin = http::make_origin(parsed, tls);
@@ -38,6 +52,12 @@ fleet::SetMember Worker::as_member(base::Duration now) const {
   return {.state = is_convicted() ? fleet::HealthState::kConvicted : health.state(),
           .weight = is_convicted() ? 0 : std::min(health.weight(now), verdict.weight),
           .failed_probations = health.failed_probations()};
+}
+
+double Worker::capacity_weight(TimePoint now) const {
+  const bool is_coming_back = unreachable_since && is_known && is_offered() && !is_convicted() &&
+                              now - *unreachable_since < kTakeoverTime;
+  return is_coming_back ? 1 : weight;
 }
 
 bool Worker::serves(const std::string& model_name) const {

@@ -60,6 +60,21 @@ class Share {
   TimePoint grows_after_;
 };
 
+/// Whether a worker has answered with status 503, and with nothing else, for 10 s: then it is out
+/// as if it refused connections.
+class Unavailability {
+ public:
+  /// True if that is so with this 503. `last_token` is that of the worker's streams. After 10 s
+  /// without a 503 the time begins anew.
+  bool on_unavailable(TimePoint now, std::optional<TimePoint> last_token);
+  /// Another answer, or none to expect any more.
+  void reset() { since_.reset(); }
+
+ private:
+  std::optional<TimePoint> since_;
+  TimePoint last_;
+};
+
 struct Worker {
   Worker(std::string its_id, const fleet::Health& its_health)
       : id(std::move(its_id)), health(its_health) {}
@@ -119,6 +134,7 @@ struct Worker {
   /// none.
   double weight = 0;
   Share share;
+  Unavailability unavailability;
   Pace pace;
   /// The models, and the APIs of each, for which it answers 401, 403 or 404: its configuration
   /// differs from its record.
@@ -134,10 +150,12 @@ struct Worker {
   void set_url(const std::string& text, const net::Url& parsed,
                const std::optional<net::TlsFiles>& tls);
 
-  /// Whether it takes new requests at all: it is ready, and can be reached.
-  [[nodiscard]] bool is_in() const {
-    return is_reachable && !is_removed && life == fleet::Life::kReady && !is_drained;
+  /// Whether it takes new requests while it can be reached.
+  [[nodiscard]] bool is_offered() const {
+    return !is_removed && life == fleet::Life::kReady && !is_drained;
   }
+  /// Whether it takes new requests at all: it is ready, and can be reached.
+  [[nodiscard]] bool is_in() const { return is_reachable && is_offered(); }
   /// Its answers are wrong, or its hardware has failed: it gets no request, and what it has
   /// delivered is not to be trusted.
   [[nodiscard]] bool is_convicted() const {
@@ -145,6 +163,9 @@ struct Worker {
   }
   /// By itself: with the lower one of the weights of its health and of the verdict.
   [[nodiscard]] fleet::SetMember as_member(base::Duration now) const;
+  /// Its weight as a part of the capacity: one that was lost less than 10 s ago still counts in
+  /// full, because a standby takes over within seconds.
+  [[nodiscard]] double capacity_weight(TimePoint now) const;
   [[nodiscard]] bool serves(const std::string& model_name) const;
   /// The slots that may be used now.
   [[nodiscard]] std::uint64_t slots_now(double concurrency_factor) const;

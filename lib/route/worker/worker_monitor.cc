@@ -81,7 +81,8 @@ struct WorkerMonitor::State {
     if (const auto found = events.find(id); found != events.end()) found->second->notify();
   }
 
-  /// One check. Late answers of a worker that can be reached mean load, and change nothing.
+  /// One check. Late answers of a worker that can be reached mean load, and change nothing, nor
+  /// does a lack of descriptors here.
   awaitable<Answer::Kind> check(WorkerPtr worker);
   void set_reachable(const WorkerPtr& worker, bool is_reachable, const std::string& reason);
   bool take_models(const WorkerPtr& worker, const std::string& body);
@@ -116,6 +117,7 @@ void WorkerMonitor::State::set_reachable(const WorkerPtr& worker, bool is_reacha
   const bool is_first_failure = !is_reachable && !worker->unreachable_since;
   if (worker->is_reachable == is_reachable && !is_first_failure) return;
   worker->is_reachable = is_reachable;
+  worker->unavailability.reset();
   if (is_reachable) {
     worker->is_known = true;
     worker->unreachable_since.reset();
@@ -149,7 +151,8 @@ awaitable<Answer::Kind> WorkerMonitor::State::check(WorkerPtr worker) {
       reason = "/health: status " + std::to_string(health.status);
     }
   } catch (const base::Error& error) {
-    if (error.status() == base::ExitStatus::kTryAgain) co_return Answer::Kind::kLate;
+    const bool is_late = error.status() == base::ExitStatus::kTryAgain;
+    if (is_late || base::is_exhausted(error.code())) co_return Answer::Kind::kLate;
     reason = error.what();
   }
   set_reachable(worker, false, reason);
@@ -195,8 +198,8 @@ void WorkerMonitor::watch(const WorkerPtr& worker) {
   boost::asio::co_spawn(state_->executor, run(state_, worker, event), boost::asio::detached);
 }
 
-void WorkerMonitor::on_refused(const WorkerPtr& worker) {
-  state_->set_reachable(worker, false, "it refuses connections");
+void WorkerMonitor::on_refused(const WorkerPtr& worker, const std::string& reason) {
+  state_->set_reachable(worker, false, reason);
   state_->notify(worker->id);
 }
 

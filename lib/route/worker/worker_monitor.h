@@ -41,8 +41,9 @@ class WorkerMonitor {
 
   /// Begins to watch the worker, until it is removed. It counts as unreachable at first.
   void watch(const WorkerPtr& worker);
-  /// A connection to the worker was refused.
-  void on_refused(const WorkerPtr& worker);
+  /// The worker is out, for this reason, until it answers a check: it has refused a connection, or
+  /// answers 503 and nothing else.
+  void on_refused(const WorkerPtr& worker, const std::string& reason);
   /// The worker may have ended: it is checked at once.
   void on_fault(const WorkerPtr& worker);
   /// After is_removed was set: ends the coroutine that watches the worker.

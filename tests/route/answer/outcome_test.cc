@@ -33,6 +33,21 @@ TEST(Outcome, ARefusedConnectionIsNoFault) {
   EXPECT_EQ(class_of(AttemptEnd::kRefused), OutcomeClass::kRefused);
 }
 
+TEST(Outcome, ALackOfDescriptorsSaysNothingOfTheWorker) {
+  const Outcome outcome = classify({.end = AttemptEnd::kExhausted});
+  EXPECT_EQ(outcome.kind, OutcomeClass::kExhausted);
+  EXPECT_TRUE(outcome.is_worth_another);
+  EXPECT_EQ(to_string(outcome.kind), "exhausted");
+  EXPECT_EQ(route::to_string(OutcomeClass::kNeutral), "neutral");
+}
+
+TEST(Outcome, OnlyA503IsUnavailability) {
+  for (const int status : {429, 503, 529}) {
+    EXPECT_EQ(classify({.end = AttemptEnd::kStatus, .status = status}).is_unavailable,
+              status == 503);
+  }
+}
+
 TEST(Outcome, A404MayMeanWhatTheClientAsksFor) {
   route::Attempt attempt{.end = AttemptEnd::kStatus, .status = 404};
   EXPECT_EQ(classify(attempt).kind, OutcomeClass::kMisconfigured);

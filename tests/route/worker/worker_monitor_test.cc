@@ -143,7 +143,7 @@ TEST_F(WorkerMonitorTest, ARefusedConnectionOfARequestIsEnough) {
   start_engine();
   const WorkerPtr worker = watch();
   until_reachable(worker, true);
-  monitor_.on_refused(worker);
+  monitor_.on_refused(worker, "it refuses connections");
   EXPECT_FALSE(worker->is_reachable);
   EXPECT_EQ(changes_, 2);
   until_reachable(worker, true);

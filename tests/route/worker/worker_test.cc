@@ -119,5 +119,48 @@ TEST(Worker, ItsSlotsAreReducedByTheLevelAndByOverload) {
   EXPECT_EQ(worker.slots_now(0.5), 1U);
 }
 
+TEST(Unavailability, A503AloneForTenSecondsIsAWorkerThatIsOut) {
+  using std::chrono::seconds;
+  route::Unavailability unavailability;
+  const route::TimePoint start{seconds(1000)};
+  const auto at = [&](int second) {
+    return unavailability.on_unavailable(start + seconds(second), std::nullopt);
+  };
+  EXPECT_FALSE(at(0));
+  EXPECT_FALSE(at(9));
+  EXPECT_TRUE(at(10));
+  EXPECT_TRUE(at(11));
+  unavailability.reset();
+  EXPECT_FALSE(at(12)) << "another answer";
+  EXPECT_FALSE(at(21));
+  EXPECT_FALSE(at(31)) << "a pause of ten seconds";
+  EXPECT_FALSE(unavailability.on_unavailable(start + seconds(40), start + seconds(39)))
+      << "a token of a stream";
+  EXPECT_FALSE(unavailability.on_unavailable(start + seconds(49), start + seconds(39)));
+  EXPECT_TRUE(unavailability.on_unavailable(start + seconds(50), start + seconds(39)));
+}
+
+TEST(Worker, OneThatWasJustLostCountsAsCapacityUnlessItMayNotReturn) {
+  using std::chrono::seconds;
+  route::Worker worker("w", fleet::Health{});
+  const route::TimePoint lost{seconds(1000)};
+  worker.is_known = true;
+  worker.unreachable_since = lost;
+  EXPECT_EQ(worker.capacity_weight(lost + seconds(9)), 1);
+  EXPECT_EQ(worker.capacity_weight(lost + seconds(10)), 0);
+  worker.is_drained = true;
+  EXPECT_EQ(worker.capacity_weight(lost), 0);
+  worker.is_drained = false;
+  worker.life = fleet::Life::kSpare;
+  EXPECT_EQ(worker.capacity_weight(lost), 0);
+  worker.life = fleet::Life::kReady;
+  worker.verdict = {.health = fleet::HealthState::kConvicted, .weight = 0};
+  EXPECT_EQ(worker.capacity_weight(lost), 0);
+  worker.verdict = {};
+  worker.unreachable_since.reset();
+  worker.weight = 0.5;
+  EXPECT_EQ(worker.capacity_weight(lost), 0.5);
+}
+
 }  // namespace
 }  // namespace fo::test
