@@ -68,7 +68,7 @@ fails() {
   local worker="--worker http://127.0.0.1:1"
   usage_errors fo-route "" "frob" "serve" "serve x" "serve $worker --listen x" "serve --worker x" \
     "serve --worker ftp://127.0.0.1" "serve --worker =http://127.0.0.1:1" "serve $worker $worker" \
-    "serve $worker --slots 0" "serve $worker --drain 5" "serve $worker --max-body 1X" \
+    "serve $worker --slots 0" "serve $worker --prefill 0" "serve $worker --bandwidth x" "serve $worker --drain 5" "serve $worker --max-body 1X" \
     "serve $worker --overload-status 500" "serve $worker --allow-path sleep" "serve $worker --namespace A/b" \
     "serve $worker --tls-cert a" "serve $worker --tls-key a" "serve --registry x" "serve $worker --ready-fd 2" \
     "serve $worker --allow-workers x" "ctl" "ctl frob" "ctl state x" "ctl drain" "ctl drain a b" "ctl weight a b" \

@@ -104,6 +104,15 @@ void declare_serve(CLI::App& app, Options& options) {
                "end a started answer with an error when its engine fails");
   cli::add_duration(app, "--resume-wait", serve.router.resume.wait,
                     "for an engine that can continue a started answer");
+  cli::add_size(app, "--bandwidth", serve.router.resume.moves.bandwidth,
+                "per second, of a KV cache from engine to engine (default: measured)");
+  app.add_option_function<std::string>(
+         "--prefill",
+         [&serve](const std::string& text) {
+           serve.router.resume.moves.prefill = read_count("--prefill", text);
+         },
+         "tokens per second that an engine computes (default: measured)")
+      ->type_name("N");
   app.add_flag("--strict-seed", serve.router.rules.resume.strict_seed,
                "resume no sampled answer with a seed");
   app.add_flag("--resume-penalties", serve.router.rules.resume.penalties,

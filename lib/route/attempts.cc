@@ -15,6 +15,7 @@
 #include "os/random.h"
 #include "route/answer/outcome.h"
 #include "route/request/api_error.h"
+#include "route/resume/kv_move.h"
 #include "route/resume/resumption.h"
 #include "route/resume/seam.h"
 
@@ -142,6 +143,12 @@ bool is_refusal(const Attempt& attempt) {
   return attempt.end == AttemptEnd::kStatus && (attempt.status == 400 || attempt.status == 422);
 }
 
+// Whether the worker has answered with an error.
+bool is_answered(const Attempt& attempt) {
+  return attempt.end == AttemptEnd::kStatus || attempt.end == AttemptEnd::kErrorFrame ||
+         attempt.end == AttemptEnd::kAborted;
+}
+
 // A request that may be one that kills its engine, while a worker has it.
 class Tracked {
  public:
@@ -179,7 +186,7 @@ class Attempts {
   awaitable<Next> attempt();
   awaitable<Attempt> ask(std::string& reason);
   awaitable<Next> leave(bool is_conviction);
-  awaitable<Attempt> call(std::string& reason);
+  awaitable<Attempt> call(std::string& reason, const std::string& snapshot = {});
   awaitable<Next> after_failure(const WorkerPtr& worker, const Attempt& attempt,
                                 const Outcome& outcome, const std::string& reason);
   awaitable<Next> resume(const Attempt& attempt, const Outcome& outcome, const std::string& reason);
@@ -190,6 +197,7 @@ class Attempts {
   awaitable<void> look_for_death(const WorkerPtr& worker);
   awaitable<void> wait_for_budget();
   void on_first_token(base::Duration gap);
+  void on_resumed();
   [[nodiscard]] Asked asked() const;
   [[nodiscard]] http::RequestHead head() const;
   void add_ids(http::Fields& headers) const;
@@ -271,19 +279,31 @@ awaitable<void> Attempts::deliver() {
 void Attempts::on_first_token(base::Duration gap) {
   job_.fruitless = 0;
   if (parts_.dispatcher.suspects().on_token(job_.number)) parts_.dispatcher.on_change();
-  if (!job_.resume_until) {
-    job_.first_token = Clock::now();
-    parts_.metrics.first_token.observe(gap);
+  if (job_.resume_until) {
+    on_resumed();
     return;
   }
-  parts_.dispatcher.end_resume(job_);
-  ++parts_.metrics.resumes[ResumeEnd::kResumed];
-  parts_.metrics.resume_gap.observe(Clock::now() - job_.lost_at);
-  os::log(os::LogLevel::kInfo, "request {}: resumed after {} tokens on worker {}",
-          base::quoted(job_.id), exchange_.delivered_tokens(), base::quoted(job_.worker->name));
+  job_.first_token = Clock::now();
+  parts_.metrics.first_token.observe(gap);
+  if (exchange_.asked() != Asked::kResumable) return;
+  add_prefill(*job_.worker, exchange_.resumption().transcript().prompt().size(), gap);
 }
 
-awaitable<Attempt> Attempts::call(std::string& reason) {
+void Attempts::on_resumed() {
+  const TimePoint now = Clock::now();
+  const bool has_cache = exchange_.kv_snapshot() == kKvSnapshotUsed;
+  parts_.dispatcher.end_resume(job_);
+  ++parts_.metrics.resumes[ResumeEnd::kResumed];
+  parts_.metrics.resume_gap.observe(now - job_.lost_at);
+  const TimePoint began = std::exchange(job_.moving_since, std::nullopt).value_or(job_.lost_at);
+  parts_.metrics.add_move(has_cache ? MoveMethod::kTransfer : MoveMethod::kReprefill, now - began);
+  os::log(os::LogLevel::kInfo, "request {}: resumed after {} tokens on worker {}{}",
+          base::quoted(job_.id), exchange_.delivered_tokens(), base::quoted(job_.worker->name),
+          has_cache ? ", which has its KV cache" : "");
+}
+
+// `snapshot` is the KV cache that a continuation names; empty: none.
+awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapshot) {
   const WorkerPtr worker = job_.worker;
   UpstreamCall call(parts_.pool, worker, exchange_, parts_.options.times,
                     job_.request.prompt_tokens);
@@ -302,7 +322,7 @@ awaitable<Attempt> Attempts::call(std::string& reason) {
   std::string_view body = job_.request.body;
   if (exchange_.asked() != Asked::kAsGiven) {
     own_body = exchange_.asked() == Asked::kResumable ? resumable_body(job_.request)
-                                                      : exchange_.resumption().body();
+                                                      : exchange_.resumption().body(snapshot);
     body = own_body;
   }
   http::RequestHead head = this->head();
@@ -320,7 +340,9 @@ awaitable<Attempt> Attempts::ask(std::string& reason) {
   exchange_.set_asked(asked);
   if (asked != Asked::kAsGiven) exchange_.resumption().set_card(job_.worker->facts);
   ++job_.attempts;
+  std::string snapshot;
   if (asked == Asked::kContinuation) {
+    if (job_.worker->id == job_.preferred) snapshot = std::exchange(job_.snapshot, {});
     http::Fields headers = parts_.worker_headers(job_.id);
     const SeamCheck seam =
         co_await check_seam(job_.worker, std::move(headers), exchange_.resumption(), job_.deadline);
@@ -329,7 +351,12 @@ awaitable<Attempt> Attempts::ask(std::string& reason) {
     // Another worker of the set would have the same text.
     if (!seam.reason.empty()) co_return Attempt{.end = AttemptEnd::kStatus, .status = 400};
   }
-  Attempt attempt = co_await call(reason);
+  Attempt attempt = co_await call(reason, snapshot);
+  if (!snapshot.empty() && is_answered(attempt) && exchange_.attempt_tokens() == 0) {
+    os::log(os::LogLevel::kWarning, "request {}: worker {} does not continue with the KV cache: {}",
+            base::quoted(job_.id), base::quoted(job_.worker->name), reason);
+    attempt = co_await call(reason);
+  }
   attempt.may_lack_fields = asked == Asked::kContinuation;
   if (asked != Asked::kResumable) co_return attempt;
   WorkerPtr worker = job_.worker;

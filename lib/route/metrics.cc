@@ -105,6 +105,17 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
   add_times("fo_route_resume_gap_seconds",
             "From the loss of a stream's worker to the first token of the next one.",
             metrics.resume_gap);
+  text.begin("dynamo_migration_total", "counter",
+             "Answers that continued on another worker, by how their KV cache got there.");
+  for (std::size_t i = 0; i < kMoveMethodNames.size(); ++i) {
+    text.add({{"method", kMoveMethodNames[i]}}, metrics.moves[i].get());
+  }
+  text.begin(
+      "dynamo_migration_duration_seconds", "histogram",
+      "From the loss of the worker, or the beginning of a move, to the next worker's token.");
+  for (std::size_t i = 0; i < kMoveMethodNames.size(); ++i) {
+    text.add({{"method", kMoveMethodNames[i]}}, metrics.move_times[i]);
+  }
   add_times("fo_route_queue_seconds", "From receiving a request to its first worker.",
             metrics.queue_time);
 }

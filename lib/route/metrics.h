@@ -42,6 +42,11 @@ enum class ResumeEnd {
 inline constexpr std::array<const char*, 4> kResumeEndNames{"resumed", "finished", "refused",
                                                             "no_worker"};
 
+/// How an answer has got to another worker: its KV cache was transferred, or its tokens were
+/// computed again.
+enum class MoveMethod { kTransfer, kReprefill };
+inline constexpr std::array<const char*, 2> kMoveMethodNames{"transfer", "reprefill"};
+
 struct Metrics {
   /// By model, HTTP status and tier. The status 499 means that the client went.
   std::map<std::tuple<std::string, int, std::string>, std::uint64_t> requests;
@@ -54,6 +59,10 @@ struct Metrics {
   std::map<ResumeEnd, std::uint64_t> resumes;
   /// From the loss of a stream's worker to the first token of the next one.
   metrics::Histogram<kLatencyBounds> resume_gap;
+  /// Answers that have got to another worker, and how long that took: from the loss of the old one,
+  /// or the beginning of the move, to the first token of the new one.
+  std::array<metrics::Counter, kMoveMethodNames.size()> moves;
+  std::array<metrics::Histogram<kLatencyBounds>, kMoveMethodNames.size()> move_times;
   /// Streams of which a part was delivered, and that could not continue.
   metrics::Counter lost;
   /// Requests at which two engines died.
@@ -61,6 +70,10 @@ struct Metrics {
   metrics::Counter ejections;
   metrics::Counter panics;
 
+  void add_move(MoveMethod method, base::Duration took) {
+    moves[static_cast<std::size_t>(method)].add();
+    move_times[static_cast<std::size_t>(method)].observe(took);
+  }
   void refuse(RefusedFor reason) { refused[static_cast<std::size_t>(reason)].add(); }
 };
 

@@ -4,14 +4,21 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "http/client.h"
+#include "loop/pause.h"
 #include "os/log.h"
 #include "route/answer/outcome.h"
+#include "route/resume/kv_move.h"
 
 namespace fo::route {
 namespace {
@@ -20,57 +27,213 @@ using base::Deadline;
 using boost::asio::awaitable;
 using Clock = Deadline::Clock;
 
-// The worker with the least requests that could continue the job.
-WorkerPtr find_target(const RouterParts& parts, const Job& job) {
+// A worker pulls a KV cache for 30 s at most.
+constexpr base::Duration kTransferTimeout = std::chrono::seconds(40);
+// How long the tokens of a snapshot may take to arrive here, and how often that is checked.
+constexpr base::Duration kArrivalTimeout = std::chrono::seconds(2);
+constexpr base::Duration kArrivalCheck = std::chrono::milliseconds(2);
+constexpr int kNoRoom = 503;
+
+// The job that moves may end meanwhile, or lose its old worker.
+struct Move {
+  std::shared_ptr<RouterParts> parts;
+  std::string id;
+  unsigned attempts;
+  WorkerPtr source;
+  WorkerPtr target;
+};
+
+// What has become of a transfer.
+struct KvTransfer {
+  /// The id of the KV cache on the target; empty: it has none.
+  std::string snapshot = {};
+  /// Why there is none.
+  std::string reason = {};
+  bool lacks_room = false;
+};
+
+bool has_room(const Worker& worker, const Job& job) {
+  if (worker.requests >= worker.slots) return false;
+  return !worker.kv_tokens || worker.requests == 0 ||
+         worker.tokens + job.tokens <= *worker.kv_tokens;
+}
+
+// The worker with the least requests that could continue the job. Of a failover pair, both records
+// have the same URL.
+WorkerPtr find_target(const RouterParts& parts, const Job& job, const WorkerPtr& other_than) {
   WorkerPtr target;
   for (const WorkerPtr& worker : parts.workers.set(job.set)) {
-    const bool is_usable = worker != job.worker && worker->weight > 0 && !worker->is_plain &&
-                           worker->requests < worker->slots;
+    const bool is_usable = worker->url != job.worker->url && worker != other_than &&
+                           worker->weight > 0 && !worker->is_plain && has_room(*worker, job);
     if (is_usable && (!target || worker->requests < target->requests)) target = worker;
   }
   return target;
 }
 
-// Lets the next worker compute what is so far, and cuts the job's present call.
-awaitable<void> move(std::shared_ptr<RouterParts> parts, std::string id, WorkerPtr target,
-                     http::FetchOptions warming, Deadline deadline) {
-  std::string failure;
-  try {
-    const std::string url = target->url + "/v1/completions";
-    const http::Response answer = co_await http::async_fetch("POST", url, deadline, warming);
-    if (answer.status != 200) failure = "status " + std::to_string(answer.status);
-  } catch (const base::Error& error) {
-    failure = error.what();
-  }
-  const auto found = parts->jobs.find(id);
-  if (found == parts->jobs.end()) co_return;
+// nullptr if it is not with its old worker any more.
+Job* find_job(const Move& move) {
+  const auto found = move.parts->jobs.find(move.id);
+  if (found == move.parts->jobs.end()) return nullptr;
   Job& job = *found->second;
-  job.is_moving = false;
-  if (!failure.empty()) {
-    os::log(os::LogLevel::kWarning, "request {}: not moved to worker {}: {}", base::quoted(id),
-            base::quoted(target->name), failure);
-    co_return;
-  }
-  if (job.call == nullptr) co_return;
-  job.preferred = target->id;
-  job.cut_for = Job::CutFor::kMove;
-  job.call->cut();
+  const bool is_there = job.call != nullptr && job.worker == move.source &&
+                        job.attempts == move.attempts && job.cut_for == Job::CutFor::kNothing;
+  return is_there ? &job : nullptr;
 }
 
-void begin_move(const std::shared_ptr<RouterParts>& parts, Job& job) {
-  WorkerPtr target = find_target(*parts, job);
-  if (!target) return;
-  http::FetchOptions warming;
-  warming.body = job.exchange.resumption().warming_body();
-  warming.headers = parts->worker_headers(job.id);
-  warming.tls = target->origin.tls;
+http::FetchOptions options_for(const Move& move, const Worker& worker, std::string body) {
+  http::FetchOptions options;
+  options.body = std::move(body);
+  options.headers = move.parts->worker_headers(move.id);
+  options.tls = worker.origin.tls;
+  return options;
+}
+
+std::string reason_of(const http::Response& answer) {
+  return "status " + std::to_string(answer.status);
+}
+
+// Waits until the continuation has all tokens of the snapshot; false if it never has.
+awaitable<bool> until_arrived(const Move& move, std::uint64_t tokens) {
+  const Deadline deadline = Deadline::after(kArrivalTimeout);
+  for (;;) {
+    const Job* const job = find_job(move);
+    if (job == nullptr) co_return false;
+    const Transcript& transcript = job->exchange.resumption().transcript();
+    if (transcript.prompt().size() + transcript.safe_point() >= tokens) co_return true;
+    if (deadline.expired()) co_return false;
+    co_await loop::pause_for(kArrivalCheck);
+  }
+}
+
+// The old worker's record may have changed since the request began: then its address is not one
+// that the target should read from.
+bool is_in_set(const RouterParts& parts, const Job& job) {
+  const Workers::Set& set = parts.workers.set(job.set);
+  return std::find(set.begin(), set.end(), job.worker) != set.end();
+}
+
+// Has the target pull the KV cache, if that is the faster way.
+awaitable<KvTransfer> transfer(const Move& move) {
+  const Job* job = find_job(move);
+  const bool is_known = job != nullptr && is_in_set(*move.parts, *job);
+  if (!is_known) co_return KvTransfer{.reason = "the old worker is not in its set any more"};
+  const std::optional<std::string> source = kv_source_of(*move.source);
+  if (!source) co_return KvTransfer{.reason = "the old worker has TLS or a prefix in its URL"};
+  const Deadline deadline = Deadline::after(kTransferTimeout);
+  std::string url = *source + "/kv_snapshot?request_id=" + move.id;
+  http::FetchOptions options = options_for(move, *move.source, {});
+  const http::Response offered =
+      co_await http::async_fetch("GET", std::move(url), deadline, std::move(options));
+  if (offered.status != 200) {
+    co_return KvTransfer{.reason = "the old worker offers no KV cache: " + reason_of(offered)};
+  }
+  const KvOffer offer = read_kv_offer(offered.body);
+  job = find_job(move);
+  if (job == nullptr) co_return KvTransfer{.reason = "the old worker has ended it"};
+  if (!is_same_sequence(offer.tokens, job->exchange.resumption().transcript().all())) {
+    co_return KvTransfer{.reason = "the old worker offers the KV cache of other tokens"};
+  }
+  const plan::Migration migration =
+      migration_of(offer, *move.target, move.parts->options.resume.moves);
+  std::string slower = reason_for_replay(migration, offer.tokens.size());
+  if (!slower.empty()) co_return KvTransfer{.reason = std::move(slower)};
+  const nlohmann::json body{{"source", *source}, {"request_id", move.id}};
+  url = move.target->url + "/kv_snapshot/pull";
+  options = options_for(move, *move.target, body.dump());
+  const auto began = Clock::now();
+  const http::Response pulled =
+      co_await http::async_fetch("POST", std::move(url), deadline, std::move(options));
+  if (pulled.status != 200) {
+    co_return KvTransfer{
+        .reason = "the new worker has not pulled the KV cache: " + reason_of(pulled),
+        .lacks_room = pulled.status == kNoRoom};
+  }
+  KvSnapshot snapshot = read_kv_snapshot(pulled.body);
+  add_transfer(*move.target, snapshot.bytes, Clock::now() - began);
+  const bool has_arrived = co_await until_arrived(move, snapshot.tokens);
+  if (!has_arrived) co_return KvTransfer{.reason = "the tokens of the KV cache have not arrived"};
+  os::log(os::LogLevel::kInfo, "request {}: the KV cache of {} tokens is on worker {}",
+          base::quoted(move.id), snapshot.tokens, base::quoted(move.target->name));
+  co_return KvTransfer{.snapshot = std::move(snapshot.id)};
+}
+
+awaitable<KvTransfer> try_transfer(const Move& move) {
+  std::string reason;
+  try {
+    co_return co_await transfer(move);
+  } catch (const base::Error& error) {
+    reason = error.what();
+  }
+  co_return KvTransfer{.reason = std::move(reason)};
+}
+
+// Has the target compute what is so far. Returns the reason of a failure; empty if there is none.
+awaitable<std::string> warm(const Move& move) {
+  const Job* const job = find_job(move);
+  if (job == nullptr) co_return "the old worker has ended it";
+  const Resumption& resumption = job->exchange.resumption();
+  const std::size_t tokens =
+      resumption.transcript().prompt().size() + resumption.transcript().tokens();
+  http::FetchOptions options = options_for(move, *move.target, resumption.warming_body());
+  std::string url = move.target->url + "/v1/completions";
+  const Deadline deadline =
+      Deadline::after(first_token_limit(move.parts->options.times.first_token, tokens));
+  std::string reason;
+  try {
+    const auto began = Clock::now();
+    const http::Response answer =
+        co_await http::async_fetch("POST", std::move(url), deadline, std::move(options));
+    if (answer.status == 200) {
+      add_prefill(*move.target, tokens, Clock::now() - began);
+      co_return std::string();
+    }
+    reason = reason_of(answer);
+  } catch (const base::Error& error) {
+    reason = error.what();
+  }
+  co_return reason;
+}
+
+// Prepares the target, and cuts the job's present call.
+awaitable<void> run(Move move) {
+  KvTransfer transferred = co_await try_transfer(move);
+  Job* job = find_job(move);
+  std::string failure;
+  if (job != nullptr && transferred.snapshot.empty()) {
+    os::log(os::LogLevel::kInfo, "request {}: its tokens are computed again: {}",
+            base::quoted(move.id), transferred.reason);
+    const WorkerPtr other =
+        transferred.lacks_room ? find_target(*move.parts, *job, move.target) : nullptr;
+    if (other) move.target = other;
+    failure = co_await warm(move);
+    job = find_job(move);
+  }
+  if (const auto found = move.parts->jobs.find(move.id); found != move.parts->jobs.end()) {
+    found->second->is_moving = false;
+    const bool has_moved = job != nullptr && failure.empty();
+    if (!has_moved) found->second->moving_since.reset();
+  }
+  if (job == nullptr) co_return;
+  if (!failure.empty()) {
+    os::log(os::LogLevel::kWarning, "request {}: not moved to worker {}: {}", base::quoted(move.id),
+            base::quoted(move.target->name), failure);
+    co_return;
+  }
+  job->preferred = move.target->id;
+  job->snapshot = std::move(transferred.snapshot);
+  job->cut_for = Job::CutFor::kMove;
+  job->call->cut();
+}
+
+// False if no worker could continue the job.
+bool begin_move(const std::shared_ptr<RouterParts>& parts, Job& job) {
+  WorkerPtr target = find_target(*parts, job, nullptr);
+  if (!target) return false;
   job.is_moving = true;
-  const Transcript& transcript = job.exchange.resumption().transcript();
-  const Deadline deadline = Deadline::after(first_token_limit(
-      parts->options.times.first_token, transcript.prompt().size() + transcript.tokens()));
-  boost::asio::co_spawn(parts->executor,
-                        move(parts, job.id, std::move(target), std::move(warming), deadline),
-                        boost::asio::detached);
+  job.moving_since = Clock::now();
+  Move move{parts, job.id, job.attempts, job.worker, std::move(target)};
+  boost::asio::co_spawn(parts->executor, run(std::move(move)), boost::asio::detached);
+  return true;
 }
 
 bool can_move(const RouterParts& parts, const Job& job) {
@@ -79,20 +242,30 @@ bool can_move(const RouterParts& parts, const Job& job) {
   return may_move && job.exchange.resume_refusal().empty();
 }
 
+// The highest tier is first, then the earliest deadline.
+bool moves_before(const Job* a, const Job* b) {
+  const auto deadline = [](const Job* job) {
+    return job->deadline.at().value_or(TimePoint::max());
+  };
+  return std::tuple(a->tier, deadline(a), a->number) < std::tuple(b->tier, deadline(b), b->number);
+}
+
 }  // namespace
 
 void move_requests(const std::shared_ptr<RouterParts>& parts) {
-  std::map<const Worker*, std::uint64_t> left;
+  // How many requests of each worker may move at a time.
+  std::map<const Worker*, std::size_t> left;
   for (const auto& [id, worker] : parts->workers.all()) {
     const bool is_leaving = worker->is_drained || worker->life == fleet::Life::kDraining;
     if (!is_leaving) {
       worker->leaving_since.reset();
     } else if (!worker->leaving_since) {
       worker->leaving_since = Clock::now();
-    } else if (Clock::now() - *worker->leaving_since >= parts->options.resume.drain) {
+    } else if (Clock::now() - *worker->leaving_since >= parts->options.resume.drain / 2) {
       left[worker.get()] = ResumeBudget::max_running(worker->slots);
     }
   }
+  std::vector<Job*> waiting;
   for (const auto& [id, job] : parts->jobs) {
     if (job->call == nullptr || job->cut_for != Job::CutFor::kNothing) continue;
     if (job->worker->is_convicted()) {
@@ -101,9 +274,17 @@ void move_requests(const std::shared_ptr<RouterParts>& parts) {
       continue;
     }
     const auto moves = left.find(job->worker.get());
-    if (moves == left.end() || moves->second == 0) continue;
-    if (!job->is_moving && can_move(*parts, *job)) begin_move(parts, *job);
-    if (job->is_moving) --moves->second;
+    if (moves == left.end()) continue;
+    if (!job->is_moving) {
+      if (can_move(*parts, *job)) waiting.push_back(job);
+    } else if (moves->second > 0) {
+      --moves->second;
+    }
+  }
+  std::sort(waiting.begin(), waiting.end(), moves_before);
+  for (Job* const job : waiting) {
+    std::size_t& moves = left[job->worker.get()];
+    if (moves > 0 && begin_move(parts, *job)) --moves;
   }
 }
 

@@ -8,12 +8,14 @@
 
 namespace fo::route {
 
-/// To be called about twice a second. A worker's requests may end by themselves for
+/// To be called about twice a second. A worker's requests may end by themselves for half of
 /// `options.resume.drain`, from when its record says that it is draining, or an operator drains it.
-/// Then those that can continue move, some at a time: another worker computes what the answer's
-/// tokens leave in its cache while the old one still produces tokens, so that the stream stops for
-/// the time of one token only. Of a convicted worker the requests of which nothing was delivered
-/// begin again elsewhere, and the others end with an error.
+/// Then those that can continue move, some at a time, so that they are elsewhere when the other
+/// half is over: those of the highest tier first, then those with the earliest deadline. Another
+/// worker of the set pulls the KV cache of the old one, or computes the tokens itself if that is
+/// faster or the transfer fails (resume/kv_move.h), while the old one still produces tokens: the
+/// stream stops for the time of one token only. Of a convicted worker the requests of which nothing
+/// was delivered begin again elsewhere, and the others end with an error.
 void move_requests(const std::shared_ptr<RouterParts>& parts);
 
 }  // namespace fo::route

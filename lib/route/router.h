@@ -18,6 +18,7 @@
 #include "route/queue/dispatcher.h"
 #include "route/request/admission.h"
 #include "route/request/client_request.h"
+#include "route/resume/kv_move.h"
 #include "route/worker/workers.h"
 
 namespace fo::route {
@@ -27,8 +28,9 @@ struct ResumeSettings {
   bool enabled = true;
   /// How long a started answer waits for a worker that can continue it.
   base::Duration wait = std::chrono::seconds(30);
-  /// How long the requests of a drained worker may take to end there.
+  /// How long the requests of a drained worker may take to end there, or to move.
   base::Duration drain = std::chrono::seconds(30);
+  KvMoveSettings moves;
 };
 
 struct RouterOptions {

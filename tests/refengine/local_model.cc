@@ -111,8 +111,12 @@ LocalEngine::LocalEngine(const Options& options) : model_(options.seed, options.
 }
 
 LocalEngine::~LocalEngine() {
-  release();
-  loop_.call([this] { server_.reset(); });
+  loop_.call([this] {
+    // A held request ends with its connection, as when a process is killed.
+    server_.reset();
+    steps_left_.reset();
+    changed_.notify();
+  });
 }
 
 std::string LocalEngine::url(const std::string& path) const {

@@ -24,8 +24,10 @@ constexpr base::ByteCount kMaxWholeBytes = 64 * base::kMiB;
 // More choices than any engine serves; their ends are not tracked.
 constexpr std::uint64_t kMaxChoices = 4096;
 
+// What fo-refengine(1) says of a KV cache that a request names.
+constexpr std::string_view kKvSnapshotHeader = "x-fo-kv-snapshot";
 // Headers of a worker that belong to its connection, or name its insides.
-constexpr std::array<std::string_view, 12> kDroppedHeaders{"connection",
+constexpr std::array<std::string_view, 13> kDroppedHeaders{"connection",
                                                            "keep-alive",
                                                            "transfer-encoding",
                                                            "content-length",
@@ -36,7 +38,8 @@ constexpr std::array<std::string_view, 12> kDroppedHeaders{"connection",
                                                            "date",
                                                            "proxy-connection",
                                                            "proxy-authenticate",
-                                                           "x-request-id"};
+                                                           "x-request-id",
+                                                           kKvSnapshotHeader};
 
 bool is_event_stream(const http::ResponseHead& head) {
   const std::string type = text::lower(head.header("content-type").value_or(""));
@@ -117,6 +120,7 @@ void Exchange::begin_attempt() {
   mode_ = Mode::kWhole;
   fault_.reset();
   head_ = {};
+  kv_snapshot_.clear();
   events_ = http::SseReader(limits_.first_event);
   is_delivering_ = is_cut_short_ = false;
   error_body_.clear();
@@ -164,6 +168,7 @@ void Exchange::on_head(http::ResponseHead head) {
   state_ = State::kReading;
   head_.status = head.status;
   head_.headers = forwarded_headers(head.headers);
+  kv_snapshot_ = head.header(kKvSnapshotHeader).value_or("");
   mode_ = Mode::kWhole;
   if (head.status < 400 && is_event_stream(head)) {
     const bool is_opaque = wanted_mode_ == Mode::kWhole && asked_ == Asked::kAsGiven;

@@ -30,6 +30,8 @@
 
 namespace fo::route {
 
+inline constexpr std::string_view kKvSnapshotUsed = "used";
+
 /// What an answer of a worker was, apart from what the connection did.
 struct AnswerFault {
   enum class Kind {
@@ -101,6 +103,9 @@ class Exchange {
   [[nodiscard]] bool has_head() const { return is_delivering_; }
   [[nodiscard]] const http::ResponseHead& head() const { return head_; }
   std::string take_output();
+  /// What the worker has done with the KV cache that the request names: kKvSnapshotUsed, or why it
+  /// has not used it. Empty if it does not say.
+  [[nodiscard]] const std::string& kv_snapshot() const { return kv_snapshot_; }
 
   /// Whether a failed answer has a part that need not be produced again: it was delivered, or is
   /// kept for an answer in one piece.
@@ -169,6 +174,7 @@ class Exchange {
   Mode mode_ = Mode::kWhole;
   std::optional<AnswerFault> fault_;
   http::ResponseHead head_;
+  std::string kv_snapshot_;
   http::SseReader events_;
   bool is_delivering_ = false;
   /// What was received for the client and not taken.

@@ -76,6 +76,10 @@ struct Job {
   /// Another worker prepares to continue it: this one, by id, is to get it.
   bool is_moving = false;
   std::string preferred;
+  /// The KV cache that this worker has pulled, by its id there; empty: none.
+  std::string snapshot;
+  /// Since when it moves; nullopt: it does not.
+  std::optional<TimePoint> moving_since;
   /// Of the client's answer; kClientGoneStatus until it is known.
   int status = kClientGoneStatus;
   std::uint64_t bytes_sent = 0;

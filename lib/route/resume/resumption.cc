@@ -280,7 +280,7 @@ std::size_t Resumption::max_rewind() const {
   return facts_.wants_ids || facts_.logprobs ? 0 : std::min(kMaxRewind, compared);
 }
 
-std::string Resumption::body() const {
+std::string Resumption::body(const std::string& snapshot) const {
   const std::uint64_t done = transcript_.tokens();
   const std::uint64_t left = limit().value_or(done) - done;
   const std::uint64_t at_least =
@@ -302,6 +302,9 @@ std::string Resumption::body() const {
   body += bias_of(facts_, transcript_.answer());
   if (card_) body += defaults_of(*card_, facts_.given);
   if (!facts_.repeated.empty()) body += "," + facts_.repeated;
+  if (!snapshot.empty()) {
+    body += ",\"kv_transfer_params\":{\"fo_snapshot\":" + fo::json::quoted(snapshot) + "}";
+  }
   return body + "}";
 }
 

@@ -67,8 +67,9 @@ class Resumption {
   /// client would get them twice.
   [[nodiscard]] std::size_t max_rewind() const;
   void rewind(std::size_t end, std::size_t repeated) { transcript_.rewind(end, repeated); }
-  /// The body of POST /v1/completions.
-  [[nodiscard]] std::string body() const;
+  /// The body of POST /v1/completions. `snapshot` is the id of a KV cache that the worker has
+  /// pulled; empty: none.
+  [[nodiscard]] std::string body(const std::string& snapshot = {}) const;
   /// The same for one token, which is dropped: then a worker's cache has all before it.
   [[nodiscard]] std::string warming_body() const;
 

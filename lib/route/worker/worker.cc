@@ -41,6 +41,17 @@ bool Unavailability::on_unavailable(TimePoint now, std::optional<TimePoint> last
   return now - *since_ >= kUnavailableTime;
 }
 
+void Rate::add(std::uint64_t amount, base::Duration time) {
+  constexpr double kKept = 0.9;
+  amount_ = amount_ * kKept + static_cast<double>(amount);
+  time_ = time_ * kKept + std::max<base::Duration>(time, std::chrono::microseconds(1));
+}
+
+std::optional<double> Rate::per_second() const {
+  if (time_ == time_.zero()) return std::nullopt;
+  return amount_ / time_.count();
+}
+
 void Worker::set_url(const std::string& text, const net::Url& parsed,
                      const std::optional<net::TlsFiles>& tls) {
   origin = http::make_origin(parsed, tls);

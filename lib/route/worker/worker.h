@@ -2,6 +2,7 @@
 // flight there, and how it has behaved. No I/O; time is an argument.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -75,6 +76,18 @@ class Unavailability {
   TimePoint last_;
 };
 
+/// How fast a worker does a kind of work, as an average that weighs later work more.
+class Rate {
+ public:
+  void add(std::uint64_t amount, base::Duration time);
+  /// The amount per second; nullopt before the first work.
+  [[nodiscard]] std::optional<double> per_second() const;
+
+ private:
+  double amount_ = 0;
+  std::chrono::duration<double> time_{0};
+};
+
 struct Worker {
   Worker(std::string its_id, const fleet::Health& its_health)
       : id(std::move(its_id)), health(its_health) {}
@@ -136,6 +149,9 @@ struct Worker {
   Share share;
   Unavailability unavailability;
   Pace pace;
+  /// The tokens of prompts that it computes, and the bytes of KV caches that it pulls.
+  Rate prefill;
+  Rate link;
   /// The models, and the APIs of each, for which it answers 401, 403 or 404: its configuration
   /// differs from its record.
   std::set<std::pair<std::string, Api>> refused;
