@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -39,7 +40,7 @@ inline nlohmann::json in_one_piece(nlohmann::json body) {
   return body;
 }
 
-/// Appends the lists, and what else is in two equal positions of a stream.
+/// Appends each list of `part` to the one with the same name.
 inline void append_lists(nlohmann::json& all, const nlohmann::json& part) {
   for (const auto& [name, list] : part.items()) {
     for (const nlohmann::json& item : list) all[name].push_back(item);

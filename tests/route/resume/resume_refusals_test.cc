@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "route/fleet.h"
 #include "route/resume/disturbed.h"
