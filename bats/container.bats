@@ -71,7 +71,7 @@ use_server() {
   [ "$output" = 0 ]
   # The image has every program that fo-podgen's pods run, and every user can read them.
   run -0 ls "$IMAGES/tools/bin"
-  [ "${lines[*]}" = "fo-podgen fo-reg fo-route fo-shadow gms-load gms-lock gms-lockd gms-probe gms-remap-check gms-save gms-serve gms-stat" ]
+  [ "${lines[*]}" = "fo-canary fo-podgen fo-reg fo-route fo-shadow gms-load gms-lock gms-lockd gms-probe gms-remap-check gms-save gms-serve gms-stat" ]
   run -0 find "$IMAGES/tools" "$IMAGES/server" "$IMAGES/rehearsal" ! -perm -o=r
   [ "$output" = "" ]
   (

@@ -27,7 +27,7 @@ allowed_for() {
     refengine) echo base text os json metrics loop net http cuda gms ;;
     pod) echo base text json yaml ;;
     fleet) echo base text os json yaml metrics loop net http etcd kube cuda device gms weights lock pod ;;
-    route) echo base text os json yaml metrics loop net http etcd kube cuda device gms weights lock pod plan fleet ;;
+    route | canary) echo base text os json yaml metrics loop net http etcd kube cuda device gms weights lock pod plan fleet ;;
     *) return 1 ;;
   esac
 }

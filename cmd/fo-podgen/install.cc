@@ -17,8 +17,8 @@ using base::Error;
 using base::ExitStatus;
 
 // The existing ones are copied, because a tools image may omit some.
-constexpr std::array<std::string_view, 12> kTools = {
-    "fo-podgen", "fo-reg",    "fo-route", "fo-shadow",       "gms-load",  "gms-lock",
+constexpr std::array<std::string_view, 13> kTools = {
+    "fo-canary", "fo-podgen", "fo-reg",   "fo-route",        "fo-shadow", "gms-load", "gms-lock",
     "gms-lockd", "gms-probe", "gms-save", "gms-remap-check", "gms-serve", "gms-stat"};
 constexpr std::array<std::string_view, 1> kHelpers = {"fo-gpu"};
 constexpr base::ByteCount kMaxBytes = 256 * base::kMiB;
