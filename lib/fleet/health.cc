@@ -145,6 +145,21 @@ double Health::weight(base::Duration now) const {
   return state_ == HealthState::kSuspicious ? risen * rules_.suspicious_weight : 0;
 }
 
+Health::Snapshot Health::snapshot(base::Duration now) const {
+  Snapshot snapshot{.state = state_, .failed_probations = failed_probations_};
+  if (state_ == HealthState::kUnhealthy) {
+    snapshot.cool_down = std::max(cool_down_ends_ - now, base::Duration(0));
+  }
+  return snapshot;
+}
+
+void Health::restore(const Snapshot& snapshot, base::Duration now) {
+  window_ = {};
+  failed_probations_ = std::min(snapshot.failed_probations, kMaxFailedProbations);
+  enter(snapshot.state, now);
+  cool_down_ends_ = now + std::min(snapshot.cool_down, rules_.max_cool_down);
+}
+
 std::optional<std::uint64_t> Health::take_lease(base::Duration deadline) {
   if (state_ != HealthState::kProbation || lease_) return std::nullopt;
   lease_ = Lease{.number = ++leases_, .deadline = deadline};

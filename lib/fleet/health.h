@@ -87,6 +87,17 @@ class Health {
   /// The n of the cool-down.
   [[nodiscard]] unsigned failed_probations() const { return failed_probations_; }
 
+  /// What an observer keeps when it restarts.
+  struct Snapshot {
+    HealthState state = HealthState::kHealthy;
+    unsigned failed_probations = 0;
+    /// What is left of it, if the worker is unhealthy.
+    base::Duration cool_down{};
+  };
+  [[nodiscard]] Snapshot snapshot(base::Duration now) const;
+  /// Continues with an earlier state, without its outcomes, its lease and its rise.
+  void restore(const Snapshot& snapshot, base::Duration now);
+
   /// Permits one request to a worker in probation. nullopt in any other state, and while another
   /// lease is out. Without end_lease() until `deadline`, the worker has a fault.
   std::optional<std::uint64_t> take_lease(base::Duration deadline);

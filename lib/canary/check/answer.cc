@@ -1,0 +1,114 @@
+#include "canary/check/answer.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/text.h"
+#include "json/object.h"
+
+namespace fo::canary {
+namespace {
+
+using fo::json::Misfit;
+using nlohmann::json;
+
+constexpr base::ByteCount kMaxEventBytes = base::kMiB;
+constexpr std::size_t kMaxMessageBytes = 200;
+
+std::vector<TokenId> ids_in(const json& choice, const char* name) {
+  const json* const list = fo::json::find(choice, name);
+  std::vector<TokenId> ids;
+  if (list == nullptr) return ids;
+  if (!list->is_array()) throw Misfit(std::string(name) + " is not a list");
+  for (const json& id : *list) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > std::numeric_limits<TokenId>::max()) {
+      throw Misfit(std::string(name) + ": not a token id");
+    }
+    ids.push_back(id.get<TokenId>());
+  }
+  return ids;
+}
+
+const json& logprob_list(const json& choice, const char* name, std::size_t size) {
+  const json* const logprobs = fo::json::find(choice, "logprobs");
+  const json* const list = logprobs == nullptr ? nullptr : fo::json::find(*logprobs, name);
+  if (list == nullptr || !list->is_array() || list->size() != size) {
+    throw Misfit("the answer has tokens without " + std::string(name));
+  }
+  return *list;
+}
+
+double logprob_in(const json& value) {
+  const double number = value.is_number() ? value.get<double>() : std::nan("");
+  if (!std::isfinite(number)) throw Misfit("a log-probability is not a number");
+  return number;
+}
+
+}  // namespace
+
+std::vector<TokenId> Answer::ids() const {
+  std::vector<TokenId> ids;
+  for (const AnswerToken& token : tokens) ids.push_back(token.token);
+  return ids;
+}
+
+void AnswerReader::add(std::string_view data) {
+  if (is_done_) return;
+  if (data == "[DONE]") {
+    is_done_ = true;
+    return;
+  }
+  const json event = fo::json::parse_object(data, kMaxEventBytes);
+  if (fo::json::find(event, "error") != nullptr) {
+    throw Misfit("the engine reports an error: " + error_message_of(data));
+  }
+  const json* const choices = fo::json::find(event, "choices");
+  if (choices == nullptr || !choices->is_array()) throw Misfit("an event without choices");
+  if (choices->empty()) return;
+  const json& choice = choices->front();
+  std::vector<TokenId> prompt = ids_in(choice, "prompt_token_ids");
+  if (prompt.size() > kMaxPromptTokens) throw Misfit("the prompt is too long");
+  if (!prompt.empty()) answer_.prompt = std::move(prompt);
+  const std::vector<TokenId> ids = ids_in(choice, "token_ids");
+  if (answer_.tokens.size() + ids.size() > max_tokens_) {
+    throw Misfit("the answer has more tokens than were asked for");
+  }
+  std::vector<AnswerToken> tokens;
+  for (const TokenId id : ids) tokens.push_back({.token = id});
+  if (has_logprobs_ && !ids.empty()) {
+    const json& chosen = logprob_list(choice, "token_logprobs", ids.size());
+    const json& best = logprob_list(choice, "top_logprobs", ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      tokens[i].logprob = logprob_in(chosen[i]);
+      if (!best[i].is_object()) throw Misfit("top_logprobs: not an object");
+      for (const auto& [text, logprob] : best[i].items()) {
+        tokens[i].top[text] = logprob_in(logprob);
+      }
+    }
+  }
+  answer_.tokens.insert(answer_.tokens.end(), tokens.begin(), tokens.end());
+  const json* const finish = fo::json::find(choice, "finish_reason");
+  if (finish == nullptr) {
+    const json* const text = fo::json::find(choice, "text");
+    const bool has_text = text != nullptr && text->is_string() && !text->get<std::string>().empty();
+    if (has_text && answer_.tokens.empty()) throw Misfit("the engine does not name its tokens");
+    return;
+  }
+  if (!finish->is_string()) throw Misfit("finish_reason is not a text");
+  if (answer_.tokens.empty()) throw Misfit("the engine does not name its tokens");
+  answer_.finish = finish->get<std::string>();
+  is_done_ = true;
+}
+
+std::string error_message_of(std::string_view body) {
+  const auto object = fo::json::find_object(body, kMaxEventBytes);
+  const json* error = object ? fo::json::find(*object, "error") : nullptr;
+  const json* message = error == nullptr ? nullptr : fo::json::find(*error, "message");
+  if (message == nullptr && object) message = fo::json::find(*object, "message");
+  if (message == nullptr && error != nullptr && error->is_string()) message = error;
+  if (message == nullptr || !message->is_string()) return {};
+  return base::one_line(message->get<std::string>(), kMaxMessageBytes);
+}
+
+}  // namespace fo::canary

@@ -1,0 +1,108 @@
+#include "canary/check/attempt.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace fo::canary {
+namespace {
+
+using base::Deadline;
+using boost::asio::awaitable;
+
+double seconds_of(base::Duration time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+std::string_view to_string(Outcome outcome) {
+  constexpr std::array<std::string_view, std::size(kOutcomes)> kNames{
+      "pass", "neutral", "slow", "drift", "mismatch", "down", "hung", "failed"};
+  return kNames.at(static_cast<std::size_t>(outcome));
+}
+
+Attempt judge(const Canary& canary, const Reply& reply, bool uses_sampler, double tolerance) {
+  Attempt attempt{.canary = canary.name, .took = reply.whole, .uses_sampler = uses_sampler};
+  attempt.reason = reply.reason;
+  switch (reply.trouble) {
+    case Trouble::kDown:
+      attempt.outcome = Outcome::kDown;
+      return attempt;
+    case Trouble::kLate:
+      attempt.outcome = Outcome::kHung;
+      return attempt;
+    case Trouble::kBusy:
+    case Trouble::kRefused:
+      attempt.outcome = Outcome::kNeutral;
+      return attempt;
+    case Trouble::kBroken:
+      attempt.outcome = Outcome::kFailed;
+      return attempt;
+    case Trouble::kNone:
+      break;
+  }
+  const Comparison comparison = uses_sampler ? compare_tokens(canary, reply.answer.ids())
+                                             : compare(canary, reply.answer, tolerance);
+  attempt.evidence = comparison.evidence;
+  switch (comparison.match) {
+    case Match::kSame:
+      break;
+    case Match::kUncertain:
+      attempt.outcome = Outcome::kNeutral;
+      attempt.reason = "another token where the best two are close";
+      break;
+    case Match::kDrift:
+      attempt.outcome = Outcome::kDrift;
+      attempt.reason = "a log-probability differs";
+      break;
+    case Match::kMismatch:
+      attempt.outcome = Outcome::kMismatch;
+      attempt.reason = "a token differs";
+      attempt.tokens = reply.answer.ids();
+      break;
+  }
+  return attempt;
+}
+
+awaitable<Attempt> attempt(EngineAddress engine, const Canary& canary, bool uses_sampler,
+                           AttemptRules rules, Baseline& baseline) {
+  const Deadline before_by = Deadline::after(rules.probe_timeout);
+  const Probe before = co_await probe(engine, false, true, before_by);
+  Question question{.prompt = canary.prompt, .max_tokens = canary.max_tokens};
+  question.has_logprobs = !uses_sampler;
+  question.uses_sampler = uses_sampler;
+  const Deadline deadline = Deadline::after(rules.timeout);
+  const Reply reply = co_await ask(engine, std::move(question), rules.timeout, deadline);
+  Attempt result = judge(canary, reply, uses_sampler, rules.tolerance);
+  const Deadline after_by = Deadline::after(rules.probe_timeout);
+  const Probe after = co_await probe(engine, false, true, after_by);
+  if (result.outcome == Outcome::kHung && after.load && after.load->has_queue()) {
+    result.outcome = Outcome::kNeutral;
+    result.reason = "the question waited in the engine's queue";
+  }
+  const bool was_idle =
+      before.load && after.load && !before.load->is_busy() && !after.load->is_busy();
+  if (result.outcome != Outcome::kPass || !was_idle || canary.time <= base::Duration(0)) {
+    co_return result;
+  }
+  const double usual = seconds_of(canary.time);
+  const double took = seconds_of(reply.whole) / usual;
+  const double excess = (took - baseline.average) * usual;
+  if (baseline.is_exceeded(took, rules.slow_factor) && excess > seconds_of(rules.slow_excess)) {
+    result.outcome = Outcome::kSlow;
+    result.reason = "it took over " + std::to_string(static_cast<int>(rules.slow_factor)) +
+                    " times as long as usual";
+  } else {
+    baseline.add(took);
+  }
+  co_return result;
+}
+
+const Canary& draw_canary(const CanaryFile& file, const std::string& last, double random) {
+  const std::size_t size = file.canaries.size();
+  const std::size_t index =
+      std::min(static_cast<std::size_t>(random * static_cast<double>(size)), size - 1);
+  const Canary& drawn = file.canaries[index];
+  return drawn.name == last ? file.canaries[(index + 1) % size] : drawn;
+}
+
+}  // namespace fo::canary

@@ -1,0 +1,59 @@
+// One canary asked of one engine, and what the answer says of it.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "canary/check/baseline.h"
+#include "canary/check/comparison.h"
+#include "canary/check/engine_client.h"
+
+namespace fo::canary {
+
+enum class Outcome { kPass, kNeutral, kSlow, kDrift, kMismatch, kDown, kHung, kFailed };
+inline constexpr Outcome kOutcomes[] = {Outcome::kPass,  Outcome::kNeutral,  Outcome::kSlow,
+                                        Outcome::kDrift, Outcome::kMismatch, Outcome::kDown,
+                                        Outcome::kHung,  Outcome::kFailed};
+std::string_view to_string(Outcome outcome);
+
+/// A check, or one of its attempts.
+struct Attempt {
+  Outcome outcome = Outcome::kPass;
+  std::string canary = {};
+  std::string reason = {};
+  std::optional<fleet::Evidence> evidence = {};
+  base::Duration took{};
+  /// Of a mismatch, the tokens that came.
+  std::vector<TokenId> tokens = {};
+  bool uses_sampler = false;
+};
+
+struct AttemptRules {
+  /// Drift is a difference over the canary's spread and this.
+  double tolerance = 0.05;
+  /// Of a whole answer.
+  base::Duration timeout = std::chrono::seconds(20);
+  base::Duration probe_timeout = std::chrono::seconds(1);
+  /// Slow is over so many times the usual.
+  double slow_factor = 3;
+  /// And at least so much more than the usual: a busy client is not a slow engine.
+  base::Duration slow_excess = std::chrono::milliseconds(250);
+};
+
+/// The outcome of a reply, without a regard to its time.
+Attempt judge(const Canary& canary, const Reply& reply, bool uses_sampler, double tolerance);
+
+/// Asks the canary. The time counts, and is added to the baseline, only if the engine did nothing
+/// else before and after; an answer that did not come in time says nothing if requests wait in the
+/// engine's queue.
+boost::asio::awaitable<Attempt> attempt(EngineAddress engine, const Canary& canary,
+                                        bool uses_sampler, AttemptRules rules, Baseline& baseline);
+
+/// Draws one of the canaries, another one than `last` where there is one.
+const Canary& draw_canary(const CanaryFile& file, const std::string& last, double random);
+
+}  // namespace fo::canary

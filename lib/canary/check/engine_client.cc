@@ -1,0 +1,215 @@
+#include "canary/check/engine_client.h"
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "http/sse.h"
+#include "json/dump.h"
+#include "json/object.h"
+#include "net/address.h"
+#include "os/random.h"
+
+namespace fo::canary {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using boost::asio::awaitable;
+using Clock = Deadline::Clock;
+
+constexpr char kWhat[] = "check an engine";
+constexpr std::size_t kMaxMetricsBytes = 4 * 1024 * 1024;
+constexpr std::size_t kMaxErrorBytes = 64 * 1024;
+// Of a whole stream: several KiB for each token.
+constexpr std::size_t kMaxStreamBytes = 16 * 1024 * 1024;
+constexpr std::size_t kSaltBytes = 16;
+
+struct Body {
+  http::ResponseHead head;
+  std::string text;
+  bool is_too_long = false;
+};
+
+awaitable<Body> get(http::Connection& connection, std::string target, http::Fields headers,
+                    std::size_t max_bytes, Deadline deadline) {
+  http::RequestHead head;
+  head.target = std::move(target);
+  head.headers = std::move(headers);
+  co_await connection.send(head, {}, deadline);
+  Body body;
+  body.head = co_await connection.read_head(deadline);
+  std::string space(16384, '\0');
+  for (;;) {
+    const std::size_t count = co_await connection.read_some(space, deadline);
+    if (count == 0) break;
+    body.is_too_long = body.text.size() + count > max_bytes;
+    if (body.is_too_long) break;
+    body.text.append(space, 0, count);
+  }
+  co_return body;
+}
+
+// `is_connected`: whether the failure came after the connection was made.
+Trouble trouble_of(const Error& error, bool is_connected) {
+  switch (error.status()) {
+    case ExitStatus::kTryAgain:
+      return is_connected ? Trouble::kLate : Trouble::kDown;
+    case ExitStatus::kUnavailable:
+      return is_connected ? Trouble::kBroken : Trouble::kDown;
+    case ExitStatus::kProtocol:
+      return Trouble::kBroken;
+    default:
+      return Trouble::kRefused;
+  }
+}
+
+Trouble trouble_of(int status) {
+  if (status == 429 || status == 503 || status == 529) return Trouble::kBusy;
+  return status >= 400 && status < 500 ? Trouble::kRefused : Trouble::kBroken;
+}
+
+std::string body_of(const Question& question, const std::string& model) {
+  nlohmann::json body = {{"model", model},
+                         {"max_tokens", question.max_tokens},
+                         {"stream", true},
+                         {"return_token_ids", true},
+                         {"cache_salt", os::random_hex(kSaltBytes)},
+                         {"temperature", question.uses_sampler ? 1 : 0}};
+  if (question.prompt.empty()) {
+    body["prompt"] = question.text;
+  } else {
+    body["prompt"] = question.prompt;
+  }
+  if (question.has_logprobs) body["logprobs"] = kTopTokens;
+  if (question.uses_sampler) {
+    body["top_k"] = 1;
+    body["seed"] = os::random_bits() >> 33;
+  }
+  return fo::json::dump(body);
+}
+
+// Reads the stream until the answer is complete.
+awaitable<void> read_answer(http::Connection& connection, AnswerReader& reader, Reply& reply,
+                            Clock::time_point sent, Deadline first_by, Deadline deadline) {
+  http::SseReader events;
+  std::string space(16384, '\0');
+  std::size_t total = 0;
+  while (!reader.is_done()) {
+    const bool has_begun = !reader.answer().tokens.empty();
+    const Deadline until = has_begun ? deadline : first_by;
+    const std::size_t count = co_await connection.read_some(space, until);
+    if (count == 0) throw fo::json::Misfit("the answer ends before its finish reason");
+    total += count;
+    if (total > kMaxStreamBytes) throw fo::json::Misfit("the answer is too long");
+    std::string_view bytes(space.data(), count);
+    while (const auto event = events.next(bytes)) reader.add(event->data);
+    if (!has_begun && !reader.answer().tokens.empty()) reply.first_token = Clock::now() - sent;
+  }
+  reply.whole = Clock::now() - sent;
+}
+
+}  // namespace
+
+EngineAddress make_engine_address(const std::string& url, const std::optional<net::TlsFiles>& tls,
+                                  http::Fields headers, std::string model) {
+  const net::Url parsed = net::parse_url(url);
+  EngineAddress engine{.origin = http::make_origin(parsed, tls),
+                       .base_path = parsed.target,
+                       .headers = std::move(headers),
+                       .model = std::move(model)};
+  while (engine.base_path.ends_with('/')) engine.base_path.pop_back();
+  return engine;
+}
+
+awaitable<Probe> probe(EngineAddress engine, bool asks_health, bool asks_load, Deadline deadline) {
+  Probe result;
+  bool is_connected = false;
+  try {
+    const std::string what = kWhat;
+    auto connection = co_await http::Connection::open(engine.origin, deadline, what);
+    is_connected = true;
+    if (asks_health) {
+      std::string target = engine.base_path + "/health";
+      const Body health =
+          co_await get(*connection, std::move(target), engine.headers, kMaxErrorBytes, deadline);
+      if (health.head.status != 200) {
+        result.trouble = Trouble::kBroken;
+        result.reason = "/health: status " + std::to_string(health.head.status);
+        co_return result;
+      }
+    }
+    if (asks_load) {
+      if (asks_health && !connection->is_reusable()) {
+        connection = co_await http::Connection::open(engine.origin, deadline, what);
+      }
+      std::string target = engine.base_path + "/metrics";
+      const Body metrics =
+          co_await get(*connection, std::move(target), engine.headers, kMaxMetricsBytes, deadline);
+      if (metrics.head.status == 200 && !metrics.is_too_long) {
+        result.load = read_engine_load(metrics.text);
+      }
+    }
+  } catch (const Error& error) {
+    result.trouble = trouble_of(error, is_connected);
+    result.reason = error.what();
+  }
+  co_return result;
+}
+
+awaitable<Reply> ask(EngineAddress engine, Question question, base::Duration first_token,
+                     Deadline deadline) {
+  Reply reply;
+  AnswerReader reader(question.max_tokens, question.has_logprobs);
+  bool is_connected = false;
+  try {
+    const std::string what = kWhat;
+    const auto connection = co_await http::Connection::open(engine.origin, deadline, what);
+    is_connected = true;
+    http::RequestHead head;
+    head.method = "POST";
+    head.target = engine.base_path + "/v1/completions";
+    head.headers = engine.headers;
+    head.headers.emplace_back("Content-Type", "application/json");
+    head.headers.emplace_back("Accept-Encoding", "identity");
+    const std::string body = body_of(question, engine.model);
+    const Clock::time_point sent = Clock::now();
+    const Deadline first_by = Deadline::after(first_token).sooner(deadline);
+    co_await connection->send(head, body, first_by);
+    const http::ResponseHead answered = co_await connection->read_head(first_by);
+    if (answered.status == 200) {
+      co_await read_answer(*connection, reader, reply, sent, first_by, deadline);
+      reply.answer = reader.answer();
+      if (!reply.answer.is_complete()) {
+        reply.trouble = Trouble::kBroken;
+        reply.reason = "the answer ends with " + base::quoted(reply.answer.finish);
+      }
+    } else {
+      std::string text;
+      std::string space(kMaxErrorBytes, '\0');
+      while (text.size() < kMaxErrorBytes) {
+        const std::size_t count = co_await connection->read_some(space, first_by);
+        if (count == 0) break;
+        text.append(space, 0, count);
+      }
+      const std::string message = error_message_of(text);
+      reply.trouble = trouble_of(answered.status);
+      reply.reason =
+          "status " + std::to_string(answered.status) + (message.empty() ? "" : ": " + message);
+    }
+  } catch (const fo::json::Misfit& misfit) {
+    reply.trouble = Trouble::kBroken;
+    reply.reason = misfit.what();
+  } catch (const Error& error) {
+    reply.trouble = trouble_of(error, is_connected);
+    reply.reason = reply.trouble == Trouble::kLate
+                       ? std::string(reader.answer().tokens.empty() ? "no first token in time"
+                                                                    : "no whole answer in time")
+                       : error.what();
+  }
+  co_return reply;
+}
+
+}  // namespace fo::canary

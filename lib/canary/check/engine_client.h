@@ -1,0 +1,80 @@
+// One engine as a canary uses it: its health, its load and its answers. Every call opens a
+// connection of its own, and ends at its deadline.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "canary/check/answer.h"
+#include "canary/check/load.h"
+#include "http/connection.h"
+
+namespace fo::canary {
+
+struct EngineAddress {
+  http::Origin origin;
+  /// Before the paths of the API; without a slash at its end.
+  std::string base_path;
+  /// Sent with each request, such as the engines' key.
+  http::Fields headers;
+  /// The name of the model in requests.
+  std::string model;
+};
+/// Throws what net::parse_url and http::make_origin throw.
+EngineAddress make_engine_address(const std::string& url, const std::optional<net::TlsFiles>& tls,
+                                  http::Fields headers, std::string model);
+
+/// Why an engine did not do what it was asked to.
+enum class Trouble {
+  kNone,
+  kDown,     // no connection
+  kLate,     // nothing until the deadline
+  kBusy,     // it refuses because of its load: 429, 503 or 529
+  kRefused,  // it refuses this request, or the connection's TLS: other 4xx
+  kBroken,   // the connection or the answer was cut, is malformed, or is an error
+};
+
+/// What an engine says of itself.
+struct Probe {
+  /// kRefused and kBusy do not occur.
+  Trouble trouble = Trouble::kNone;
+  std::string reason = {};
+  /// Where it was asked for and the engine has /metrics.
+  std::optional<EngineLoad> load = {};
+};
+
+/// Connects, and asks for /health if `asks_health`: anything but 200 is kBroken. Then for /metrics
+/// if `asks_load`; that it has none is no trouble.
+boost::asio::awaitable<Probe> probe(EngineAddress engine, bool asks_health, bool asks_load,
+                                    base::Deadline deadline);
+
+struct Question {
+  /// The prompt as token ids, or as text if these are empty.
+  std::vector<TokenId> prompt = {};
+  std::string text = {};
+  std::uint64_t max_tokens = 1;
+  bool has_logprobs = false;
+  /// Through the sampler, which may choose only the best token; else greedily.
+  bool uses_sampler = false;
+};
+
+struct Reply {
+  Trouble trouble = Trouble::kNone;
+  std::string reason = {};
+  /// Complete unless there was trouble.
+  Answer answer = {};
+  /// From sending the request.
+  base::Duration first_token{};
+  base::Duration whole{};
+};
+
+/// Asks the question, with a fresh salt, so that no cache of prefixes answers it. kLate without a
+/// token within `first_token`, or without the whole answer until the deadline.
+boost::asio::awaitable<Reply> ask(EngineAddress engine, Question question,
+                                  base::Duration first_token, base::Deadline deadline);
+
+}  // namespace fo::canary

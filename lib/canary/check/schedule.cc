@@ -1,0 +1,51 @@
+#include "canary/check/schedule.h"
+
+#include <algorithm>
+
+namespace fo::canary {
+
+std::string_view to_string(Step step) {
+  constexpr std::array<std::string_view, kSteps.size()> kNames{"connect", "health", "progress",
+                                                               "token", "content"};
+  return kNames.at(static_cast<std::size_t>(step));
+}
+
+base::Duration Intervals::of(Step step) const {
+  switch (step) {
+    case Step::kConnect:
+      return connect;
+    case Step::kHealth:
+      return health;
+    case Step::kProgress:
+      return progress;
+    case Step::kToken:
+      return token;
+    case Step::kContent:
+      break;
+  }
+  return content;
+}
+
+Schedule::Schedule(const Intervals& intervals, base::Duration now, double phase)
+    : intervals_(intervals) {
+  for (const Step step : kSteps) {
+    const std::chrono::duration<double> first = intervals_.of(step) * phase;
+    due_.at(index(step)) = now + std::chrono::duration_cast<base::Duration>(first);
+  }
+}
+
+base::Duration Schedule::next() const { return *std::min_element(due_.begin(), due_.end()); }
+
+void Schedule::done(Step step, base::Duration now) {
+  base::Duration& due = due_.at(index(step));
+  const base::Duration interval = intervals_.of(step);
+  if (due > now) return;
+  due += interval * ((now - due) / interval + 1);
+}
+
+void Schedule::hurry(base::Duration now) {
+  base::Duration& due = due_.at(index(Step::kContent));
+  due = std::min(due, now + std::min(intervals_.content_of_suspect, intervals_.content));
+}
+
+}  // namespace fo::canary

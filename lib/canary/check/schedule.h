@@ -1,0 +1,53 @@
+// When the checks of one worker are due. Pure; time is an argument, and does not go back.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "base/units.h"
+
+namespace fo::canary {
+
+/// In the order of cost.
+enum class Step { kConnect, kHealth, kProgress, kToken, kContent };
+inline constexpr std::array kSteps{Step::kConnect, Step::kHealth, Step::kProgress, Step::kToken,
+                                   Step::kContent};
+std::string_view to_string(Step step);
+
+struct Intervals {
+  base::Duration connect = std::chrono::seconds(2);
+  base::Duration health = std::chrono::seconds(5);
+  base::Duration progress = std::chrono::seconds(5);
+  base::Duration token = std::chrono::seconds(10);
+  base::Duration content = std::chrono::seconds(30);
+  /// Of content, for a worker that is suspected, if it is shorter.
+  base::Duration content_of_suspect = std::chrono::seconds(5);
+
+  [[nodiscard]] base::Duration of(Step step) const;
+};
+
+class Schedule {
+ public:
+  /// `phase`, from 0 to 1, is the part of each interval after which the first check is due.
+  Schedule(const Intervals& intervals, base::Duration now, double phase);
+
+  /// When the next check is due.
+  [[nodiscard]] base::Duration next() const;
+  [[nodiscard]] bool is_due(Step step, base::Duration now) const {
+    return due_.at(index(step)) <= now;
+  }
+  /// The step was done, or is left out this time. It is due an interval after it was last due, so
+  /// that phases stay; what was missed meanwhile is not made up for.
+  void done(Step step, base::Duration now);
+  /// The worker is suspected: the content is due soon.
+  void hurry(base::Duration now);
+
+ private:
+  static std::size_t index(Step step) { return static_cast<std::size_t>(step); }
+
+  Intervals intervals_;
+  std::array<base::Duration, kSteps.size()> due_{};
+};
+
+}  // namespace fo::canary

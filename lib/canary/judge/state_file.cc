@@ -1,0 +1,133 @@
+#include "canary/judge/state_file.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "fleet/instance.h"
+#include "json/dump.h"
+#include "json/object.h"
+
+namespace fo::canary {
+namespace {
+
+using fo::json::Misfit;
+using nlohmann::json;
+using text::WallTime;
+
+constexpr int kStateVersion = 1;
+
+json to_json(const Baseline& baseline) {
+  return {{"average", baseline.average}, {"count", baseline.count}};
+}
+
+Baseline baseline_in(const json& object, const char* name) {
+  const json* const value = fo::json::find(object, name);
+  if (value == nullptr) return {};
+  const json* const average = fo::json::find(*value, "average");
+  const json* const count = fo::json::find(*value, "count");
+  const bool is_valid = average != nullptr && average->is_number() && count != nullptr &&
+                        count->is_number_unsigned() && average->get<double>() >= 0;
+  if (!is_valid) throw Misfit(std::string(name) + " is not a baseline");
+  return {.average = average->get<double>(), .count = count->get<std::uint64_t>()};
+}
+
+json to_json(const SavedWorker& worker) {
+  const WorkerHealth::Saved& health = worker.health;
+  json object = {{"health", fleet::to_string(health.state)},
+                 {"failed_probations", health.failed_probations},
+                 {"since", text::format_time(health.since)},
+                 {"reason", health.cause.reason},
+                 {"answer", to_json(worker.baselines.answer)},
+                 {"first_token", to_json(worker.baselines.first_token)}};
+  if (health.cool_down_until) {
+    object["cool_down_until"] = text::format_time(*health.cool_down_until);
+  }
+  if (const auto& evidence = health.cause.evidence) {
+    object["evidence"] = {{"canary", evidence->canary},
+                          {"position", evidence->position},
+                          {"expected", evidence->expected},
+                          {"got", evidence->got}};
+  }
+  return object;
+}
+
+std::string saved_text(const json& object, const char* name) {
+  const json* const value = fo::json::find(object, name);
+  if (value == nullptr || !value->is_string()) throw Misfit(std::string(name) + " is not a text");
+  return value->get<std::string>();
+}
+
+std::uint64_t saved_number(const json& object, const char* name) {
+  const json* const value = fo::json::find(object, name);
+  if (value == nullptr || !value->is_number_unsigned()) {
+    throw Misfit(std::string(name) + " is not a whole number");
+  }
+  return value->get<std::uint64_t>();
+}
+
+WallTime saved_time(const json& object, const char* name) {
+  const std::optional<WallTime> time = text::parse_time(saved_text(object, name));
+  if (!time) throw Misfit(std::string(name) + " is not a time");
+  return *time;
+}
+
+SavedWorker read_worker(const json& object) {
+  SavedWorker worker;
+  WorkerHealth::Saved& health = worker.health;
+  const auto state = fleet::parse_health_state(saved_text(object, "health"));
+  if (!state) throw Misfit("health is unknown");
+  health.state = *state;
+  health.failed_probations = static_cast<unsigned>(
+      std::min<std::uint64_t>(saved_number(object, "failed_probations"), 100));
+  health.since = saved_time(object, "since");
+  health.cause.reason = saved_text(object, "reason");
+  if (fo::json::find(object, "cool_down_until") != nullptr) {
+    health.cool_down_until = saved_time(object, "cool_down_until");
+  }
+  if (const json* const evidence = fo::json::find(object, "evidence")) {
+    health.cause.evidence = fleet::Evidence{.canary = saved_text(*evidence, "canary"),
+                                            .position = saved_number(*evidence, "position"),
+                                            .expected = saved_text(*evidence, "expected"),
+                                            .got = saved_text(*evidence, "got")};
+  }
+  worker.baselines = {.answer = baseline_in(object, "answer"),
+                      .first_token = baseline_in(object, "first_token")};
+  return worker;
+}
+
+}  // namespace
+
+std::string encode(const SavedWorkers& workers) {
+  json list = json::object();
+  for (const auto& [id, worker] : workers) list[id] = to_json(worker);
+  return fo::json::dump({{"version", kStateVersion}, {"workers", std::move(list)}});
+}
+
+SavedWorkers parse_state(std::string_view text, const std::string& path) {
+  SavedWorkers workers;
+  try {
+    const json object = fo::json::parse_object(text, kMaxStateBytes);
+    const json* const version = fo::json::find(object, "version");
+    const json* const list = fo::json::find(object, "workers");
+    if (version == nullptr || *version != kStateVersion || list == nullptr || !list->is_object()) {
+      throw Misfit("not the state of a canary");
+    }
+    for (const auto& [id, worker] : list->items()) {
+      if (!fleet::is_instance_id(id)) throw Misfit(base::quoted(id) + " is not the id of a worker");
+      try {
+        workers[id] = read_worker(worker);
+      } catch (const Misfit& misfit) {
+        throw Misfit("worker " + base::quoted(id) + ": " + misfit.what());
+      }
+    }
+  } catch (const Misfit& misfit) {
+    throw base::Error(base::ExitStatus::kBadData,
+                      "read " + base::quoted(path) + ": " + misfit.what());
+  }
+  return workers;
+}
+
+}  // namespace fo::canary

@@ -1,0 +1,42 @@
+// The vote of a worker's set on an answer that differs from the expected one: is the worker wrong,
+// or the file of canaries? Pure.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "canary/file/canary_file.h"
+
+namespace fo::canary {
+
+/// How many other workers are asked.
+inline constexpr std::size_t kMaxJurors = 4;
+
+/// What another worker answers.
+enum class Ballot {
+  kExpected,  // as the file has it
+  kSame,      // as the worker in question
+  kOther,     // something else
+  kNone,      // nothing that can be compared
+};
+Ballot ballot_of(const Canary& canary, std::span<const TokenId> suspect,
+                 const std::optional<std::vector<TokenId>>& answer);
+
+enum class Decision {
+  /// Most of those who answered, with the worker in question, answer as expected.
+  kConviction,
+  /// All others differ from the file as the worker does: the model has changed, and not the worker.
+  kStale,
+  /// No majority, or nobody else to ask.
+  kUndecided,
+};
+std::string_view to_string(Decision decision);
+inline constexpr Decision kDecisions[] = {Decision::kConviction, Decision::kStale,
+                                          Decision::kUndecided};
+
+Decision decide(std::span<const Ballot> ballots);
+
+}  // namespace fo::canary

@@ -1,0 +1,81 @@
+// What this canary makes of one worker from the outcomes of its checks: the health of its verdicts.
+// Pure; time and randomness are arguments.
+//
+// Faults move the table of fleet/health.h. A weak finding makes the worker suspicious until two
+// checks in a row have passed, however often it comes, and never more than that.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fleet/health.h"
+#include "fleet/verdict.h"
+
+namespace fo::canary {
+
+/// What a check says of the worker, after its repetitions.
+enum class Finding {
+  kPass,
+  kNeutral,     // nothing: the engine was busy, or the answer could not be compared
+  kWeak,        // slow, or a vote without a majority
+  kFault,       // down, hung, drift, or a wrong token that did not come again
+  kConviction,  // wrong tokens, by the vote of its set
+};
+
+/// The same moment on both clocks.
+struct Now {
+  base::Duration steady;
+  text::WallTime wall;
+};
+Now now();
+
+/// The cause of the present health.
+struct Cause {
+  std::string reason = {};
+  std::optional<fleet::Evidence> evidence = {};
+};
+
+class WorkerHealth {
+ public:
+  void apply(Finding finding, Cause cause, const Now& at, double random);
+  /// An operator lifts the conviction.
+  void acquit(const Now& at, double random);
+  /// Time passes, which ends a cool-down.
+  void advance(const Now& at, double random);
+
+  [[nodiscard]] fleet::HealthState state() const;
+  /// 0 to 1, without regard to other workers.
+  [[nodiscard]] double weight(base::Duration steady) const;
+  [[nodiscard]] unsigned failed_probations() const { return table_.failed_probations(); }
+  [[nodiscard]] bool is_convicted() const { return state() == fleet::HealthState::kConvicted; }
+  /// Of a healthy worker it is empty.
+  [[nodiscard]] const Cause& cause() const { return cause_; }
+  /// Since when the state is this.
+  [[nodiscard]] text::WallTime since() const { return since_; }
+
+  /// What a restart keeps.
+  struct Saved {
+    fleet::HealthState state = fleet::HealthState::kHealthy;
+    unsigned failed_probations = 0;
+    /// Of an unhealthy worker.
+    std::optional<text::WallTime> cool_down_until = {};
+    text::WallTime since = {};
+    Cause cause = {};
+  };
+  [[nodiscard]] Saved save(const Now& at) const;
+  void restore(Saved saved, const Now& at);
+
+ private:
+  /// Changes the table and the weak suspicion, and notes a change of the state.
+  template <typename Change>
+  void change(const Now& at, const Change& change);
+
+  fleet::Health table_;
+  /// How many passed checks end a weak suspicion; 0: there is none.
+  unsigned passes_needed_ = 0;
+  Cause cause_;
+  text::WallTime since_{};
+};
+
+}  // namespace fo::canary
