@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "cli/variables.h"
 #include "commands.h"
+#include "fleet/admin_socket.h"
 
 namespace fo::fo_canary {
 namespace {
@@ -21,6 +22,98 @@ void declare_registry(CLI::App& app, Options& options) {
   cli::add_variables(app, {"KUBERNETES_SERVICE_*"});
 }
 
+void add_text(CLI::App& app, const char* name, std::string& value, const char* description,
+              const char* type) {
+  app.add_option(name, value, description)->type_name(type);
+}
+
+void add_list(CLI::App& app, const char* name, std::vector<std::string>& values,
+              const char* description, const char* type) {
+  app.add_option(name, values, description)->expected(1)->take_all()->type_name(type);
+}
+
+void add_count(CLI::App& app, const char* name, std::uint64_t& value, const char* description) {
+  app.add_option(name, value, description)
+      ->check(CLI::Range(0, 1000).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+void declare_worker_access(CLI::App& app, Options& options) {
+  add_text(app, "--worker-key", options.worker_key_file, "the engines' API key", "FILE");
+  add_text(app, "--worker-ca", options.worker_ca, "the authority of the engines' certificates",
+           "FILE");
+}
+
+void declare_admin(CLI::App& app, Options& options) {
+  app.add_option("--admin", options.admin,
+                 "admin socket (default: $XDG_RUNTIME_DIR/fo/canary.sock)")
+      ->envname("FO_CANARY_ADMIN")
+      ->type_name("PATH");
+  cli::add_variables(app, {"XDG_RUNTIME_DIR"});
+}
+
+// The options of a check.
+void declare_rules(CLI::App& app, Options& options) {
+  add_list(app, "--canaries", options.canaries, "a file of fo-canary learn", "FILE");
+  app.get_option("--canaries")->required();
+  app.add_option("--tolerance", options.rules.tolerance,
+                 "how far log-probabilities may be from the learned ones, beyond their spread")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->type_name("N");
+  add_count(app, "--retries", options.retries, "repetitions of a failed check");
+  cli::add_duration(app, "--answer-timeout", options.rules.timeout, "of a whole answer");
+}
+
+void declare_learn(CLI::App& app, Options& options) {
+  add_text(app, "--model", options.model, "the name of the model", "NAME");
+  app.get_option("--model")->required();
+  add_list(app, "--worker", options.workers, "a good engine; two or more", "URL");
+  app.get_option("--worker")->required();
+  add_text(app, "--card", options.card_file, "the engines' card, as fo-reg card prints it", "FILE");
+  add_text(app, "--prompts", options.prompts, "a prompt on each line (default: built-in texts)",
+           "FILE");
+  add_count(app, "--min-canaries", options.min_canaries, "exit 1 if fewer are left");
+  add_text(app, "-o,--output", options.output, "write the canaries here", "FILE");
+  app.get_option("--output")->required();
+  declare_worker_access(app, options);
+}
+
+void declare_once(CLI::App& app, Options& options) {
+  add_list(app, "--worker", options.workers, "the engine", "URL");
+  app.get_option("--worker")->required();
+  add_text(app, "--model", options.model, "the name of the model (default: of the file)", "NAME");
+  declare_rules(app, options);
+  declare_worker_access(app, options);
+}
+
+void declare_run(CLI::App& app, Options& options) {
+  declare_registry(app, options);
+  add_list(app, "--namespace", options.namespaces,
+           "only workers of this namespace, or of NAME-*; repeatable", "NAMESPACE");
+  add_text(app, "--allow-workers", options.allowed_workers,
+           "networks of workers (default: loopback and private ones)", "NETWORK,...");
+  declare_rules(app, options);
+  cli::add_duration(app, "--interval", options.interval, "between two questions to a worker");
+  cli::add_duration(app, "--hung-after", options.hung_after,
+                    "without a token while requests run, a worker is hung");
+  declare_worker_access(app, options);
+  add_text(app, "--name", options.name, "of this canary in its verdicts (default: the host's)",
+           "NAME");
+  add_text(app, "--state", options.state, "what is known of the workers, over a restart", "FILE");
+  declare_admin(app, options);
+  cli::add_metrics(app, options.metrics);
+  cli::add_ready_fd(app, options.ready_fd, "the checks have begun");
+  cli::add_variables(app, {"NOTIFY_SOCKET", "WATCHDOG_*"});
+}
+
+void declare_state(CLI::App& app, Options& options) {
+  add_text(app, "ID", options.id, "the worker (default: all)", "ID");
+  declare_admin(app, options);
+  cli::add_duration(app, "--timeout", options.timeout, "how long the canary may take to answer");
+}
+
 void declare_acquit(CLI::App& app, Options& options) {
   app.add_option("ID", options.id, "the worker")->required()->type_name("ID");
   declare_registry(app, options);
@@ -35,6 +128,11 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
+    {"learn", "learn questions and their answers from good engines", declare_learn, learn},
+    {"once", "check one engine; exit 0 healthy, 1 suspicious, 2 unhealthy, 3 unknown", declare_once,
+     once},
+    {"run", "check all workers of a registry, and write verdicts", declare_run, run_daemon},
+    {"state", "show what a running canary has found", declare_state, state},
     {"acquit", "lift the convictions of a worker; exit 1 without any", declare_acquit, acquit},
 };
 
@@ -51,6 +149,10 @@ void declare(CLI::App& app, Options& options) {
 
 std::unique_ptr<fleet::Registry> open_registry(const Options& options) {
   return fleet::make_registry(options.registry, options.state_registry);
+}
+
+std::string admin_path(const Options& options) {
+  return options.admin.empty() ? fleet::default_admin_path("canary.sock") : options.admin;
 }
 
 }  // namespace fo::fo_canary

@@ -1,10 +1,13 @@
 // The command line of fo-canary.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/units.h"
+#include "canary/check/attempt.h"
 #include "cli/app.h"
 #include "fleet/registry/uri.h"
 
@@ -19,12 +22,44 @@ struct Options {
   /// Of the subcommand that was given: does its work, and returns the exit status.
   int (*run)(const Options& options) = nullptr;
 
+  // --- learn, once, run
+  /// URLs.
+  std::vector<std::string> workers;
+  std::string worker_key_file;
+  std::string worker_ca;
+  /// Files.
+  std::vector<std::string> canaries;
+  canary::AttemptRules rules;
+  std::uint64_t retries = 2;
+
+  // --- learn
+  /// Also of once; empty there: that of the file.
+  std::string model;
+  std::string card_file;
+  std::string prompts;
+  std::string output;
+  std::uint64_t min_canaries = 8;
+
+  // --- run
+  std::vector<std::string> namespaces;
+  std::string allowed_workers;
+  /// Of this canary; empty: the host's.
+  std::string name;
+  base::Duration interval = std::chrono::seconds(30);
+  base::Duration hung_after = std::chrono::seconds(30);
+  std::string state;
+  std::string metrics;
+  int ready_fd = -1;
+
+  // --- run, state
+  std::string admin;
+
   // --- run, acquit
   std::string registry = fleet::kDefaultRegistry;
   /// For what cannot be written to `registry`.
   std::string state_registry = fleet::kDefaultRegistry;
 
-  // --- acquit
+  // --- acquit, state
   /// Of a worker.
   std::string id;
   base::Duration timeout = std::chrono::seconds(5);
@@ -34,5 +69,8 @@ void declare(CLI::App& app, Options& options);
 
 /// The registry that the options name. Throws what fleet::make_registry throws.
 std::unique_ptr<fleet::Registry> open_registry(const Options& options);
+
+/// The admin socket of the daemon.
+std::string admin_path(const Options& options);
 
 }  // namespace fo::fo_canary

@@ -1,22 +1,12 @@
 #include "route/admin.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
-#include "base/cannot_create.h"
-#include "base/deadline.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "http/client.h"
-#include "json/object.h"
-#include "os/file.h"
 #include "plan/degradation.h"
 #include "route/settings.h"
 
@@ -30,7 +20,7 @@ using http::Reply;
 using http::Request;
 using http::Response;
 
-constexpr char kSocketName[] = "/route.sock";
+constexpr char kSocketName[] = "route.sock";
 
 // The answer to an action: `is_found` is false if its object does not exist.
 using Act = std::function<Response(const Request&)>;
@@ -124,42 +114,11 @@ std::vector<http::Page> admin_pages(AdminActions given) {
   };
 }
 
-std::string default_admin_path() {
-  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-  const bool is_set = runtime != nullptr && *runtime != '\0' && ::geteuid() != 0;
-  return (is_set ? std::string(runtime) : std::string("/run")) + "/fo" + kSocketName;
-}
-
-void prepare_admin_folder(const std::string& socket_path) {
-  const std::size_t slash = socket_path.rfind('/');
-  if (slash == socket_path.npos || slash == 0) return;
-  const std::string folder = socket_path.substr(0, slash);
-  const std::string what = "use folder " + base::quoted(folder);
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) base::throw_cannot_create(errno, what);
-  struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) base::throw_errno(errno, what);
-  // In a sticky folder, such as /tmp, another user cannot replace the socket.
-  if ((status.st_mode & S_ISVTX) != 0) status.st_mode &= ~mode_t{S_IWGRP | S_IWOTH};
-  if (const auto reason = os::find_other_writer(status)) {
-    throw Error(ExitStatus::kNotPermitted, what + ": " + *reason);
-  }
-}
+std::string default_admin_path() { return fleet::default_admin_path(kSocketName); }
 
 AdminAnswer ask_router(const std::string& socket_path, std::string_view method,
                        const std::string& target, base::Duration timeout) {
-  const std::string what = "ask the router at " + base::quoted(socket_path);
-  const http::Response response =
-      http::fetch(method, "unix:" + socket_path + ":" + target, base::Deadline::after(timeout));
-  if (response.status == 200) return {.is_found = true, .text = response.body};
-  std::string message = "status " + std::to_string(response.status);
-  if (const auto object = fo::json::find_object(response.body, base::kMiB)) {
-    const auto* const error = fo::json::find(*object, "error");
-    const auto* const text = error == nullptr ? nullptr : fo::json::find(*error, "message");
-    if (text != nullptr && text->is_string()) message = text->get<std::string>();
-  }
-  if (response.status == 404) return {.is_found = false, .text = message};
-  const bool is_usage = response.status == 400;
-  throw Error(is_usage ? ExitStatus::kUsage : ExitStatus::kConfig, what + ": " + message);
+  return fleet::ask_admin("the router", socket_path, method, target, timeout);
 }
 
 }  // namespace fo::route

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "fleet/admin_socket.h"
 #include "http/pages.h"
 
 namespace fo::route {
@@ -41,15 +42,7 @@ std::vector<http::Page> admin_pages(AdminActions actions);
 /// $XDG_RUNTIME_DIR/fo/route.sock; for root, and without that variable, /run/fo/route.sock.
 std::string default_admin_path();
 
-/// Creates the folder of the socket with mode 0700 unless it exists. Throws kCannotCreate, and
-/// kNotPermitted for a folder that another user owns or may write.
-void prepare_admin_folder(const std::string& socket_path);
-
-struct AdminAnswer {
-  bool is_found = false;
-  /// The body of an answer, or the message of an error.
-  std::string text;
-};
+using AdminAnswer = fleet::AdminAnswer;
 /// Sends one request to the router behind the socket. Throws kUnavailable, kTryAgain and
 /// kNotPermitted if it does not answer, and kUsage for what it refuses as invalid.
 AdminAnswer ask_router(const std::string& socket_path, std::string_view method,

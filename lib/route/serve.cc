@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fleet/admin_socket.h"
 #include "fleet/registry/uri.h"
 #include "http/pages.h"
 #include "loop/blocking.h"
@@ -246,7 +247,7 @@ void Server::listen() {
 }
 
 awaitable<void> Server::start() {
-  prepare_admin_folder(options_.admin);
+  fleet::prepare_admin_folder(options_.admin);
   const Deadline deadline = Deadline::after(kTakeoverTimeout);
   if (options_.takeover) {
     co_await listeners_.take_over(deadline);

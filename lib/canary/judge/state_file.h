@@ -22,7 +22,7 @@ struct Baselines {
 
 struct SavedWorker {
   WorkerHealth::Saved health;
-  Baselines baselines;
+  Baselines baselines = {};
 };
 /// By the id of the worker.
 using SavedWorkers = std::map<std::string, SavedWorker>;

@@ -1,0 +1,18 @@
+// The options of subcommands that connect to engines.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "http/message.h"
+#include "net/tls_files.h"
+#include "options.h"
+
+namespace fo::fo_canary {
+
+/// The engines' key as the fields of each request.
+http::Fields worker_headers(const Options& options);
+/// The authority of their certificates; nullopt refuses https.
+std::optional<net::TlsFiles> worker_tls(const Options& options);
+
+}  // namespace fo::fo_canary

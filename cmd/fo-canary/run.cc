@@ -1,0 +1,51 @@
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "canary/daemon/serve.h"
+#include "commands.h"
+#include "engine_options.h"
+#include "os/file.h"
+#include "os/process.h"
+
+namespace fo::fo_canary {
+
+canary::CanaryFile read_canaries(const std::string& path) {
+  return canary::parse_canaries(os::read_file(path, canary::kMaxCanaryFileBytes), path);
+}
+
+int run_daemon(const Options& options) {
+  canary::ServeOptions serve;
+  serve.registry = options.registry;
+  serve.state_registry = options.state_registry;
+  for (const std::string& path : options.canaries) serve.files.push_back(read_canaries(path));
+  canary::WorkersOptions& workers = serve.workers;
+  workers.writer = options.name.empty() ? os::host_name() : options.name;
+  // The name is a part of each key: refuse a bad one now.
+  static_cast<void>(fleet::verdict_key(std::string(32, '0'), workers.writer));
+  for (const std::string& text : options.namespaces) {
+    const auto pattern = fleet::NamespacePattern::parse(text);
+    if (!pattern) {
+      throw base::Error(base::ExitStatus::kUsage,
+                        "--namespace: " + base::quoted(text) + " is not a namespace");
+    }
+    workers.namespaces.push_back(*pattern);
+  }
+  if (!options.allowed_workers.empty()) {
+    workers.allowed = fleet::AllowedWorkers(options.allowed_workers);
+  }
+  workers.tls = worker_tls(options);
+  workers.headers = worker_headers(options);
+  workers.intervals.content = options.interval;
+  workers.lifetime = 3 * std::max(options.interval, options.rules.timeout);
+  serve.checker.rules = options.rules;
+  serve.checker.retries = static_cast<unsigned>(options.retries);
+  serve.checker.hung_after = options.hung_after;
+  serve.state = options.state;
+  serve.admin = admin_path(options);
+  serve.metrics = options.metrics;
+  serve.ready_fd = options.ready_fd;
+  return canary::serve(serve);
+}
+
+}  // namespace fo::fo_canary

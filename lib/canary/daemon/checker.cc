@@ -1,0 +1,288 @@
+#include "canary/daemon/checker.h"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+#include "loop/pause.h"
+#include "os/log.h"
+#include "os/random.h"
+
+namespace fo::canary {
+namespace {
+
+using base::Deadline;
+using boost::asio::awaitable;
+using Clock = Deadline::Clock;
+
+constexpr double kFirstTokenFactor = 5;
+constexpr char kPing[] = "The answer to this question is";
+
+Deadline at_steady(base::Duration time) { return Deadline::after(time - now().steady); }
+
+bool is_suspect(const Worker& worker) {
+  const fleet::HealthState state = worker.health.state();
+  return state == fleet::HealthState::kSuspicious || state == fleet::HealthState::kProbation;
+}
+
+// The answers of others, as they come.
+struct Poll {
+  explicit Poll(const boost::asio::any_io_executor& executor) : changed(executor) {}
+  std::vector<Ballot> ballots;
+  std::size_t missing = 0;
+  loop::Event changed;
+};
+
+awaitable<void> ask_juror(std::shared_ptr<Poll> poll, EngineAddress engine, Canary canary,
+                          std::vector<TokenId> suspect, bool uses_sampler, AttemptRules rules) {
+  std::optional<std::vector<TokenId>> answer;
+  Question question{.prompt = canary.prompt, .max_tokens = canary.max_tokens};
+  question.has_logprobs = !uses_sampler;
+  question.uses_sampler = uses_sampler;
+  const Deadline deadline = Deadline::after(rules.timeout);
+  const Reply reply = co_await ask(std::move(engine), std::move(question), rules.timeout, deadline);
+  if (reply.trouble == Trouble::kNone) answer = reply.answer.ids();
+  poll->ballots.push_back(ballot_of(canary, suspect, answer));
+  --poll->missing;
+  poll->changed.notify();
+}
+
+}  // namespace
+
+Checker::Checker(boost::asio::any_io_executor executor, CheckerOptions options, Workers& workers,
+                 std::function<void(const std::string& id)> on_checked)
+    : executor_(std::move(executor)),
+      options_(options),
+      workers_(workers),
+      on_checked_(std::move(on_checked)) {}
+
+void Checker::watch(const WorkerPtr& worker) {
+  const auto event = std::make_shared<loop::Event>(executor_);
+  events_[worker->id] = event;
+  boost::asio::co_spawn(executor_, run(worker, event), boost::asio::detached);
+}
+
+void Checker::on_removed(const WorkerPtr& worker) {
+  const auto found = events_.find(worker->id);
+  if (found == events_.end()) return;
+  found->second->notify();
+  events_.erase(found);
+}
+
+void Checker::fail(const WorkerPtr& worker, Step step, Attempt attempt) {
+  const Now at = now();
+  workers_.note(*worker, step, attempt, at);
+  const bool is_neutral = attempt.outcome == Outcome::kNeutral;
+  const std::string reason = std::string(to_string(attempt.outcome)) + ": " + attempt.reason;
+  workers_.find(*worker, is_neutral ? Finding::kNeutral : Finding::kFault, {.reason = reason}, at);
+}
+
+awaitable<void> Checker::run(WorkerPtr worker, std::shared_ptr<loop::Event> event) {
+  while (!worker->is_removed) {
+    co_await event->wait(at_steady(worker->schedule.next()));
+    if (worker->is_removed) break;
+    Now at = now();
+    if (worker->schedule.next() > at.steady) continue;
+    workers_.advance(*worker, at);
+    const bool content_is_due = worker->schedule.is_due(Step::kContent, at.steady);
+    const bool token_is_due = worker->schedule.is_due(Step::kToken, at.steady);
+    if (worker->is_checked()) {
+      const bool is_reachable = co_await check_reachable(worker);
+      if (is_reachable && content_is_due && worker->canaries != nullptr) {
+        co_await check_content(worker);
+      } else if (is_reachable && token_is_due && !(worker->load && worker->load->is_busy())) {
+        co_await check_token(worker);
+      }
+    }
+    if (worker->is_removed) break;
+    at = now();
+    for (const Step step : kSteps) worker->schedule.done(step, at.steady);
+    if (is_suspect(*worker)) worker->schedule.hurry(at.steady);
+    if (content_is_due && worker->is_checked()) on_checked_(worker->id);
+  }
+}
+
+// Connects, and asks for what is due. False if the worker cannot be asked for more.
+awaitable<bool> Checker::check_reachable(WorkerPtr worker) {
+  const Clock::time_point begin = Clock::now();
+  const base::Duration due_at = now().steady;
+  const bool asks_health = worker->schedule.is_due(Step::kHealth, due_at);
+  const bool asks_load = worker->schedule.is_due(Step::kProgress, due_at) ||
+                         worker->schedule.is_due(Step::kToken, due_at);
+  const EngineAddress engine = worker->engine;
+  const Deadline deadline = Deadline::after(options_.rules.probe_timeout);
+  const Probe result = co_await probe(engine, asks_health, asks_load, deadline);
+  if (worker->is_removed) co_return false;
+  const Now at = now();
+  Attempt attempt{.took = Clock::now() - begin};
+  const bool was_down = std::exchange(worker->is_down, result.trouble == Trouble::kDown);
+  if (worker->is_down) {
+    worker->progress.reset();
+    worker->load.reset();
+    attempt.outcome = Outcome::kDown;
+    attempt.reason = result.reason;
+    fail(worker, Step::kConnect, std::move(attempt));
+    co_return false;
+  }
+  if (was_down) workers_.find(*worker, Finding::kNeutral, {}, at);
+  workers_.note(*worker, Step::kConnect, attempt, at);
+  // An engine that does not say how it is.
+  if (result.trouble != Trouble::kNone && asks_health) {
+    attempt.outcome = result.trouble == Trouble::kLate ? Outcome::kHung : Outcome::kFailed;
+    attempt.reason = result.reason;
+    fail(worker, Step::kHealth, std::move(attempt));
+    co_return false;
+  }
+  if (asks_health) workers_.note(*worker, Step::kHealth, attempt, at);
+  if (!asks_load) co_return true;
+  worker->load = result.load;
+  if (!result.load) co_return true;
+  const base::Duration silent = worker->progress.update(*result.load, at.steady);
+  if (silent >= options_.hung_after) {
+    attempt.outcome = Outcome::kHung;
+    attempt.reason =
+        "requests run, and no token came for " +
+        base::format_duration(std::chrono::duration_cast<std::chrono::seconds>(silent));
+    fail(worker, Step::kProgress, std::move(attempt));
+    co_return false;
+  }
+  workers_.note(*worker, Step::kProgress, attempt, at);
+  co_return true;
+}
+
+awaitable<void> Checker::check_token(WorkerPtr worker) {
+  Baseline& baseline = worker->baselines.first_token;
+  base::Duration limit = options_.first_token;
+  if (baseline.count > 0) {
+    limit =
+        std::max(limit, std::chrono::duration_cast<base::Duration>(
+                            std::chrono::duration<double>(kFirstTokenFactor * baseline.average)));
+  }
+  const EngineAddress engine = worker->engine;
+  Question question{.text = kPing};
+  const Deadline deadline = Deadline::after(limit);
+  const Reply reply = co_await ask(engine, std::move(question), limit, deadline);
+  const Deadline probe_by = Deadline::after(options_.rules.probe_timeout);
+  const Probe after = co_await probe(engine, false, true, probe_by);
+  if (worker->is_removed) co_return;
+  Attempt attempt{.reason = reply.reason, .took = reply.whole};
+  switch (reply.trouble) {
+    case Trouble::kNone:
+      baseline.add(std::chrono::duration<double>(reply.first_token).count());
+      workers_.note(*worker, Step::kToken, attempt, now());
+      // Nothing else says that a worker without canaries is well.
+      if (worker->canaries == nullptr) workers_.find(*worker, Finding::kPass, {}, now());
+      co_return;
+    case Trouble::kDown:
+      attempt.outcome = Outcome::kDown;
+      break;
+    case Trouble::kLate:
+      attempt.outcome = after.load && after.load->has_queue() ? Outcome::kNeutral : Outcome::kHung;
+      break;
+    case Trouble::kBusy:
+    case Trouble::kRefused:
+      attempt.outcome = Outcome::kNeutral;
+      break;
+    case Trouble::kBroken:
+      attempt.outcome = Outcome::kFailed;
+      break;
+  }
+  fail(worker, Step::kToken, std::move(attempt));
+}
+
+void Checker::on_pass(Worker& worker) {
+  if (std::exchange(worker.canaries->is_stale, false)) {
+    os::log(os::LogLevel::kInfo, "canaries of model {}: answered as expected again",
+            base::quoted(worker.canaries->file.model));
+  }
+  workers_.find(worker, Finding::kPass, {}, now());
+}
+
+awaitable<void> Checker::check_content(WorkerPtr worker) {
+  Canaries* const canaries = worker->canaries;
+  const CanaryFile& file = canaries->file;
+  const Canary* canary = &draw_canary(file, "", os::random_unit());
+  bool uses_sampler = file.has_sampler && os::random_unit() < options_.sampler_part;
+  bool was_wrong = false;
+  for (unsigned failures = 0;;) {
+    const EngineAddress engine = worker->engine;
+    Attempt result =
+        co_await attempt(engine, *canary, uses_sampler, options_.rules, worker->baselines.answer);
+    if (worker->is_removed || worker->canaries != canaries) co_return;
+    workers_.note(*worker, Step::kContent, result, now());
+    const std::string reason = std::string(to_string(result.outcome)) + ": " + result.reason;
+    if (result.outcome == Outcome::kMismatch) {
+      if (canaries->is_stale) {
+        workers_.find(*worker, Finding::kNeutral, {}, now());
+        co_return;
+      }
+      if (was_wrong) {
+        Cause cause{.reason = "wrong tokens", .evidence = result.evidence};
+        const Decision decision = co_await vote(worker, *canary, std::move(result));
+        if (worker->is_removed) co_return;
+        workers_.decided(decision);
+        if (decision == Decision::kConviction) {
+          workers_.find(*worker, Finding::kConviction, std::move(cause), now());
+        } else if (decision == Decision::kStale) {
+          canaries->is_stale = true;
+          os::log(os::LogLevel::kError,
+                  "canary_stale: all workers of model {} answer canary {} in the same way, and not "
+                  "as the file: the model has changed, or the file is another one's",
+                  base::quoted(file.model), base::quoted(canary->name));
+          workers_.find(*worker, Finding::kNeutral, {}, now());
+        } else {
+          os::log(os::LogLevel::kError,
+                  "worker {}: wrong tokens at canary {}, and its set has no majority",
+                  base::quoted(worker->id), base::quoted(canary->name));
+          cause.reason += "; its set has no majority";
+          workers_.find(*worker, Finding::kWeak, std::move(cause), now());
+        }
+        co_return;
+      }
+      was_wrong = true;
+      co_await loop::pause_for(options_.retry_pause);
+      continue;
+    }
+    if (was_wrong) {
+      Cause cause{.reason = "wrong tokens at canary " + base::quoted(canary->name) +
+                            ", but not at its repetition"};
+      workers_.find(*worker, Finding::kFault, std::move(cause), now());
+      co_return;
+    }
+    if (result.outcome == Outcome::kPass) {
+      on_pass(*worker);
+      co_return;
+    }
+    if (result.outcome == Outcome::kNeutral) {
+      workers_.find(*worker, Finding::kNeutral, {}, now());
+      co_return;
+    }
+    if (failures++ == options_.retries) {
+      const bool is_weak = result.outcome == Outcome::kSlow;
+      Cause cause{.reason = reason, .evidence = result.evidence};
+      workers_.find(*worker, is_weak ? Finding::kWeak : Finding::kFault, std::move(cause), now());
+      co_return;
+    }
+    co_await loop::pause_for(options_.retry_pause);
+    canary = &draw_canary(file, canary->name, os::random_unit());
+  }
+}
+
+awaitable<Decision> Checker::vote(WorkerPtr worker, const Canary& canary, Attempt mismatch) {
+  const std::vector<WorkerPtr> jurors = workers_.jurors_of(*worker, kMaxJurors);
+  const auto poll = std::make_shared<Poll>(executor_);
+  poll->missing = jurors.size();
+  for (const WorkerPtr& juror : jurors) {
+    boost::asio::co_spawn(executor_,
+                          ask_juror(poll, juror->engine, canary, mismatch.tokens,
+                                    mismatch.uses_sampler, options_.rules),
+                          boost::asio::detached);
+  }
+  while (poll->missing > 0) co_await poll->changed.wait();
+  co_return decide(poll->ballots);
+}
+
+}  // namespace fo::canary

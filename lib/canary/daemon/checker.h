@@ -1,0 +1,57 @@
+// Checks the workers, each in a coroutine of its own, so that none waits for another one.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "canary/daemon/workers.h"
+#include "loop/event.h"
+
+namespace fo::canary {
+
+struct CheckerOptions {
+  AttemptRules rules;
+  /// Repetitions of a failed check, and the pause before each.
+  unsigned retries = 2;
+  base::Duration retry_pause = std::chrono::seconds(1);
+  /// How long requests may run without any token.
+  base::Duration hung_after = std::chrono::seconds(30);
+  /// Of a first token, where that is over 5 times the usual.
+  base::Duration first_token = std::chrono::seconds(3);
+  /// The part of the questions that run the sampler.
+  double sampler_part = 0.25;
+};
+
+class Checker {
+ public:
+  /// `workers` outlives the loop's coroutines.
+  Checker(boost::asio::any_io_executor executor, CheckerOptions options, Workers& workers,
+          std::function<void(const std::string& id)> on_checked);
+  Checker(const Checker&) = delete;
+  Checker& operator=(const Checker&) = delete;
+
+  /// Begins to check the worker, until it is removed.
+  void watch(const WorkerPtr& worker);
+  /// After is_removed was set.
+  void on_removed(const WorkerPtr& worker);
+
+ private:
+  boost::asio::awaitable<void> run(WorkerPtr worker, std::shared_ptr<loop::Event> event);
+  boost::asio::awaitable<bool> check_reachable(WorkerPtr worker);
+  boost::asio::awaitable<void> check_token(WorkerPtr worker);
+  boost::asio::awaitable<void> check_content(WorkerPtr worker);
+  boost::asio::awaitable<Decision> vote(WorkerPtr worker, const Canary& canary, Attempt mismatch);
+  void on_pass(Worker& worker);
+  void fail(const WorkerPtr& worker, Step step, Attempt attempt);
+
+  boost::asio::any_io_executor executor_;
+  CheckerOptions options_;
+  Workers& workers_;
+  std::function<void(const std::string& id)> on_checked_;
+  std::map<std::string, std::shared_ptr<loop::Event>> events_;
+};
+
+}  // namespace fo::canary

@@ -1,0 +1,28 @@
+// The canary's numbers for /metrics and its state for operators. Pure.
+#pragma once
+
+#include <string>
+
+#include "canary/daemon/workers.h"
+
+namespace fo::canary {
+
+struct DaemonCounts {
+  metrics::Counter verdicts_written;
+  metrics::Counter verdicts_failed;
+  metrics::Counter state_failures;
+  /// Whether the registry accepted the last verdict.
+  bool registry_is_up = true;
+};
+
+/// Prometheus' format. Beside fo_canary_*, dynamo_health_check_duration_seconds, which NVIDIA
+/// Dynamo's plan for fault tolerance has.
+std::string to_text(const Workers& workers, const DaemonCounts& counts);
+
+/// All workers, or that with this id, as one JSON object; empty if there is no such worker.
+std::string state_json(const Workers& workers, const std::string& id);
+/// That object as a table; for a single worker also its last checks. Throws kProtocol for another
+/// text.
+std::string state_table(const std::string& json, bool has_checks);
+
+}  // namespace fo::canary

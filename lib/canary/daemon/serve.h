@@ -1,0 +1,31 @@
+// The daemon: checks the workers of a registry, writes verdicts on them, and serves its metrics and
+// its state.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "canary/daemon/checker.h"
+#include "canary/daemon/workers.h"
+
+namespace fo::canary {
+
+struct ServeOptions {
+  std::string registry;
+  /// For verdicts, where `registry` is only read.
+  std::string state_registry;
+  std::vector<CanaryFile> files;
+  WorkersOptions workers;
+  CheckerOptions checker;
+  /// A file that keeps what is known of the workers over a restart; empty: none.
+  std::string state;
+  std::string admin;
+  /// Empty: none.
+  std::string metrics;
+  int ready_fd = -1;
+};
+
+/// Runs until a signal ends it. Returns the exit status. Throws base::Error if it cannot start.
+int serve(const ServeOptions& options);
+
+}  // namespace fo::canary

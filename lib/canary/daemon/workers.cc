@@ -1,0 +1,287 @@
+#include "canary/daemon/workers.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+#include "canary/judge/acquittal.h"
+#include "fleet/registry/key.h"
+#include "os/log.h"
+#include "os/random.h"
+
+namespace fo::canary {
+namespace {
+
+using fleet::HealthState;
+using fleet::RegistryChange;
+
+constexpr std::string_view kInstancePrefix = "instances/";
+
+std::string last_segment_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }
+
+bool is_worker(const fleet::EndpointId& id) {
+  return id.endpoint == "generate" &&
+         (id.component == "worker" || id.component.starts_with("worker-"));
+}
+
+}  // namespace
+
+Workers::Workers(WorkersOptions options, std::vector<CanaryFile> files, Events events)
+    : options_(std::move(options)), events_(std::move(events)) {
+  for (CanaryFile& file : files) {
+    files_.push_back(std::make_unique<Canaries>(Canaries{.file = std::move(file)}));
+  }
+}
+
+void Workers::apply(const RegistryChange& change, const Now& at) {
+  const fleet::Record& record = change.record;
+  try {
+    switch (change.kind) {
+      case RegistryChange::Kind::kPut:
+        if (record.key.starts_with(kInstancePrefix)) put_instance(record, at);
+        if (fleet::is_verdict_key(record.key)) put_verdict(record, at);
+        break;
+      case RegistryChange::Kind::kGone:
+        if (record.key.starts_with(kInstancePrefix)) remove(last_segment_of(record.key));
+        // A conviction ends with an acquittal only, so it is written again.
+        if (fleet::is_verdict_key(record.key) &&
+            record.key ==
+                fleet::verdict_key(std::string(fleet::id_of(record.key)), options_.writer)) {
+          const std::string id(fleet::id_of(record.key));
+          if (is_convicted(id)) events_.on_verdict(id);
+        }
+        break;
+      case RegistryChange::Kind::kStale:
+      case RegistryChange::Kind::kListed:
+        break;
+    }
+  } catch (const base::Error& error) {
+    os::log(os::LogLevel::kWarning, "{}", error.what());
+  }
+}
+
+void Workers::put_instance(const fleet::Record& record, const Now& at) {
+  const auto endpoint = fleet::endpoint_of(record.key);
+  if (!endpoint || !is_worker(*endpoint)) return;
+  const auto& patterns = options_.namespaces;
+  const bool is_ours =
+      patterns.empty() || std::any_of(patterns.begin(), patterns.end(), [&](const auto& one) {
+        return one.matches(endpoint->name_space);
+      });
+  if (!is_ours) return;
+  const fleet::Instance instance = fleet::decode_instance(record);
+  if (instance.life == fleet::Life::kGone) return remove(instance.id);
+  static_cast<void>(options_.allowed.check(instance.url));
+  EngineAddress engine =
+      make_engine_address(instance.url, options_.tls, options_.headers, instance.model);
+  WorkerPtr& worker = workers_[instance.id];
+  const bool is_new = worker == nullptr;
+  if (is_new) {
+    worker = std::make_shared<Worker>(Schedule(options_.intervals, at.steady, os::random_unit()));
+    worker->id = instance.id;
+    if (const auto found = saved_.find(instance.id); found != saved_.end()) {
+      worker->health.restore(found->second.health, at);
+      worker->baselines = found->second.baselines;
+      saved_.erase(found);
+    }
+  }
+  worker->key = record.key;
+  if (worker->url != instance.url) worker->progress.reset();
+  worker->url = instance.url;
+  worker->model = instance.model;
+  worker->card = instance.card;
+  worker->life = instance.life;
+  worker->engine = std::move(engine);
+  worker->canaries = nullptr;
+  for (const auto& canaries : files_) {
+    const CanaryFile& file = canaries->file;
+    const bool is_its =
+        file.card == instance.card &&
+        (!file.card.empty() || instance.model.empty() || file.model == instance.model);
+    if (is_its) worker->canaries = canaries.get();
+  }
+  if (worker->engine.model.empty() && worker->canaries != nullptr) {
+    worker->engine.model = worker->canaries->file.model;
+  }
+  weigh_sets(at);
+  if (!is_new) return;
+  if (worker->canaries == nullptr) {
+    os::log(os::LogLevel::kWarning,
+            "worker {}: no canaries for its card {}; its answers are not checked",
+            base::quoted(worker->id), base::quoted(worker->card));
+  }
+  events_.on_new(worker);
+  if (worker->health.is_convicted()) events_.on_verdict(worker->id);
+}
+
+void Workers::remove(const std::string& id) {
+  const auto found = workers_.find(id);
+  if (found == workers_.end()) return;
+  const WorkerPtr worker = found->second;
+  workers_.erase(found);
+  worker->is_removed = true;
+  const Now at = now();
+  if (worker->health.is_convicted()) {
+    saved_[id] = {.health = worker->health.save(at), .baselines = worker->baselines};
+  }
+  weigh_sets(at);
+  events_.on_removed(worker);
+}
+
+void Workers::put_verdict(const fleet::Record& record, const Now& at) {
+  const std::string id(fleet::id_of(record.key));
+  if (record.key != fleet::verdict_key(id, options_.writer)) return;
+  const auto found = workers_.find(id);
+  const auto saved = saved_.find(id);
+  if (const auto since = acquits_since(record.text)) {
+    const auto is_meant = [&](text::WallTime own) {
+      return text::format_time(own) == text::format_time(*since);
+    };
+    if (found != workers_.end()) {
+      Worker& worker = *found->second;
+      if (!worker.health.is_convicted() || !is_meant(worker.health.since())) return;
+      change(worker, at, [&] { worker.health.acquit(at, os::random_unit()); });
+      os::log(os::LogLevel::kInfo, "worker {}: acquitted by an operator", base::quoted(id));
+    } else if (saved != saved_.end() && saved->second.health.state == HealthState::kConvicted &&
+               is_meant(saved->second.health.since)) {
+      saved_.erase(saved);
+    }
+    return;
+  }
+  // A conviction of an earlier run, whose state was lost.
+  const bool is_known = found != workers_.end() || saved != saved_.end();
+  const fleet::Verdict verdict = fleet::decode_verdict(record);
+  if (!verdict.is_conviction()) return;
+  WorkerHealth::Saved health{.state = HealthState::kConvicted,
+                             .since = verdict.since,
+                             .cause = {.reason = verdict.reason, .evidence = verdict.evidence}};
+  if (!is_known) {
+    saved_[id] = {.health = std::move(health)};
+  } else if (found != workers_.end() && found->second->checks.empty()) {
+    Worker& worker = *found->second;
+    if (!worker.health.is_convicted())
+      change(worker, at, [&] { worker.health.restore(health, at); });
+  }
+}
+
+void Workers::note(Worker& worker, Step step, const Attempt& attempt, const Now& at) {
+  worker.durations.at(static_cast<std::size_t>(step)).observe(attempt.took);
+  ++counts_[{step, attempt.outcome}];
+  if (attempt.outcome == Outcome::kMismatch) worker.mismatches.add();
+  // Of the cheap checks, only those that fail are worth a place.
+  const bool is_kept = step == Step::kContent || attempt.outcome != Outcome::kPass;
+  if (!is_kept) return;
+  worker.checks.push_back({at.wall, step, attempt});
+  if (worker.checks.size() > kKeptChecks) worker.checks.pop_front();
+}
+
+template <typename Change>
+void Workers::change(Worker& worker, const Now& at, const Change& change) {
+  const HealthState before = worker.health.state();
+  change();
+  const HealthState after = worker.health.state();
+  if (after == before) return;
+  const auto level = after == HealthState::kConvicted ? os::LogLevel::kError
+                     : after == HealthState::kHealthy ? os::LogLevel::kInfo
+                                                      : os::LogLevel::kWarning;
+  const std::string& reason = worker.health.cause().reason;
+  os::log(level, "worker {}: {}{}", base::quoted(worker.id), fleet::to_string(after),
+          reason.empty() ? "" : ": " + reason);
+  weigh_sets(at);
+  events_.on_verdict(worker.id);
+}
+
+void Workers::find(Worker& worker, Finding finding, Cause cause, const Now& at) {
+  if (finding == Finding::kConviction && !worker.health.is_convicted()) worker.convictions.add();
+  change(worker, at,
+         [&] { worker.health.apply(finding, std::move(cause), at, os::random_unit()); });
+}
+
+void Workers::advance(Worker& worker, const Now& at) {
+  change(worker, at, [&] { worker.health.advance(at, os::random_unit()); });
+}
+
+void Workers::weigh_sets(const Now& at) {
+  std::map<std::pair<std::string, std::string>, std::vector<Worker*>> sets;
+  kept_in_ = 0;
+  std::vector<std::string> changed;
+  const auto set_weight = [&](Worker& worker, double weight) {
+    if (std::exchange(worker.weight, weight) != weight) changed.push_back(worker.id);
+  };
+  for (const auto& [id, worker] : workers_) {
+    if (worker->is_down) {
+      set_weight(*worker, worker->health.weight(at.steady));
+    } else {
+      sets[{worker->model, worker->card}].push_back(worker.get());
+    }
+  }
+  for (const auto& [key, members] : sets) {
+    std::vector<fleet::SetMember> states;
+    for (const Worker* const member : members) {
+      states.push_back({.state = member->health.state(),
+                        .weight = member->health.weight(at.steady),
+                        .failed_probations = member->health.failed_probations()});
+    }
+    const fleet::SetWeights weights = fleet::weights_of_set(states);
+    kept_in_ += weights.kept_in;
+    for (std::size_t i = 0; i < members.size(); ++i) set_weight(*members[i], weights.weights[i]);
+  }
+  for (const std::string& id : changed) events_.on_verdict(id);
+}
+
+std::vector<WorkerPtr> Workers::jurors_of(const Worker& worker, std::size_t count) const {
+  std::vector<std::pair<std::uint64_t, WorkerPtr>> drawn;
+  for (const auto& [id, other] : workers_) {
+    const bool may_judge = other.get() != &worker && other->canaries == worker.canaries &&
+                           other->model == worker.model && other->is_checked() && !other->is_down &&
+                           !other->health.is_convicted() && other->url != worker.url;
+    if (may_judge) drawn.emplace_back(os::random_bits(), other);
+  }
+  std::sort(drawn.begin(), drawn.end());
+  std::vector<WorkerPtr> jurors;
+  for (const auto& [order, other] : drawn) {
+    if (jurors.size() < count) jurors.push_back(other);
+  }
+  return jurors;
+}
+
+std::optional<fleet::Record> Workers::verdict_of(const std::string& id, const Now& at) const {
+  const auto found = workers_.find(id);
+  if (found == workers_.end()) return std::nullopt;
+  const Worker& worker = *found->second;
+  fleet::Verdict verdict;
+  verdict.id = id;
+  verdict.health = worker.health.state();
+  verdict.weight = worker.weight;
+  verdict.reason = worker.health.cause().reason;
+  verdict.evidence = worker.health.cause().evidence;
+  verdict.since = worker.health.since() == text::WallTime() ? at.wall : worker.health.since();
+  if (worker.health.is_convicted()) {
+    verdict.weight = 0;
+  } else {
+    verdict.expires =
+        at.wall + std::chrono::duration_cast<text::WallTime::duration>(options_.lifetime);
+  }
+  return fleet::Record{fleet::verdict_key(id, options_.writer), fleet::encode(verdict)};
+}
+
+bool Workers::is_convicted(const std::string& id) const {
+  const auto found = workers_.find(id);
+  return found != workers_.end() && found->second->health.is_convicted();
+}
+
+SavedWorkers Workers::save(const Now& at) const {
+  SavedWorkers saved = saved_;
+  for (const auto& [id, worker] : workers_) {
+    saved[id] = {.health = worker->health.save(at), .baselines = worker->baselines};
+  }
+  return saved;
+}
+
+std::uint64_t Workers::decisions(Decision decision) const {
+  const auto found = decisions_.find(decision);
+  return found == decisions_.end() ? 0 : found->second;
+}
+
+}  // namespace fo::canary

@@ -1,0 +1,164 @@
+// The workers that a canary watches: who they are, what was found, and the verdicts that follow. No
+// I/O; time and randomness are arguments.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "canary/check/attempt.h"
+#include "canary/check/engine_client.h"
+#include "canary/check/load.h"
+#include "canary/check/schedule.h"
+#include "canary/file/canary_file.h"
+#include "canary/judge/state_file.h"
+#include "canary/judge/vote.h"
+#include "canary/judge/worker_health.h"
+#include "fleet/endpoint_id.h"
+#include "fleet/instance.h"
+#include "fleet/registry/registry.h"
+#include "fleet/verdict.h"
+#include "fleet/worker_url.h"
+#include "metrics/numbers.h"
+#include "net/tls_files.h"
+
+namespace fo::canary {
+
+/// A file of canaries in use.
+struct Canaries {
+  CanaryFile file;
+  /// The whole set differs from the file in the same way: its mismatches say nothing until a worker
+  /// answers as expected again.
+  bool is_stale = false;
+};
+
+/// A check that was done.
+struct CheckRecord {
+  text::WallTime at;
+  Step step;
+  Attempt attempt;
+};
+inline constexpr std::size_t kKeptChecks = 20;
+
+inline constexpr std::array<base::Duration, 10> kCheckBounds{
+    std::chrono::milliseconds(5),    std::chrono::milliseconds(25),  std::chrono::milliseconds(100),
+    std::chrono::milliseconds(250),  std::chrono::milliseconds(500), std::chrono::seconds(1),
+    std::chrono::milliseconds(2500), std::chrono::seconds(5),        std::chrono::seconds(10),
+    std::chrono::seconds(30)};
+
+struct Worker {
+  explicit Worker(const Schedule& its_schedule) : schedule(its_schedule) {}
+
+  std::string id;
+  std::string key;
+  std::string url;
+  std::string model;
+  std::string card;
+  fleet::Life life = fleet::Life::kStarting;
+  EngineAddress engine;
+  /// nullptr if there is no file for it.
+  Canaries* canaries = nullptr;
+
+  Schedule schedule;
+  ProgressWatch progress;
+  std::optional<EngineLoad> load = {};
+  Baselines baselines = {};
+  WorkerHealth health = {};
+  /// Whether it did not accept the last connection. It is no member of its set then.
+  bool is_down = false;
+  bool is_removed = false;
+  std::deque<CheckRecord> checks = {};
+  std::array<metrics::Histogram<kCheckBounds>, kSteps.size()> durations = {};
+  metrics::Counter mismatches;
+  metrics::Counter convictions;
+  /// With regard to its set; 0 to 1.
+  double weight = 1;
+
+  [[nodiscard]] bool is_checked() const {
+    return life != fleet::Life::kStarting && life != fleet::Life::kGone;
+  }
+};
+using WorkerPtr = std::shared_ptr<Worker>;
+
+struct WorkersOptions {
+  /// The name under which verdicts are written.
+  std::string writer;
+  /// Empty: all.
+  std::vector<fleet::NamespacePattern> namespaces;
+  fleet::AllowedWorkers allowed{fleet::kDefaultWorkers};
+  std::optional<net::TlsFiles> tls;
+  http::Fields headers;
+  Intervals intervals;
+  /// How long a verdict counts.
+  base::Duration lifetime = std::chrono::seconds(90);
+};
+
+class Workers {
+ public:
+  struct Events {
+    std::function<void(const WorkerPtr&)> on_new;
+    std::function<void(const WorkerPtr&)> on_removed;
+    /// The verdict on the worker is to be written.
+    std::function<void(const std::string& id)> on_verdict;
+  };
+  Workers(WorkersOptions options, std::vector<CanaryFile> files, Events events);
+
+  /// Applies a change of an instance or of one of our own verdicts. Throws nothing: an invalid
+  /// record is logged, and changes nothing.
+  void apply(const fleet::RegistryChange& change, const Now& at);
+
+  /// Adds the result of a check to the worker's list, its histogram and the counts.
+  void note(Worker& worker, Step step, const Attempt& attempt, const Now& at);
+  /// What a check says of the worker. Its verdict is written if it has changed.
+  void find(Worker& worker, Finding finding, Cause cause, const Now& at);
+  /// Time passes for the worker.
+  void advance(Worker& worker, const Now& at);
+
+  /// Up to `count` other workers of its set that can be asked, drawn at random.
+  [[nodiscard]] std::vector<WorkerPtr> jurors_of(const Worker& worker, std::size_t count) const;
+  void decided(Decision decision) { ++decisions_[decision]; }
+
+  /// The record of the worker's verdict; nullopt if the worker is unknown.
+  [[nodiscard]] std::optional<fleet::Record> verdict_of(const std::string& id, const Now& at) const;
+  [[nodiscard]] bool is_convicted(const std::string& id) const;
+
+  [[nodiscard]] const std::map<std::string, WorkerPtr>& all() const { return workers_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<Canaries>>& files() const { return files_; }
+
+  [[nodiscard]] SavedWorkers save(const Now& at) const;
+  /// Before any worker is known.
+  void load(SavedWorkers saved) { saved_ = std::move(saved); }
+
+  using CheckCounts = std::map<std::pair<Step, Outcome>, std::uint64_t>;
+  [[nodiscard]] const CheckCounts& check_counts() const { return counts_; }
+  [[nodiscard]] std::uint64_t decisions(Decision decision) const;
+  /// Workers that stay in because over half of their set is suspected.
+  [[nodiscard]] std::size_t kept_in() const { return kept_in_; }
+
+ private:
+  void put_instance(const fleet::Record& record, const Now& at);
+  void remove(const std::string& id);
+  void put_verdict(const fleet::Record& record, const Now& at);
+  void weigh_sets(const Now& at);
+  template <typename Change>
+  void change(Worker& worker, const Now& at, const Change& change);
+
+  WorkersOptions options_;
+  std::vector<std::unique_ptr<Canaries>> files_;
+  Events events_;
+  std::map<std::string, WorkerPtr> workers_;
+  /// Of workers that are not known now: from the last run, and the convicted ones that are gone.
+  SavedWorkers saved_;
+  bool has_listed_verdicts_ = false;
+  CheckCounts counts_;
+  std::map<Decision, std::uint64_t> decisions_;
+  std::size_t kept_in_ = 0;
+};
+
+}  // namespace fo::canary

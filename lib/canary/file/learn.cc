@@ -1,0 +1,229 @@
+#include "canary/file/learn.h"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "canary/check/comparison.h"
+#include "loop/event.h"
+#include "os/log.h"
+
+namespace fo::canary {
+namespace {
+
+using base::Deadline;
+using boost::asio::awaitable;
+
+constexpr std::size_t kMinAnswer = 8;
+constexpr std::size_t kMaxAnswer = 32;
+constexpr std::size_t kMinPrompt = 48;
+constexpr int kRepeats = 3;
+// Requests of an engine at a time in the loaded pass.
+constexpr std::size_t kBeside = 8;
+
+struct Candidate {
+  PromptText text;
+  std::vector<TokenId> prompt;
+  std::vector<std::vector<AnswerToken>> answers;
+  std::vector<base::Duration> times;
+  std::string left_out;
+  /// Whether the sampler's answers were greedy ones; nullopt: not asked.
+  bool sampler_agrees = true;
+};
+
+struct Lesson {
+  Lesson(const boost::asio::any_io_executor& executor, LearnOptions given)
+      : options(std::move(given)), changed(executor) {}
+  LearnOptions options;
+  std::vector<Candidate> candidates;
+  loop::Event changed;
+  std::size_t running = 0;
+};
+
+Question question_of(const Candidate& candidate) {
+  Question question{
+      .prompt = candidate.prompt, .text = candidate.text.text, .max_tokens = kMaxAnswer};
+  question.has_logprobs = true;
+  return question;
+}
+
+// Asks once, and adds the answer to the candidate or the reason why it is left out.
+awaitable<void> ask_once(std::shared_ptr<Lesson> lesson, std::size_t index, std::size_t engine,
+                         bool is_alone) {
+  Candidate& candidate = lesson->candidates[index];
+  if (!candidate.left_out.empty()) co_return;
+  Question question = question_of(candidate);
+  const base::Duration timeout = lesson->options.timeout;
+  const Deadline deadline = Deadline::after(timeout);
+  const EngineAddress address = lesson->options.engines[engine];
+  Reply reply = co_await ask(address, std::move(question), timeout, deadline);
+  if (reply.trouble == Trouble::kDown) {
+    throw base::Error(base::ExitStatus::kUnavailable, reply.reason);
+  }
+  if (reply.trouble != Trouble::kNone) {
+    if (candidate.left_out.empty()) candidate.left_out = reply.reason;
+    co_return;
+  }
+  if (candidate.prompt.empty()) candidate.prompt = reply.answer.prompt;
+  if (reply.answer.prompt != candidate.prompt)
+    candidate.left_out = "the engines read it as different tokens";
+  candidate.answers.push_back(std::move(reply.answer.tokens));
+  if (is_alone) candidate.times.push_back(reply.whole);
+}
+
+awaitable<void> ask_alone(std::shared_ptr<Lesson> lesson, std::size_t engine) {
+  for (std::size_t i = 0; i < lesson->candidates.size(); ++i) {
+    for (int k = 0; k < kRepeats; ++k) co_await ask_once(lesson, i, engine, true);
+  }
+}
+
+// One of several that ask an engine beside each other.
+awaitable<void> ask_beside(std::shared_ptr<Lesson> lesson, std::size_t engine,
+                           std::shared_ptr<std::size_t> next) {
+  const std::size_t asks = lesson->candidates.size() * kRepeats;
+  while (*next < asks) {
+    const std::size_t index = (*next)++ / kRepeats;
+    co_await ask_once(lesson, index, engine, false);
+  }
+}
+
+awaitable<void> ask_sampler(std::shared_ptr<Lesson> lesson, std::size_t engine) {
+  for (Candidate& candidate : lesson->candidates) {
+    if (!candidate.left_out.empty()) continue;
+    Question question = question_of(candidate);
+    question.has_logprobs = false;
+    question.uses_sampler = true;
+    const base::Duration timeout = lesson->options.timeout;
+    const Deadline deadline = Deadline::after(timeout);
+    const EngineAddress address = lesson->options.engines[engine];
+    const Reply reply = co_await ask(address, std::move(question), timeout, deadline);
+    const std::vector<AnswerToken>& greedy = candidate.answers.front();
+    const std::vector<AnswerToken>& sampled = reply.answer.tokens;
+    const auto is_same = [](const AnswerToken& a, const AnswerToken& b) {
+      return a.token == b.token;
+    };
+    const bool agrees =
+        reply.trouble == Trouble::kNone &&
+        std::equal(greedy.begin(), greedy.end(), sampled.begin(), sampled.end(), is_same);
+    candidate.sampler_agrees = candidate.sampler_agrees && agrees;
+  }
+}
+
+// Runs the tasks side by side to their end. Throws what one of them has thrown.
+awaitable<void> run_all(std::shared_ptr<Lesson> lesson, std::vector<awaitable<void>> tasks) {
+  const auto executor = co_await boost::asio::this_coro::executor;
+  const auto failure = std::make_shared<std::exception_ptr>();
+  lesson->running = tasks.size();
+  for (awaitable<void>& task : tasks) {
+    boost::asio::co_spawn(executor, std::move(task), [lesson, failure](std::exception_ptr error) {
+      if (error) *failure = std::move(error);
+      --lesson->running;
+      lesson->changed.notify();
+    });
+  }
+  while (lesson->running > 0) co_await lesson->changed.wait();
+  if (*failure) std::rethrow_exception(*failure);
+}
+
+}  // namespace
+
+std::optional<Canary> merge_answers(const std::vector<std::vector<AnswerToken>>& answers,
+                                    std::string& reason) {
+  if (answers.empty()) {
+    reason = "no answers";
+    return std::nullopt;
+  }
+  std::size_t length = answers.front().size();
+  for (const auto& answer : answers) length = std::min(length, answer.size());
+  Canary canary;
+  for (std::size_t i = 0; i < length; ++i) {
+    const AnswerToken& first = answers.front()[i];
+    AnswerToken mean{.token = first.token};
+    bool is_same = true;
+    bool is_safe = true;
+    const auto count = static_cast<double>(answers.size());
+    for (const auto& answer : answers) {
+      is_same = is_same && answer[i].token == first.token;
+      // Two of the best tokens with one text can't be told apart.
+      is_safe =
+          is_safe && answer[i].top.size() >= kTopTokens && margin_of(answer[i]) >= kSafeMargin;
+      mean.logprob += answer[i].logprob / count;
+      for (const auto& [text, logprob] : answer[i].top) mean.top[text] += logprob / count;
+    }
+    if (!is_same) {
+      reason = "token " + std::to_string(i) + " differs between answers";
+      return std::nullopt;
+    }
+    if (!is_safe) break;
+    // A token that was not among the best of each answer has no mean.
+    std::erase_if(mean.top, [&](const auto& entry) {
+      return std::any_of(answers.begin(), answers.end(),
+                         [&](const auto& answer) { return !answer[i].top.contains(entry.first); });
+    });
+    canary.answer.push_back(std::move(mean));
+  }
+  if (canary.answer.size() < kMinAnswer) {
+    reason = "token " + std::to_string(canary.answer.size()) + " has no safe margin";
+    return std::nullopt;
+  }
+  canary.max_tokens = canary.answer.size();
+  for (const auto& answer : answers) {
+    canary.spread = std::max(canary.spread, deviation_of(canary.answer, answer).size);
+  }
+  return canary;
+}
+
+awaitable<Learned> learn(LearnOptions options) {
+  const auto executor = co_await boost::asio::this_coro::executor;
+  const auto lesson = std::make_shared<Lesson>(executor, std::move(options));
+  for (PromptText& text : lesson->options.prompts) {
+    lesson->candidates.emplace_back().text = std::move(text);
+  }
+  const std::size_t engines = lesson->options.engines.size();
+  std::vector<awaitable<void>> tasks;
+  for (std::size_t i = 0; i < engines; ++i) tasks.push_back(ask_alone(lesson, i));
+  co_await run_all(lesson, std::move(tasks));
+  std::vector<awaitable<void>> loaded;
+  for (std::size_t i = 0; i < engines; ++i) {
+    const auto next = std::make_shared<std::size_t>(0);
+    for (std::size_t k = 0; k < kBeside; ++k) loaded.push_back(ask_beside(lesson, i, next));
+  }
+  co_await run_all(lesson, std::move(loaded));
+  std::vector<awaitable<void>> sampled;
+  for (std::size_t i = 0; i < engines; ++i) sampled.push_back(ask_sampler(lesson, i));
+  co_await run_all(lesson, std::move(sampled));
+  Learned learned;
+  learned.file.model = lesson->options.engines.front().model;
+  learned.file.card = lesson->options.card;
+  learned.file.has_sampler = true;
+  for (Candidate& candidate : lesson->candidates) {
+    std::string reason = candidate.left_out;
+    std::optional<Canary> canary;
+    if (reason.empty() && candidate.prompt.size() < kMinPrompt) reason = "under 48 tokens";
+    if (reason.empty()) canary = merge_answers(candidate.answers, reason);
+    if (!canary) {
+      learned.left_out.push_back(candidate.text.name + ": " + reason);
+      continue;
+    }
+    canary->name = candidate.text.name;
+    canary->text = std::move(candidate.text.text);
+    canary->prompt = std::move(candidate.prompt);
+    base::Duration sum{};
+    for (const base::Duration time : candidate.times) sum += time;
+    // Of the part of the answer that is asked for.
+    canary->time = sum / static_cast<base::Duration::rep>(candidate.times.size()) *
+                   static_cast<base::Duration::rep>(canary->answer.size()) /
+                   static_cast<base::Duration::rep>(candidate.answers.front().size());
+    learned.file.has_sampler = learned.file.has_sampler && candidate.sampler_agrees;
+    learned.file.canaries.push_back(*std::move(canary));
+  }
+  learned.file.has_sampler = learned.file.has_sampler && !learned.file.canaries.empty();
+  co_return learned;
+}
+
+}  // namespace fo::canary

@@ -1,0 +1,39 @@
+// Learns canaries from good engines: asks them candidates, and keeps those that all of them answer
+// in the same way, at any load, with a safe margin at each token.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <string>
+#include <vector>
+
+#include "canary/check/engine_client.h"
+#include "canary/file/canary_file.h"
+#include "canary/file/texts.h"
+
+namespace fo::canary {
+
+struct LearnOptions {
+  /// Replicas with the same model.
+  std::vector<EngineAddress> engines;
+  std::vector<PromptText> prompts;
+  std::string card;
+  base::Duration timeout = std::chrono::seconds(60);
+};
+
+struct Learned {
+  CanaryFile file;
+  /// A line for each candidate that was left out: "name: reason".
+  std::vector<std::string> left_out;
+};
+
+/// The answers of one candidate as a canary; its name, text, prompt and time are the caller's. The
+/// answer is cut before the first token without a safe margin. `reason` says why there is none.
+/// Pure.
+std::optional<Canary> merge_answers(const std::vector<std::vector<AnswerToken>>& answers,
+                                    std::string& reason);
+
+/// Asks each engine each candidate three times alone, and three times beside the others. Throws
+/// kUnavailable if an engine cannot be asked at all.
+boost::asio::awaitable<Learned> learn(LearnOptions options);
+
+}  // namespace fo::canary
