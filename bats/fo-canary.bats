@@ -8,7 +8,7 @@ load route
 setup() {
   fo_setup
   unset FO_STATE_REGISTRY
-  export FO_REGISTRY=dir:$T/registry
+  export FO_REGISTRY=dir:$T/registry FO_CANARY_ADMIN=$T/admin/canary.sock
 }
 
 canary() { timeout 60 fo-canary "$@" 3>&-; }
@@ -56,4 +56,127 @@ CONVICTED='"health":"convicted","weight":0,"reason":"wrong tokens","expires":nul
 @test "a registry that is unreachable is 69" {
   run -69 canary acquit "$(id 1)"
   fails 69 "*Connection refused" canary acquit "$(id 1)" --registry etcd:http://127.0.0.1:1/fleet
+}
+
+# --- learn, once ----------------------------------------------------------------------------------
+
+# start_oracles N: starts the workers 1 to N; their URLs are in URLS.
+start_oracles() {
+  local n
+  URLS=()
+  for n in $(seq "$1"); do
+    start_oracle "oracle$n"
+    URLS+=("$WORKER")
+  done
+}
+learn() {
+  canary learn -q --model oracle --worker "${URLS[0]}" --worker "${URLS[1]}" -o "$T/canaries.json" "$@" >"$T/learned"
+}
+# fault N FAULT: the worker N fails like this from now on.
+fault() { curl -sSf "${URLS[$1 - 1]}/oracle" -d "{\"fail\":\"$2\"}" >/dev/null; }
+
+@test "learn needs two replicas, and is 1 if too few questions are left" {
+  start_oracles 2
+  run -64 canary learn --model oracle --worker "${URLS[0]}" -o "$T/canaries.json"
+  run -1 learn --min-canaries 100
+  [ ! -e "$T/canaries.json" ]
+  learn
+  jq -e '(.canaries | length) >= 8 and .card == "" and ([.canaries[].prompt_token_ids | length] | max) >= 1024' "$T/canaries.json"
+}
+
+@test "learn leaves out what replicas answer differently" {
+  start_oracles 2
+  fault 2 wrong@1
+  run -1 learn
+}
+
+@test "once is the status of a monitoring plug-in" {
+  start_oracles 2
+  learn
+  run -0 canary once --worker "${URLS[0]}" --canaries "$T/canaries.json"
+  [ "$output" = healthy ]
+  fault 2 wrong@2
+  run -2 canary once --worker "${URLS[1]}" --canaries "$T/canaries.json" --json
+  [ "$(jq -r '.outcome, .evidence.position' <<<"$output")" = $'mismatch\n2' ]
+  run -2 canary once --worker http://127.0.0.1:1 --canaries "$T/canaries.json"
+  run -3 canary once --worker "${URLS[0]}" --canaries "$T/canaries.json" --model other
+}
+
+@test "a malformed file of canaries is 65" {
+  start_oracles 2
+  learn
+  head -c 1000 "$T/canaries.json" >"$T/bad.json"
+  fails 65 "read '$T/bad.json': *" canary run --canaries "$T/bad.json"
+  jq '.canaries[0].answer[0].token_id = "x"' "$T/canaries.json" >"$T/bad.json"
+  fails 65 "read '$T/bad.json': canary 'builtin-*': token_id: not a token id" canary run --canaries "$T/bad.json"
+  head -c 17000000 /dev/zero >"$T/bad.json"
+  run -65 canary run --canaries "$T/bad.json"
+}
+
+# --- run, state -----------------------------------------------------------------------------------
+
+start_canary() {
+  start_bg canary fo-canary run --canaries "$T/canaries.json" --interval 200ms --name a "$@"
+  CANARY=$BG_PID
+}
+register() {
+  local n
+  for n in $(seq "$1"); do
+    start_bg "put$n" fo-reg put --endpoint ns/worker/generate --url "${URLS[$n - 1]}" --model oracle --id "$(id "$n")"
+  done
+}
+healths() { canary state --json | jq -r '[.workers[].health] | join(" ")'; }
+await_healths() { wait_for "[ \"\$(healths)\" = '$1' ]"; }
+
+@test "one wrong worker of four is convicted, over kill -9, until it is acquitted" {
+  start_oracles 4
+  learn
+  register 4
+  fault 4 wrong@2
+  start_canary --state "$T/state.json"
+  await_healths "healthy healthy healthy convicted"
+  wait_for "fo-reg get verdicts/$(id 4)/a | jq -e '.health == \"convicted\" and .expires == null and .weight == 0'"
+  wait_for "jq -e '.workers[] | select(.health == \"convicted\")' $T/state.json"
+  kill -KILL "$CANARY"
+  wait_exit "$CANARY"
+  fault 4 none
+  start_canary --state "$T/state.json"
+  await_healths "healthy healthy healthy convicted"
+  canary acquit "$(id 4)"
+  await_healths "healthy healthy healthy healthy"
+}
+
+@test "four workers that differ in the same way convict nobody" {
+  start_oracles 4
+  learn
+  register 4
+  local n
+  for n in 1 2 3 4; do fault "$n" wrong@0; done
+  start_canary
+  wait_for "grep -q canary_stale $T/canary.err"
+  await_healths "healthy healthy healthy healthy"
+}
+
+@test "two of four, and a lone worker, are suspicious" {
+  start_oracles 4
+  learn
+  register 4
+  fault 3 wrong@2
+  fault 4 wrong@2
+  start_canary
+  await_healths "healthy healthy suspicious suspicious"
+}
+
+@test "a lone wrong worker has half of its weight" {
+  start_oracles 2
+  learn
+  register 1
+  fault 1 wrong@2
+  start_canary
+  await_healths suspicious
+  wait_for "fo-reg get verdicts/$(id 1)/a | jq -e '.weight == 0.5'"
+}
+
+@test "state without a canary is 69" {
+  fails 69 "*" canary state
 }

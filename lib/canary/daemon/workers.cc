@@ -181,7 +181,13 @@ void Workers::change(Worker& worker, const Now& at, const Change& change) {
   const HealthState before = worker.health.state();
   change();
   const HealthState after = worker.health.state();
-  if (after == before) return;
+  // After a probation the weight rises while the state stays.
+  const double weight = worker.health.weight(at.steady);
+  const bool has_risen = std::exchange(worker.own_weight, weight) != weight;
+  if (after == before) {
+    if (has_risen) weigh_sets(at);
+    return;
+  }
   const auto level = after == HealthState::kConvicted ? os::LogLevel::kError
                      : after == HealthState::kHealthy ? os::LogLevel::kInfo
                                                       : os::LogLevel::kWarning;

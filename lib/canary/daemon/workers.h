@@ -77,7 +77,9 @@ struct Worker {
   std::array<metrics::Histogram<kCheckBounds>, kSteps.size()> durations = {};
   metrics::Counter mismatches;
   metrics::Counter convictions;
-  /// With regard to its set; 0 to 1.
+  /// By itself, at its last change; 0 to 1.
+  double own_weight = 1;
+  /// With regard to its set.
   double weight = 1;
 
   [[nodiscard]] bool is_checked() const {
