@@ -58,7 +58,7 @@ void declare_rules(CLI::App& app, Options& options) {
   add_list(app, "--canaries", options.canaries, "a file of fo-canary learn", "FILE");
   app.get_option("--canaries")->required();
   app.add_option("--tolerance", options.rules.tolerance,
-                 "how far log-probabilities may be from the learned ones, beyond their spread")
+                 "of log-probabilities, beyond their learned spread")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->type_name("N");
