@@ -23,5 +23,9 @@ canary::CanaryFile read_canaries(const std::string& path);
 
 /// Lifts the convictions of a worker; 1 if it has none.
 int acquit(const Options& options);
+/// Prints the alert rules for Prometheus, or their unit tests.
+int rules(const Options& options);
+/// Prints the GPU errors of the kernel's log, one line of JSON each.
+int xid(const Options& options);
 
 }  // namespace fo::fo_canary

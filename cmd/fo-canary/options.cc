@@ -120,6 +120,28 @@ void declare_acquit(CLI::App& app, Options& options) {
   cli::add_duration(app, "--timeout", options.timeout, "how long the registry may take");
 }
 
+void declare_rules(CLI::App& app, Options& options) {
+  app.add_flag("--tests", options.print_tests, "print the unit tests of the rules, for promtool");
+  app.add_option_function<std::string>(
+         "--for-seconds",
+         [&options](const std::string& text) {
+           options.for_seconds = base::parse_uint(text);
+           constexpr std::uint64_t kMax = 86400;
+           if (options.for_seconds.value_or(kMax + 1) <= kMax) return;
+           throw CLI::ValidationError("--for-seconds",
+                                      "'" + text + "' is not a number up to 86400");
+         },
+         "how long a state must last (default: as each rule says)")
+      ->type_name("N");
+}
+
+void declare_xid(CLI::App& app, Options& options) {
+  app.add_option("--from", options.log, "the kernel's log, or a file of it; -: standard input")
+      ->capture_default_str()
+      ->type_name("FILE");
+  app.add_flag("--follow", options.follow, "wait for lines that are appended to a file");
+}
+
 struct Command {
   const char* name;
   const char* description;
@@ -134,6 +156,8 @@ constexpr Command kCommands[] = {
     {"run", "check all workers of a registry, and write verdicts", declare_run, run_daemon},
     {"state", "show what a running canary has found", declare_state, state},
     {"acquit", "lift the convictions of a worker; exit 1 without any", declare_acquit, acquit},
+    {"rules", "print alert rules for Prometheus", declare_rules, rules},
+    {"xid", "print the GPU errors of the kernel's log as JSON lines", declare_xid, xid},
 };
 
 }  // namespace

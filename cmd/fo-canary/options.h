@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,15 @@ struct Options {
   /// Of a worker.
   std::string id;
   base::Duration timeout = std::chrono::seconds(5);
+
+  // --- rules
+  bool print_tests = false;
+  /// How long each state must last; nullopt: as long as its rule says.
+  std::optional<std::uint64_t> for_seconds;
+
+  // --- xid
+  std::string log = "/dev/kmsg";
+  bool follow = false;
 };
 
 void declare(CLI::App& app, Options& options);

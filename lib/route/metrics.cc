@@ -146,6 +146,8 @@ void add_workers(PrometheusText& text, const Workers& workers) {
   }
   each("fo_route_worker_reachable", "Whether the worker accepts connections.",
        [](const Worker& worker) { return worker.is_reachable ? 1 : 0; });
+  each("fo_route_worker_stale", "Whether the registry does not know if the worker still runs.",
+       [](const Worker& worker) { return worker.is_stale ? 1 : 0; });
   each("fo_route_worker_weight", "The worker's part of the requests of its set.",
        [](const Worker& worker) { return worker.weight; });
   each("fo_route_worker_requests", "Requests in flight.",

@@ -1,0 +1,59 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "canary/xid/kernel_log.h"
+#include "canary/xid/xid.h"
+#include "canary/xid/xid_report.h"
+#include "cli/output.h"
+#include "commands.h"
+#include "os/file.h"
+#include "os/log.h"
+
+namespace fo::fo_canary {
+namespace {
+
+// Whether this is the kernel's buffer of messages, whatever its name.
+bool is_kernel_buffer(int fd) {
+  constexpr unsigned kMemoryDevices = 1;
+  constexpr unsigned kKmsg = 11;
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISCHR(status.st_mode) &&
+         status.st_rdev == ::makedev(kMemoryDevices, kKmsg);
+}
+
+}  // namespace
+
+int xid(const Options& options) {
+  canary::XidReader reader;
+  const canary::OnMessage on_message = [&](const canary::KernelMessage& message) {
+    const auto found = reader.read(message.text);
+    if (found) cli::print_line(canary::to_json(*found, message));
+  };
+  const bool is_stdin = options.log == "-";
+  const std::string what = is_stdin ? "read standard input" : "read " + base::quoted(options.log);
+  base::UniqueFd file;
+  if (!is_stdin) file = os::open_file(options.log, O_RDONLY);
+  const int fd = is_stdin ? STDIN_FILENO : file.get();
+  const canary::ReadCall read = [fd](char* to, std::size_t size) { return ::read(fd, to, size); };
+  if (is_kernel_buffer(fd)) {
+    canary::read_kmsg(read, what, on_message, [&] {
+      os::log(os::LogLevel::kWarning, "{}: messages were overwritten before they were read", what);
+    });
+  } else if (options.follow && !is_stdin) {
+    canary::follow_log(options.log, on_message);
+  } else {
+    canary::LogLines lines(on_message);
+    canary::read_log(read, what, lines);
+    lines.finish();
+  }
+  return base::to_int(base::ExitStatus::kOk);
+}
+
+}  // namespace fo::fo_canary

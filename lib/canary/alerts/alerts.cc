@@ -1,0 +1,280 @@
+#include "canary/alerts/alerts.h"
+
+namespace fo::canary {
+namespace {
+
+// Of an event's counter in the last minutes. A counter that exists from the start shows its first
+// event in increase(); that of a process which started with the event does not.
+std::string happened(const std::string& counter, const std::string& window) {
+  return "increase(" + counter + "[" + window + "]) > 0 or (" + counter + " unless " + counter +
+         " offset " + window + ") > 0";
+}
+
+// The part of the workers of each model that are out. A worker that is drained is not.
+std::string part_out(const std::string& above) {
+  return "sum by (model) (fo_route_worker_reachable ^ 0 * on (job, instance, worker_id) group_left () "
+         "((dynamo_worker_status > bool 1) - (dynamo_worker_status == bool 3))) "
+         "/ count by (model) (fo_route_worker_reachable) > " +
+         above;
+}
+
+// `out` of `count` workers have this status.
+Samples workers(int count, int out, const std::string& status) {
+  Samples samples;
+  for (int i = 0; i < count; ++i) {
+    const std::string id = "job=\"fo-route\",instance=\"r\",worker_id=\"w" + std::to_string(i) + "\"";
+    samples.emplace_back("fo_route_worker_reachable{" + id + ",model=\"llama\"}", "1x400");
+    samples.emplace_back("dynamo_worker_status{" + id + ",tp_group=\"\"}",
+                         (i < out ? status : "0") + "x400");
+  }
+  return samples;
+}
+
+std::string engine_states(const std::string& state) {
+  return "sum by (namespace, pod) (fo_engine_state{state='" + state + "'})";
+}
+
+// The states of a pair's two engines.
+Samples pair(const std::string& first, const std::string& second) {
+  Samples samples;
+  int id = 0;
+  for (const std::string& present : {first, second}) {
+    for (const char* const state : {"init", "standby", "waking", "active", "dead"}) {
+      samples.emplace_back("fo_engine_state{namespace=\"ns\",pod=\"p\",engine_id=\"" +
+                               std::to_string(id) + "\",state=\"" + state + "\"}",
+                           present == state ? "1x400" : "0x400");
+    }
+    ++id;
+  }
+  return samples;
+}
+
+Samples resumes(const std::string& resumed, const std::string& refused) {
+  return {{"fo_route_resumes_total{outcome=\"resumed\"}", resumed},
+          {"fo_route_resumes_total{outcome=\"refused\"}", refused},
+          {"fo_route_resumes_total{outcome=\"no_worker\"}", "0x400"},
+          {"fo_route_resumes_total{outcome=\"finished\"}", "0x400"}};
+}
+
+// Five minutes without an event, then one.
+const std::string kOneEvent = "0x20 1x400";
+constexpr std::uint64_t kEvent = 315;
+
+void add_worker_alerts(std::vector<Alert>& to) {
+  const std::string group = "fo-workers";
+  const std::string out =
+      "{{ $value | humanizePercentage }} of the workers of {{ $labels.model }} are out";
+  const std::string list = "fo-route ctl state; then fo-canary state ID for each that is out";
+  to.push_back({.group = group,
+                .name = "DynamoHighWorkerFailureRate",
+                .severity = "warning",
+                .expression = part_out("0.05"),
+                .for_seconds = 120,
+                .summary = out,
+                .runbook = list,
+                .firing = workers(16, 1, "2"),
+                .labels = {{"model", "llama"}},
+                .value = "6.25%",
+                .quiet = workers(20, 1, "4")});
+  to.push_back({.group = group,
+                .name = "FoManyWorkersOut",
+                .severity = "critical",
+                .expression = part_out("0.2"),
+                .for_seconds = 60,
+                .summary = out,
+                .runbook = list,
+                .firing = workers(4, 1, "4"),
+                .labels = {{"model", "llama"}},
+                .value = "25%",
+                .quiet = workers(4, 1, "3")});
+  const auto breaker = [](const std::string& values) -> Samples {
+    return {{"dynamo_circuit_breaker_state{worker_id=\"w\"}", values}};
+  };
+  to.push_back({.group = group,
+                .name = "FoBreakerOpen",
+                .severity = "warning",
+                // Probation is part of the outage.
+                .expression = "max by (worker_id) (dynamo_circuit_breaker_state) > 0",
+                .for_seconds = 900,
+                .summary = "worker {{ $labels.worker_id }} does not recover",
+                .runbook = "fo-canary once --worker URL; read the log of the worker; fo-reg drain ID",
+                .firing = breaker("1x20 2x1 1x400"),
+                .labels = {{"worker_id", "w"}},
+                .quiet = breaker("0x400")});
+}
+
+void add_router_alerts(std::vector<Alert>& to) {
+  const std::string group = "fo-router";
+  const auto level = [](const std::string& value) -> Samples {
+    return {{"dynamo_degradation_level", value + "x400"}};
+  };
+  to.push_back({.group = group,
+                .name = "DynamoCapacityDegraded",
+                .severity = "warning",
+                .expression = "max(dynamo_degradation_level) > 0",
+                .for_seconds = 300,
+                .summary = "routers have reduced the service",
+                .runbook = "fo-route ctl state; fo-plan capacity says how many workers are missing",
+                .firing = level("1"),
+                .quiet = level("0")});
+  to.push_back({.group = group,
+                .name = "FoCapacityCritical",
+                .severity = "critical",
+                .expression = "max(dynamo_degradation_level) >= 3",
+                .for_seconds = 60,
+                .summary = "routers refuse requests and serve the rest late",
+                .runbook = "fo-route ctl state; add workers, or undrain some: fo-reg undrain ID",
+                .firing = level("3"),
+                .quiet = level("2")});
+  to.push_back({.group = group,
+                .name = "FoPanic",
+                .severity = "critical",
+                .expression = happened("fo_route_panics_total", "10m"),
+                .summary = "over half of a set of workers is suspected",
+                .runbook = "fo-route ctl state; look for what the suspected workers share",
+                .firing = {{"fo_route_panics_total", kOneEvent}},
+                .begins = kEvent,
+                .quiet = {{"fo_route_panics_total", "0x400"}}});
+  to.push_back({.group = group,
+                .name = "FoPoisonRequest",
+                .severity = "warning",
+                .expression = happened("fo_route_poison_total", "10m"),
+                .summary = "a request is refused because engines died of it",
+                .runbook = "read the router's log for its id, and the engines' logs for the crash",
+                .firing = {{"fo_route_poison_total", kOneEvent}},
+                .begins = kEvent,
+                .quiet = {{"fo_route_poison_total", "0x400"}}});
+  to.push_back({.group = group,
+                .name = "FoResumeFailures",
+                .severity = "warning",
+                .expression = "sum(increase(fo_route_resumes_total{outcome=~'refused|no_worker'}"
+                              "[15m])) / sum(increase(fo_route_resumes_total[15m])) > 0.01",
+                .summary = "{{ $value | humanizePercentage }} of the answers whose worker failed "
+                           "could not continue",
+                .runbook = "read the router's log: it has the reason of each",
+                // 49 of 50 continue, then 196 of 198.
+                .firing = resumes("0x20 49x400", "0x20 1x400"),
+                .begins = kEvent,
+                .value = "2%",
+                .quiet = resumes("0x20 199x400", "0x20 1x400")});
+  const auto stale = [](const std::string& second) -> Samples {
+    const std::string worker =
+        "fo_route_worker_stale{job=\"fo-route\",instance=\"r\",model=\"llama\",worker_id=\"";
+    return {{worker + "a\"}", "1x400"}, {worker + "b\"}", second}};
+  };
+  to.push_back({.group = group,
+                .name = "FoRegistryAway",
+                .severity = "warning",
+                .expression = "avg by (job, instance) (fo_route_worker_stale) > 0.5",
+                .for_seconds = 300,
+                .summary = "router {{ $labels.instance }} does not find its workers in the registry",
+                .runbook = "fo-reg check URI; workers go on meanwhile as long as they answer",
+                .firing = stale("1x400"),
+                .labels = {{"instance", "r"}, {"job", "fo-route"}},
+                .quiet = stale("0x400")});
+}
+
+void add_canary_alerts(std::vector<Alert>& to) {
+  const std::string group = "fo-canary";
+  const auto verdict = [](const std::string& values) -> Samples {
+    return {{"fo_route_worker_verdict{instance=\"r\",worker_id=\"w\",state=\"convicted\"}", values},
+            {"fo_route_worker_verdict{instance=\"r\",worker_id=\"w\",state=\"unhealthy\"}", "1x400"}};
+  };
+  to.push_back({.group = group,
+                .name = "DynamoSilentCorruption",
+                .severity = "critical",
+                .expression =
+                    "max by (worker_id) (fo_route_worker_verdict{state='convicted'}) > 0",
+                .summary = "worker {{ $labels.worker_id }} is convicted of wrong answers",
+                .runbook = "fo-canary state ID; fo-canary xid on its host; after a repair, "
+                           "fo-canary acquit ID",
+                .firing = verdict("0x20 1x400"),
+                .begins = kEvent,
+                .labels = {{"worker_id", "w"}},
+                .quiet = verdict("0x400")});
+  const std::string checks =
+      "dynamo_health_check_duration_seconds_count{worker_id=\"w\",check_type=\"content\"}";
+  to.push_back({.group = group,
+                .name = "FoCanaryStopped",
+                .severity = "warning",
+                .expression = "sum(increase(dynamo_health_check_duration_seconds_count[5m])) == 0 or "
+                              "absent(dynamo_health_check_duration_seconds_count)",
+                .for_seconds = 300,
+                .summary = "no answers are checked",
+                .runbook = "start fo-canary run, or read its log",
+                .firing = {{checks, "7x400"}},
+                .begins = 15,
+                .quiet = {{checks, "0+1x400"}}});
+}
+
+void add_failover_alerts(std::vector<Alert>& to) {
+  const std::string group = "fo-failover";
+  const Samples sound = pair("active", "standby");
+  to.push_back({.group = group,
+                .name = "FoPairWithoutStandby",
+                .severity = "warning",
+                .expression = engine_states("active") + " > " + engine_states("standby"),
+                .for_seconds = 600,
+                .summary = "pair {{ $labels.namespace }}/{{ $labels.pod }} has no standby",
+                .runbook = "fo-shadow status; read the log of the engine that is not standby",
+                .firing = pair("active", "init"),
+                .labels = {{"namespace", "ns"}, {"pod", "p"}},
+                .quiet = sound});
+  to.push_back({.group = group,
+                .name = "FoPairWithoutActive",
+                .severity = "critical",
+                .expression = engine_states("active") + " == 0 and " +
+                              "sum by (namespace, pod) (fo_engine_state{state=~'standby|waking'}) > 0",
+                .for_seconds = 120,
+                .summary = "no engine of {{ $labels.namespace }}/{{ $labels.pod }} is active",
+                .runbook = "gms-lock status; then see failover(7)",
+                .firing = pair("waking", "init"),
+                .labels = {{"namespace", "ns"}, {"pod", "p"}},
+                // Both start for the first time.
+                .quiet = pair("init", "init")});
+  const auto gate = [](const std::string& values) -> Samples {
+    return {{"fo_failover_duration_seconds_sum{namespace=\"ns\",pod=\"p\",phase=\"gate\"}", values},
+            {"fo_failover_duration_seconds_sum{namespace=\"ns\",pod=\"p\",phase=\"wake\"}",
+             "0x20 60x400"}};
+  };
+  to.push_back({.group = group,
+                .name = "FoGateWaits",
+                .severity = "warning",
+                .expression = "sum by (namespace, pod) "
+                              "(increase(fo_failover_duration_seconds_sum{phase='gate'}[15m])) > 10",
+                .summary =
+                    "an engine of {{ $labels.namespace }}/{{ $labels.pod }} waited for GPU memory",
+                .runbook = "gms-stat --holders names the processes that had the memory",
+                .firing = gate("0x20 11x400"),
+                .begins = kEvent,
+                .labels = {{"namespace", "ns"}, {"pod", "p"}},
+                .quiet = gate("0x20 9x400")});
+  const std::string restarts = "gms_restarts_total{device=\"0\",tag=\"weights\",uuid=\"GPU-1\"}";
+  to.push_back({.group = group,
+                .name = "FoGmsRestarts",
+                .severity = "warning",
+                .expression = happened("gms_restarts_total", "15m"),
+                .summary = "the memory server of device {{ $labels.device }} ({{ $labels.tag }}) "
+                           "crashed and was started again",
+                .runbook = "gms-stat --all; dmesg | grep -i xid; keep the core",
+                .firing = {{restarts, kOneEvent}},
+                .begins = kEvent,
+                .labels = {{"device", "0"}, {"tag", "weights"}, {"uuid", "GPU-1"}},
+                .quiet = {{restarts, "0x400"}}});
+}
+
+}  // namespace
+
+const std::vector<Alert>& alerts() {
+  static const std::vector<Alert> kAll = [] {
+    std::vector<Alert> all;
+    add_worker_alerts(all);
+    add_router_alerts(all);
+    add_canary_alerts(all);
+    add_failover_alerts(all);
+    return all;
+  }();
+  return kAll;
+}
+
+}  // namespace fo::canary

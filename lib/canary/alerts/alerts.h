@@ -1,0 +1,49 @@
+// The alerts of a fleet, as data: each with what to type, and with a case in which it fires and one
+// in which it does not. The series are those of fo-route, fo-shadow, gms-serve and fo-canary. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fo::canary {
+
+/// A series and its values, one for each interval, in promtool's notation: "0x20 1x400".
+using Samples = std::vector<std::pair<std::string, std::string>>;
+
+struct Alert {
+  std::string group;
+  std::string name;
+  /// "warning" or "critical".
+  std::string severity;
+  std::string expression;
+  /// How long the state must last; 0 for an event, which is reported at once.
+  std::uint64_t for_seconds = 0;
+  /// A template of Prometheus that uses only labels ("{{ $labels.model }}") and the value as a
+  /// percentage.
+  std::string summary;
+  /// What to type.
+  std::string runbook;
+
+  /// A case in which it fires: the expression becomes true after `begins` seconds, with these labels
+  /// and this value, as the summary shows it.
+  Samples firing;
+  std::uint64_t begins = 0;
+  std::vector<std::pair<std::string, std::string>> labels = {};
+  std::string value = {};
+  /// A case in which the expression never becomes true, although little is missing.
+  Samples quiet;
+};
+
+/// All of them; those of a group follow each other.
+const std::vector<Alert>& alerts();
+
+/// Prometheus' file of rules. `for_seconds` is in place of each state's own time.
+std::string rules_yaml(std::optional<std::uint64_t> for_seconds = {});
+/// promtool's file of unit tests for these rules, which are in the file `rules`: two for each.
+std::string rule_tests_yaml(const std::string& rules,
+                            std::optional<std::uint64_t> for_seconds = {});
+
+}  // namespace fo::canary

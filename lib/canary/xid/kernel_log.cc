@@ -1,0 +1,245 @@
+#include "canary/xid/kernel_log.h"
+
+#include <fcntl.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "os/file.h"
+#include "text/ascii.h"
+
+namespace fo::canary {
+namespace {
+
+constexpr std::string_view kDriver = "NVRM: ";
+
+std::string_view trimmed(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  return text.substr(0, text.find_last_not_of(" \t\r") + 1);
+}
+
+// Reads "\x0a", with which the kernel writes control characters and backslashes.
+std::string unescaped(std::string_view text) {
+  const auto digit = [](char c) {
+    c = text::lower(c);
+    if (text::is_digit(c)) return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+  };
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.substr(i, 2) == "\\x" && i + 3 < text.size()) {
+      const int high = digit(text[i + 2]);
+      const int low = digit(text[i + 3]);
+      if (high >= 0 && low >= 0) {
+        out += static_cast<char>(high * 16 + low);
+        i += 3;
+        continue;
+      }
+    }
+    out += text[i];
+  }
+  return out;
+}
+
+// "168423.771092" seconds.
+std::optional<base::Duration> read_uptime(std::string_view text) {
+  const std::size_t point = text.find('.');
+  if (point == std::string_view::npos) return std::nullopt;
+  const auto seconds = base::parse_uint(text.substr(0, point));
+  const std::string_view fraction = text.substr(point + 1);
+  auto micros = base::parse_uint(fraction);
+  constexpr std::uint64_t kMaxSeconds = 1ULL << 32;
+  if (!seconds || *seconds > kMaxSeconds || !micros || fraction.size() > 6) return std::nullopt;
+  for (std::size_t digits = fraction.size(); digits < 6; ++digits) *micros *= 10;
+  return std::chrono::seconds(*seconds) + std::chrono::microseconds(*micros);
+}
+
+// "2026-02-14T05:03:41.123+01:00".
+bool is_iso_time(std::string_view word) {
+  constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:dd";
+  return word.size() >= kForm.size() &&
+         std::equal(kForm.begin(), kForm.end(), word.begin(), [](char form, char c) {
+           return form == 'd' ? text::is_digit(c) : form == c;
+         });
+}
+
+// "Feb 14 05:03:41", in front of `text`.
+bool begins_with_syslog_time(std::string_view text) {
+  constexpr std::string_view kForm = "aaa bd dd:dd:dd ";
+  return text.size() >= kForm.size() &&
+         std::equal(kForm.begin(), kForm.end(), text.begin(), [](char form, char c) {
+           if (form == 'a') return text::is_letter(c);
+           if (form == 'b') return text::is_digit(c) || c == ' ';
+           return form == 'd' ? text::is_digit(c) : form == c;
+         });
+}
+
+// Whether what precedes the driver's text is of the kernel's log: an application may log such a
+// text, too.
+bool is_kernels(std::string_view before) {
+  before = trimmed(before);
+  return before.empty() || before.ends_with(']') || before.ends_with('>') ||
+         before.ends_with("kernel:") || is_iso_time(before);
+}
+
+void read_time(std::string_view before, KernelMessage& message) {
+  const std::string_view first = before.substr(0, before.find(' '));
+  if (is_iso_time(first)) {
+    message.time = first;
+  } else if (begins_with_syslog_time(before)) {
+    message.time = before.substr(0, 15);
+  }
+  const std::size_t open = before.find('[');
+  const std::size_t close = before.find(']', open);
+  if (open == std::string_view::npos || close == std::string_view::npos) return;
+  const std::string_view inside = trimmed(before.substr(open + 1, close - open - 1));
+  message.uptime = read_uptime(inside);
+  // "[Fri Aug 30 11:43:09 2024]".
+  if (!message.uptime && message.time.empty() && inside.find(':') != std::string_view::npos) {
+    message.time = inside;
+  }
+}
+
+}  // namespace
+
+void parse_kmsg(std::string_view record, const OnMessage& on_message) {
+  // "6,339,5140900,-;text" and then lines " KEY=value".
+  const std::size_t end = record.find(';');
+  if (end == std::string_view::npos) return;
+  std::string_view head = record.substr(0, end);
+  for (int field = 0; field < 2; ++field) {
+    const std::size_t comma = head.find(',');
+    if (comma == std::string_view::npos) return;
+    head.remove_prefix(comma + 1);
+  }
+  const auto micros = base::parse_uint(head.substr(0, head.find(',')));
+  constexpr std::uint64_t kMaxMicros = 1ULL << 52;
+  if (!micros || *micros > kMaxMicros) return;
+  std::string_view text = record.substr(end + 1);
+  text = text.substr(0, text.find('\n'));
+  const std::string lines = unescaped(text);
+  for (std::string_view left = lines; !left.empty();) {
+    const std::string_view line = left.substr(0, left.find('\n'));
+    on_message({.text = std::string(trimmed(line)), .uptime = std::chrono::microseconds(*micros)});
+    left.remove_prefix(std::min(line.size() + 1, left.size()));
+  }
+}
+
+KernelMessage parse_log_line(std::string_view line) {
+  line = trimmed(line);
+  KernelMessage message;
+  const std::size_t at = line.find(kDriver);
+  if (at == std::string_view::npos || !is_kernels(line.substr(0, at))) {
+    message.text = line;
+    return message;
+  }
+  message.text = line.substr(at);
+  read_time(line.substr(0, at), message);
+  return message;
+}
+
+void LogLines::add(std::string_view bytes) {
+  line_ += bytes.substr(0, std::min(bytes.size(), kMaxBytes - line_.size()));
+}
+
+void LogLines::append(std::string_view bytes) {
+  for (std::size_t end; (end = bytes.find('\n')) != std::string_view::npos;) {
+    add(bytes.substr(0, end));
+    finish();
+    bytes.remove_prefix(end + 1);
+  }
+  add(bytes);
+}
+
+void LogLines::finish() {
+  if (!line_.empty()) on_message_(parse_log_line(line_));
+  line_.clear();
+}
+
+namespace {
+
+// The result of a read(2); nullopt if it must be repeated.
+std::optional<std::size_t> checked(ssize_t count, const std::string& what) {
+  if (count >= 0) return static_cast<std::size_t>(count);
+  const int err = errno;
+  if (err == EINTR) return std::nullopt;
+  base::throw_errno(err, what);
+}
+
+}  // namespace
+
+void read_kmsg(const ReadCall& read, const std::string& what, const OnMessage& on_message,
+               const std::function<void()>& on_lost) {
+  // A record that does not fit is an error, and the kernel's have up to 8 KiB.
+  std::array<char, 16384> record{};
+  for (;;) {
+    const ssize_t count = read(record.data(), record.size());
+    if (count < 0 && errno == EPIPE) {
+      on_lost();
+      continue;
+    }
+    const auto size = checked(count, what);
+    if (!size) continue;
+    if (*size == 0) return;
+    parse_kmsg({record.data(), *size}, on_message);
+  }
+}
+
+void read_log(const ReadCall& read, const std::string& what, LogLines& lines) {
+  std::array<char, 65536> buffer{};
+  for (;;) {
+    const auto size = checked(read(buffer.data(), buffer.size()), what);
+    if (!size) continue;
+    if (*size == 0) return;
+    lines.append({buffer.data(), *size});
+  }
+}
+
+void follow_log(const std::string& path, const OnMessage& on_message) {
+  const std::string what = "read " + base::quoted(path);
+  const base::UniqueFd changes(::inotify_init1(IN_CLOEXEC));
+  // The folder is watched, too, because a new file may take the name.
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const auto watch = [&](const std::string& watched, std::uint32_t events) {
+    if (!changes || ::inotify_add_watch(changes.get(), watched.c_str(), events) < 0) {
+      base::throw_errno(errno, "watch " + base::quoted(watched));
+    }
+  };
+  watch(folder, IN_CREATE | IN_MOVED_TO);
+  base::UniqueFd file = os::open_file(path, O_RDONLY);
+  LogLines lines(on_message);
+  for (;;) {
+    watch(path, IN_MODIFY | IN_ATTRIB);
+    struct stat now {};
+    struct stat named {};
+    const auto is_replaced = [&] {
+      return ::stat(path.c_str(), &named) == 0 &&
+             (named.st_ino != now.st_ino || named.st_dev != now.st_dev);
+    };
+    for (;;) {
+      read_log([&](char* to, std::size_t size) { return ::read(file.get(), to, size); }, what,
+               lines);
+      if (::fstat(file.get(), &now) != 0) base::throw_errno(errno, what);
+      if (::lseek(file.get(), 0, SEEK_CUR) > now.st_size) {
+        lines.finish();
+        ::lseek(file.get(), 0, SEEK_SET);
+        continue;
+      }
+      if (is_replaced()) break;
+      std::array<char, 4096> events{};
+      checked(::read(changes.get(), events.data(), events.size()), "watch " + base::quoted(path));
+    }
+    lines.finish();
+    file = os::open_file(path, O_RDONLY);
+  }
+}
+
+}  // namespace fo::canary
