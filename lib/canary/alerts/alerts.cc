@@ -56,9 +56,12 @@ Samples resumes(const std::string& resumed, const std::string& refused) {
           {"fo_route_resumes_total{outcome=\"finished\"}", "0x400"}};
 }
 
-// Five minutes without an event, then one.
-const std::string kOneEvent = "0x20 1x400";
+// After five minutes.
 constexpr std::uint64_t kEvent = 315;
+// The same after a time that is longer than every window, and from the first sample on.
+const std::string kLateEvent = "0x80 1x400";
+constexpr std::uint64_t kLate = 1215;
+const std::string kFirstEvent = "1x400";
 
 void add_worker_alerts(std::vector<Alert>& to) {
   const std::string group = "fo-workers";
@@ -132,8 +135,9 @@ void add_router_alerts(std::vector<Alert>& to) {
                 .expression = happened("fo_route_panics_total", "10m"),
                 .summary = "over half of a set of workers is suspected",
                 .runbook = "fo-route ctl state; look for what the suspected workers share",
-                .firing = {{"fo_route_panics_total", kOneEvent}},
-                .begins = kEvent,
+                .firing = {{"fo_route_panics_total", kLateEvent}},
+                .begins = kLate,
+                .first = {{"fo_route_panics_total", kFirstEvent}},
                 .quiet = {{"fo_route_panics_total", "0x400"}}});
   to.push_back({.group = group,
                 .name = "FoPoisonRequest",
@@ -141,8 +145,9 @@ void add_router_alerts(std::vector<Alert>& to) {
                 .expression = happened("fo_route_poison_total", "10m"),
                 .summary = "a request is refused because engines died of it",
                 .runbook = "read the router's log for its id, and the engines' logs for the crash",
-                .firing = {{"fo_route_poison_total", kOneEvent}},
-                .begins = kEvent,
+                .firing = {{"fo_route_poison_total", kLateEvent}},
+                .begins = kLate,
+                .first = {{"fo_route_poison_total", kFirstEvent}},
                 .quiet = {{"fo_route_poison_total", "0x400"}}});
   to.push_back({.group = group,
                 .name = "FoResumeFailures",
@@ -257,9 +262,10 @@ void add_failover_alerts(std::vector<Alert>& to) {
                 .summary = "the memory server of device {{ $labels.device }} ({{ $labels.tag }}) "
                            "crashed and was started again",
                 .runbook = "gms-stat --all; dmesg | grep -i xid; keep the core",
-                .firing = {{restarts, kOneEvent}},
-                .begins = kEvent,
+                .firing = {{restarts, kLateEvent}},
+                .begins = kLate,
                 .labels = {{"device", "0"}, {"tag", "weights"}, {"uuid", "GPU-1"}},
+                .first = {{restarts, kFirstEvent}},
                 .quiet = {{restarts, "0x400"}}});
 }
 

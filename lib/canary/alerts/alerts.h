@@ -33,6 +33,8 @@ struct Alert {
   std::uint64_t begins = 0;
   std::vector<std::pair<std::string, std::string>> labels = {};
   std::string value = {};
+  /// A case with the same labels in which the process starts with the event; empty for a state.
+  Samples first = {};
   /// A case in which the expression never becomes true, although little is missing.
   Samples quiet;
 };

@@ -110,6 +110,12 @@ std::string rule_tests_yaml(const std::string& rules, std::optional<std::uint64_
     if (fires >= kInterval) checks.push_back(check(alert, fires - kInterval, false));
     checks.push_back(check(alert, fires, true));
     file["tests"].push_back(rule_test(alert.name + " fires", alert.firing, std::move(checks)));
+    if (!alert.first.empty()) {
+      std::vector<Node> at_once;
+      at_once.push_back(check(alert, 0, true));
+      file["tests"].push_back(
+          rule_test(alert.name + " fires at the first event", alert.first, std::move(at_once)));
+    }
     std::vector<Node> none;
     none.push_back(check(alert, fires, false));
     none.push_back(check(alert, fires + 1800, false));

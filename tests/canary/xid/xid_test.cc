@@ -78,16 +78,16 @@ TEST(Xid, OtherMessagesAreNone) {
 }
 
 TEST(Xid, Classes) {
-  for (const unsigned code : {48, 64, 74, 79, 95, 119, 120, 140, 143}) {
+  for (const unsigned code : {48u, 64u, 74u, 79u, 95u, 119u, 120u, 140u, 143u}) {
     EXPECT_EQ(class_of_text(code, "a"), XidClass::kFatal) << code;
   }
-  for (const unsigned code : {13, 31, 94}) {
+  for (const unsigned code : {13u, 31u, 94u}) {
     EXPECT_EQ(class_of_text(code, "a"), XidClass::kApplication) << code;
   }
-  for (const unsigned code : {43, 63}) {
+  for (const unsigned code : {43u, 63u}) {
     EXPECT_EQ(class_of_text(code, "a"), XidClass::kIgnored) << code;
   }
-  for (const unsigned code : {14, 45, 92, 109, 151, 4711}) {
+  for (const unsigned code : {14u, 45u, 92u, 109u, 151u, 4711u}) {
     EXPECT_EQ(class_of_text(code, "fatal"), XidClass::kReported) << code;
   }
 }

@@ -1,0 +1,86 @@
+#!/usr/bin/env bats
+# fo-canary rules: Prometheus accepts the rules, their tests pass, and each change of a rule fails
+# its tests.
+
+# shellcheck disable=SC2154  # run sets output and stderr
+load test_helper
+
+# print_both [OPTION...]: writes the rules and their tests into $T.
+print_both() {
+  fo-canary rules "$@" >"$T/fo-rules.yaml"
+  fo-canary rules --tests "$@" >"$T/fo-tests.yaml"
+}
+
+@test "promtool accepts the rules, and their tests pass" {
+  need_promtool
+  local options
+  for options in "" "--for-seconds 0" "--for-seconds 20" "--for-seconds 3600"; do
+    # shellcheck disable=SC2086
+    print_both $options
+    run -0 promtool check rules "$T/fo-rules.yaml"
+    run -0 promtool test rules "$T/fo-tests.yaml"
+  done
+}
+
+@test "each rule has two tests" {
+  print_both
+  local name count=0
+  for name in $(sed -n 's/^ *- alert: //p' "$T/fo-rules.yaml"); do
+    grep -qxe "- name: $name fires" "$T/fo-tests.yaml"
+    grep -qxe "- name: $name does not fire" "$T/fo-tests.yaml"
+    count=$((count + 1))
+  done
+  [ "$count" -ge 15 ]
+}
+
+# fails_with NUMBER SCRIPT: the tests fail if sed changes the rule of this number.
+fails_with() {
+  sed -i.whole -E "$2" "$T/rule.$1"
+  if cmp -s "$T/rule.$1" "$T/rule.$1.whole"; then
+    rm "$T/rule.$1.whole"
+    return
+  fi
+  cat "$T/head" "$T"/rule.?? >"$T/fo-rules.yaml"
+  if promtool test rules "$T/fo-tests.yaml" >"$T/out" 2>&1; then
+    echo "passes with $2: $(cat "$T/rule.$1")"
+    return 1
+  fi
+  mv "$T/rule.$1.whole" "$T/rule.$1"
+}
+
+@test "a changed rule fails the tests" {
+  need_promtool
+  print_both
+  # One group is enough here: "head" and one file for each rule.
+  printf 'groups:\n- name: all\n  rules:\n' >"$T/head"
+  grep -vE '^(groups:|- name:|  rules:)' "$T/fo-rules.yaml" |
+    csplit -s -z -n 2 -f "$T/rule." - '/^  - alert:/' '{*}'
+  cat "$T/head" "$T"/rule.?? >"$T/fo-rules.yaml"
+  promtool test rules "$T/fo-tests.yaml"
+  local file number
+  for file in "$T"/rule.??; do
+    number=${file##*.}
+    fails_with "$number" '/expr:/s/ > (0\.5|0\.05|0\.2|0\.01|10|0)$/ > 1e9/; /expr:/s/ (>=|==) [0-9]+/ > 1e9/'
+    fails_with "$number" '/expr:/s/ > [0-9.]+$/ >= 0/'
+    fails_with "$number" '/expr:/s/ > 0 or / > 1e9 or /; /expr:/s/ == 0 or / == 1e9 or /'
+    fails_with "$number" '/expr:/s/ >= 3$/ >= 2/'
+    fails_with "$number" '/expr:/s/ == 0 / != 0 /; /expr:/s/ > (sum [^>]*|[0-9.]+)$/ < \1/'
+    fails_with "$number" 's/^(    for: ).*/\11s/'
+    fails_with "$number" 's/^(    for: ).*/\19999s/'
+    fails_with "$number" 's/severity: .*/severity: other/'
+    fails_with "$number" 's/summary: .*/summary: other/'
+    fails_with "$number" "/expr:/s/=~?'[^']*'/='other'/"
+  done
+}
+
+@test "--for-seconds is in place of each time, and needs a number" {
+  fo-canary rules --for-seconds 7 >"$T/rules"
+  [ "$(grep -c ' for: ' "$T/rules")" -ge 8 ]
+  [ "$(grep ' for: ' "$T/rules" | sort -u)" = "    for: 7s" ]
+  run -1 grep ' for: ' <(fo-canary rules --for-seconds 0)
+  usage_errors fo-canary "rules --for-seconds x" "rules --for-seconds -1" "rules --for-seconds 86401" "rules more"
+}
+
+@test "rules that can't be written are 74" {
+  run -74 --separate-stderr sh -c 'fo-canary rules >/dev/full'
+}
