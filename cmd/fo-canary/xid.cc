@@ -1,3 +1,5 @@
+#include "canary/xid/xid.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -9,7 +11,6 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "canary/xid/kernel_log.h"
-#include "canary/xid/xid.h"
 #include "canary/xid/xid_report.h"
 #include "cli/output.h"
 #include "commands.h"

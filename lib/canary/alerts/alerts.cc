@@ -12,7 +12,8 @@ std::string happened(const std::string& counter, const std::string& window) {
 
 // The part of the workers of each model that are out. A worker that is drained is not.
 std::string part_out(const std::string& above) {
-  return "sum by (model) (fo_route_worker_reachable ^ 0 * on (job, instance, worker_id) group_left () "
+  return "sum by (model) (fo_route_worker_reachable ^ 0 * on (job, instance, worker_id) group_left "
+         "() "
          "((dynamo_worker_status > bool 1) - (dynamo_worker_status == bool 3))) "
          "/ count by (model) (fo_route_worker_reachable) > " +
          above;
@@ -22,7 +23,8 @@ std::string part_out(const std::string& above) {
 Samples workers(int count, int out, const std::string& status) {
   Samples samples;
   for (int i = 0; i < count; ++i) {
-    const std::string id = "job=\"fo-route\",instance=\"r\",worker_id=\"w" + std::to_string(i) + "\"";
+    const std::string id =
+        "job=\"fo-route\",instance=\"r\",worker_id=\"w" + std::to_string(i) + "\"";
     samples.emplace_back("fo_route_worker_reachable{" + id + ",model=\"llama\"}", "1x400");
     samples.emplace_back("dynamo_worker_status{" + id + ",tp_group=\"\"}",
                          (i < out ? status : "0") + "x400");
@@ -93,17 +95,18 @@ void add_worker_alerts(std::vector<Alert>& to) {
   const auto breaker = [](const std::string& values) -> Samples {
     return {{"dynamo_circuit_breaker_state{worker_id=\"w\"}", values}};
   };
-  to.push_back({.group = group,
-                .name = "FoBreakerOpen",
-                .severity = "warning",
-                // Probation is part of the outage.
-                .expression = "max by (worker_id) (dynamo_circuit_breaker_state) > 0",
-                .for_seconds = 900,
-                .summary = "worker {{ $labels.worker_id }} does not recover",
-                .runbook = "fo-canary once --worker URL; read the log of the worker; fo-reg drain ID",
-                .firing = breaker("1x20 2x1 1x400"),
-                .labels = {{"worker_id", "w"}},
-                .quiet = breaker("0x400")});
+  to.push_back(
+      {.group = group,
+       .name = "FoBreakerOpen",
+       .severity = "warning",
+       // Probation is part of the outage.
+       .expression = "max by (worker_id) (dynamo_circuit_breaker_state) > 0",
+       .for_seconds = 900,
+       .summary = "worker {{ $labels.worker_id }} does not recover",
+       .runbook = "fo-canary once --worker URL; read the log of the worker; fo-reg drain ID",
+       .firing = breaker("1x20 2x1 1x400"),
+       .labels = {{"worker_id", "w"}},
+       .quiet = breaker("0x400")});
 }
 
 void add_router_alerts(std::vector<Alert>& to) {
@@ -167,29 +170,30 @@ void add_router_alerts(std::vector<Alert>& to) {
         "fo_route_worker_stale{job=\"fo-route\",instance=\"r\",model=\"llama\",worker_id=\"";
     return {{worker + "a\"}", "1x400"}, {worker + "b\"}", second}};
   };
-  to.push_back({.group = group,
-                .name = "FoRegistryAway",
-                .severity = "warning",
-                .expression = "avg by (job, instance) (fo_route_worker_stale) > 0.5",
-                .for_seconds = 300,
-                .summary = "router {{ $labels.instance }} does not find its workers in the registry",
-                .runbook = "fo-reg check URI; workers go on meanwhile as long as they answer",
-                .firing = stale("1x400"),
-                .labels = {{"instance", "r"}, {"job", "fo-route"}},
-                .quiet = stale("0x400")});
+  to.push_back(
+      {.group = group,
+       .name = "FoRegistryAway",
+       .severity = "warning",
+       .expression = "avg by (job, instance) (fo_route_worker_stale) > 0.5",
+       .for_seconds = 300,
+       .summary = "router {{ $labels.instance }} does not find its workers in the registry",
+       .runbook = "fo-reg check URI; workers go on meanwhile as long as they answer",
+       .firing = stale("1x400"),
+       .labels = {{"instance", "r"}, {"job", "fo-route"}},
+       .quiet = stale("0x400")});
 }
 
 void add_canary_alerts(std::vector<Alert>& to) {
   const std::string group = "fo-canary";
   const auto verdict = [](const std::string& values) -> Samples {
-    return {{"fo_route_worker_verdict{instance=\"r\",worker_id=\"w\",state=\"convicted\"}", values},
-            {"fo_route_worker_verdict{instance=\"r\",worker_id=\"w\",state=\"unhealthy\"}", "1x400"}};
+    return {
+        {"fo_route_worker_verdict{instance=\"r\",worker_id=\"w\",state=\"convicted\"}", values},
+        {"fo_route_worker_verdict{instance=\"r\",worker_id=\"w\",state=\"unhealthy\"}", "1x400"}};
   };
   to.push_back({.group = group,
                 .name = "DynamoSilentCorruption",
                 .severity = "critical",
-                .expression =
-                    "max by (worker_id) (fo_route_worker_verdict{state='convicted'}) > 0",
+                .expression = "max by (worker_id) (fo_route_worker_verdict{state='convicted'}) > 0",
                 .summary = "worker {{ $labels.worker_id }} is convicted of wrong answers",
                 .runbook = "fo-canary state ID; fo-canary xid on its host; after a repair, "
                            "fo-canary acquit ID",
@@ -202,8 +206,9 @@ void add_canary_alerts(std::vector<Alert>& to) {
   to.push_back({.group = group,
                 .name = "FoCanaryStopped",
                 .severity = "warning",
-                .expression = "sum(increase(dynamo_health_check_duration_seconds_count[5m])) == 0 or "
-                              "absent(dynamo_health_check_duration_seconds_count)",
+                .expression =
+                    "sum(increase(dynamo_health_check_duration_seconds_count[5m])) == 0 or "
+                    "absent(dynamo_health_check_duration_seconds_count)",
                 .for_seconds = 300,
                 .summary = "no answers are checked",
                 .runbook = "start fo-canary run, or read its log",
@@ -225,35 +230,36 @@ void add_failover_alerts(std::vector<Alert>& to) {
                 .firing = pair("active", "init"),
                 .labels = {{"namespace", "ns"}, {"pod", "p"}},
                 .quiet = sound});
-  to.push_back({.group = group,
-                .name = "FoPairWithoutActive",
-                .severity = "critical",
-                .expression = engine_states("active") + " == 0 and " +
-                              "sum by (namespace, pod) (fo_engine_state{state=~'standby|waking'}) > 0",
-                .for_seconds = 120,
-                .summary = "no engine of {{ $labels.namespace }}/{{ $labels.pod }} is active",
-                .runbook = "gms-lock status; then see failover(7)",
-                .firing = pair("waking", "init"),
-                .labels = {{"namespace", "ns"}, {"pod", "p"}},
-                // Both start for the first time.
-                .quiet = pair("init", "init")});
+  to.push_back(
+      {.group = group,
+       .name = "FoPairWithoutActive",
+       .severity = "critical",
+       .expression = engine_states("active") + " == 0 and " +
+                     "sum by (namespace, pod) (fo_engine_state{state=~'standby|waking'}) > 0",
+       .for_seconds = 120,
+       .summary = "no engine of {{ $labels.namespace }}/{{ $labels.pod }} is active",
+       .runbook = "gms-lock status; then see failover(7)",
+       .firing = pair("waking", "init"),
+       .labels = {{"namespace", "ns"}, {"pod", "p"}},
+       // Both start for the first time.
+       .quiet = pair("init", "init")});
   const auto gate = [](const std::string& values) -> Samples {
     return {{"fo_failover_duration_seconds_sum{namespace=\"ns\",pod=\"p\",phase=\"gate\"}", values},
             {"fo_failover_duration_seconds_sum{namespace=\"ns\",pod=\"p\",phase=\"wake\"}",
              "0x20 60x400"}};
   };
-  to.push_back({.group = group,
-                .name = "FoGateWaits",
-                .severity = "warning",
-                .expression = "sum by (namespace, pod) "
-                              "(increase(fo_failover_duration_seconds_sum{phase='gate'}[15m])) > 10",
-                .summary =
-                    "an engine of {{ $labels.namespace }}/{{ $labels.pod }} waited for GPU memory",
-                .runbook = "gms-stat --holders names the processes that had the memory",
-                .firing = gate("0x20 11x400"),
-                .begins = kEvent,
-                .labels = {{"namespace", "ns"}, {"pod", "p"}},
-                .quiet = gate("0x20 9x400")});
+  to.push_back(
+      {.group = group,
+       .name = "FoGateWaits",
+       .severity = "warning",
+       .expression = "sum by (namespace, pod) "
+                     "(increase(fo_failover_duration_seconds_sum{phase='gate'}[15m])) > 10",
+       .summary = "an engine of {{ $labels.namespace }}/{{ $labels.pod }} waited for GPU memory",
+       .runbook = "gms-stat --holders names the processes that had the memory",
+       .firing = gate("0x20 11x400"),
+       .begins = kEvent,
+       .labels = {{"namespace", "ns"}, {"pod", "p"}},
+       .quiet = gate("0x20 9x400")});
   const std::string restarts = "gms_restarts_total{device=\"0\",tag=\"weights\",uuid=\"GPU-1\"}";
   to.push_back({.group = group,
                 .name = "FoGmsRestarts",

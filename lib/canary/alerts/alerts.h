@@ -27,8 +27,8 @@ struct Alert {
   /// What to type.
   std::string runbook;
 
-  /// A case in which it fires: the expression becomes true after `begins` seconds, with these labels
-  /// and this value, as the summary shows it.
+  /// A case in which it fires: the expression becomes true after `begins` seconds, with these
+  /// labels and this value, as the summary shows it.
   Samples firing;
   std::uint64_t begins = 0;
   std::vector<std::pair<std::string, std::string>> labels = {};

@@ -117,6 +117,7 @@ std::string rule_tests_yaml(const std::string& rules, std::optional<std::uint64_
           rule_test(alert.name + " fires at the first event", alert.first, std::move(at_once)));
     }
     std::vector<Node> none;
+    if (fires > 0) none.push_back(check(alert, 0, false));
     none.push_back(check(alert, fires, false));
     none.push_back(check(alert, fires + 1800, false));
     file["tests"].push_back(rule_test(alert.name + " does not fire", alert.quiet, std::move(none)));

@@ -65,9 +65,8 @@ std::optional<base::Duration> read_uptime(std::string_view text) {
 bool is_iso_time(std::string_view word) {
   constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:dd";
   return word.size() >= kForm.size() &&
-         std::equal(kForm.begin(), kForm.end(), word.begin(), [](char form, char c) {
-           return form == 'd' ? text::is_digit(c) : form == c;
-         });
+         std::equal(kForm.begin(), kForm.end(), word.begin(),
+                    [](char form, char c) { return form == 'd' ? text::is_digit(c) : form == c; });
 }
 
 // "Feb 14 05:03:41", in front of `text`.

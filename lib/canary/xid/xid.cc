@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
-#include "base/units.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "text/ascii.h"
 
 namespace fo::canary {

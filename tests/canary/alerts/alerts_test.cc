@@ -39,7 +39,8 @@ Exported exported() {
   const gms::ServerCounters counters{};
   add(all, gms::metrics_text({{.tag = "weights", .counters = &counters}}));
   // The name of fo-canary's histogram of checks.
-  add(all, "dynamo_health_check_duration_seconds_count{worker_id=\"w\",check_type=\"content\"} 0\n");
+  add(all,
+      "dynamo_health_check_duration_seconds_count{worker_id=\"w\",check_type=\"content\"} 0\n");
   return all;
 }
 

@@ -33,14 +33,15 @@ TEST(Kmsg, ARecordIsItsText) {
 }
 
 TEST(Kmsg, EscapedNewlinesSeparateMessages) {
-  EXPECT_THAT(texts_of_kmsg("4,1,2,-;NVRM: The NVIDIA GPU 0000:b3:00.0\\x0aNVRM: (PCI ID\\x5c\\x0a\n"),
-              ElementsAre("NVRM: The NVIDIA GPU 0000:b3:00.0", "NVRM: (PCI ID\\"));
+  EXPECT_THAT(
+      texts_of_kmsg("4,1,2,-;NVRM: The NVIDIA GPU 0000:b3:00.0\\x0aNVRM: (PCI ID\\x5c\\x0a\n"),
+      ElementsAre("NVRM: The NVIDIA GPU 0000:b3:00.0", "NVRM: (PCI ID\\"));
   EXPECT_THAT(texts_of_kmsg("4,1,2,-;a\\xzz\\x4"), ElementsAre("a\\xzz\\x4"));
 }
 
 TEST(Kmsg, OtherFormsHaveNoMessage) {
-  for (const char* const record :
-       {"", ";", "4;a", "4,1;a", "4,1,;a", "4,1,x,-;a", "4,1,2,-", "4,1,99999999999999999999,-;a"}) {
+  for (const char* const record : {"", ";", "4;a", "4,1;a", "4,1,;a", "4,1,x,-;a", "4,1,2,-",
+                                   "4,1,99999999999999999999,-;a"}) {
     EXPECT_THAT(texts_of_kmsg(record), ElementsAre()) << record;
   }
 }
@@ -122,15 +123,17 @@ ReadCall reads(std::deque<Result> results) {
 TEST(ReadKmsg, GoesOnAfterMessagesWereLost) {
   Texts texts;
   int lost = 0;
-  read_kmsg(reads({{"4,1,2,-;a"}, {"", EPIPE}, {"", EINTR}, {"4,9,2,-;b"}}), "read 'log'",
-            [&](const KernelMessage& message) { texts.push_back(message.text); }, [&] { ++lost; });
+  read_kmsg(
+      reads({{"4,1,2,-;a"}, {"", EPIPE}, {"", EINTR}, {"4,9,2,-;b"}}), "read 'log'",
+      [&](const KernelMessage& message) { texts.push_back(message.text); }, [&] { ++lost; });
   EXPECT_THAT(texts, ElementsAre("a", "b"));
   EXPECT_EQ(lost, 1);
 }
 
 TEST(ReadKmsg, OtherErrorsEndIt) {
   const auto failure = test::failure_of([] {
-    read_kmsg(reads({{"", EPERM}}), "read 'log'", [](const KernelMessage&) {}, [] {});
+    read_kmsg(
+        reads({{"", EPERM}}), "read 'log'", [](const KernelMessage&) {}, [] {});
   });
   EXPECT_EQ(failure.status, base::ExitStatus::kNotPermitted);
   EXPECT_EQ(failure.message, "read 'log': Operation not permitted");

@@ -121,7 +121,8 @@ TEST(Xid, RecoveryActionsAreAsTheTextSays) {
 
 TEST(Xid, EveryCodeHasAdvice) {
   for (std::uint64_t code = 0; code < 200; ++code) {
-    EXPECT_THAT(advice_on({.bus_id = "0000:3b:00.0", .code = code}), testing::EndsWith(".")) << code;
+    EXPECT_THAT(advice_on({.bus_id = "0000:3b:00.0", .code = code}), testing::EndsWith("."))
+        << code;
   }
 }
 
