@@ -25,11 +25,11 @@ print_both() {
 @test "each rule has two tests" {
   print_both
   local name count=0
-  for name in $(sed -n 's/^ *- alert: //p' "$T/fo-rules.yaml"); do
+  while read -r name; do
     grep -qxe "- name: $name fires" "$T/fo-tests.yaml"
     grep -qxe "- name: $name does not fire" "$T/fo-tests.yaml"
     count=$((count + 1))
-  done
+  done < <(sed -n 's/^ *- alert: //p' "$T/fo-rules.yaml")
   [ "$count" -ge 15 ]
 }
 
