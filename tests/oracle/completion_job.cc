@@ -12,10 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "http/sse.h"
 #include "loop/pause.h"
 #include "oracle/answer.h"
 #include "oracle/half_characters.h"
+#include "os/log.h"
 #include "os/random.h"
 #include "refengine/api/completion_answer.h"
 #include "text/ascii.h"
@@ -319,6 +321,9 @@ std::string Job::abort_events() {
 awaitable<Job::End> Job::fail() {
   has_ended_ = true;
   ++state_->counts.faults;
+  const Fault fault{fault_, knobs_.fail.at_start, sent_, sent_};
+  os::log(os::LogLevel::kDebug, "request {}: fails: {}", base::quoted(request_id_.value_or("")),
+          to_text(fault));
   switch (fault_) {
     case Kind::kStall:
       has_ended_ = false;

@@ -1,0 +1,574 @@
+// Streams that survive: 64 clients of a router read answers of engines that are killed, stall,
+// reset their connections, end within an event, between two events or without a finish, and send
+// errors. Each answer must be the one that an undisturbed engine gives: no token is lost or comes
+// twice.
+//
+//   route_torture [--long | --faults N] [--seed N]
+//
+// --long: 1000 faults instead of 100. The engines are fo-oracle. Half of them send one token in an
+// event, the others up to five, and their requests have neither stop strings nor log-probabilities:
+// the router knows the text of an event, not that of each token in it. Exit status 0: no errors.
+//
+// No legal refusal is possible, so that each error counts: a request meets at most one death of an
+// engine, or fault before the first tokens, since the next one waits until all requests have ended
+// that were in flight at the last one. All other faults come after tokens.
+#include <algorithm>
+#include <array>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "http/client.h"
+#include "http/connection.h"
+#include "loop/pause.h"
+#include "route/torture/processes.h"
+#include "route/torture/transcript.h"
+#include "support/soon.h"
+
+namespace {
+
+using namespace fo;
+using base::Deadline;
+using boost::asio::awaitable;
+using nlohmann::json;
+using std::chrono::milliseconds;
+using torture::Engine;
+using torture::Transcript;
+using Clock = Deadline::Clock;
+
+constexpr std::size_t kClients = 64;
+constexpr std::size_t kEnginesOfModel = 4;
+constexpr std::size_t kQuestions = 64;
+// A fault before this many tokens may be one before the client has received anything.
+constexpr std::uint64_t kEarlyTokens = 8;
+constexpr std::uint64_t kMaxPlace = 40;
+// An answer that takes longer never ends.
+constexpr auto kPatience = std::chrono::minutes(10);
+const std::array<std::string, 2> kModels{"single", "pieces"};
+
+using Random = std::mt19937_64;
+std::uint64_t pick(Random& random, std::uint64_t from, std::uint64_t to) {
+  return std::uniform_int_distribution<std::uint64_t>(from, to)(random);
+}
+
+double quantile(std::vector<double> values, double share) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
+}
+
+// --- What clients ask.
+
+struct Question {
+  std::string path;
+  json body;
+  Transcript expected = {};
+
+  [[nodiscard]] bool is_stream() const { return body.at("stream").get<bool>(); }
+};
+
+Question make_question(Random& random) {
+  const auto one_of = [&](std::uint64_t count) { return pick(random, 1, count) == 1; };
+  const std::string& model = kModels[pick(random, 0, 1)];
+  const bool is_chat = one_of(2);
+  const std::string text = "Question " + std::to_string(pick(random, 0, 1'000'000'000));
+  json body{{"model", model}, {"stream", !one_of(3)}, {"ignore_eos", one_of(2)}};
+  if (is_chat) {
+    body["messages"] = {{{"role", "user"}, {"content", text}}};
+  } else {
+    body["prompt"] = text;
+  }
+  // Without a limit, the context of the model ends a chat.
+  if (!is_chat || !one_of(4)) body["max_tokens"] = pick(random, 16, 100);
+  if (body["stream"] && !one_of(3)) {
+    body["stream_options"] = {{"include_usage", true}, {"continuous_usage_stats", one_of(2)}};
+  }
+  if (one_of(4)) body["skip_special_tokens"] = false;
+  if (one_of(4)) body["logit_bias"] = {{"300", 1.5}};
+  if (one_of(4)) body["repetition_penalty"] = 1.2;
+  if (one_of(4)) body.update({{"temperature", 0.8}, {"top_p", 0.9}, {"top_k", 20}});
+  if (one_of(4)) body["stop_token_ids"] = {pick(random, 266, 400), pick(random, 266, 400)};
+  if (model == "single") {
+    // Of two that one token completes, the engine takes the first in the list, the router that
+    // which is complete first.
+    if (one_of(3)) body["stop"] = {"never in the text", one_of(2) ? "e" : "th"};
+    if (body.contains("stop")) body["min_tokens"] = pick(random, 1, 16);
+    if (body.contains("stop") && one_of(2)) body["include_stop_str_in_output"] = true;
+    if (one_of(3)) body["return_token_ids"] = true;
+    if (!is_chat && one_of(3)) body["logprobs"] = pick(random, 0, 3);
+  }
+  return {is_chat ? "/v1/chat/completions" : "/v1/completions", body};
+}
+
+// --- The torture.
+
+class Torture {
+ public:
+  Torture(std::string folder, std::uint64_t seed, std::uint64_t faults)
+      : folder_(std::move(folder)), random_(seed), faults_(faults) {
+    for (std::size_t i = 0; i < kEnginesOfModel * kModels.size(); ++i) start_engine(i);
+    std::vector<std::string> workers;
+    for (std::size_t i = 0; i < engines_.size(); ++i) {
+      workers.push_back("e" + std::to_string(i) + "=" + engines_[i]->url());
+    }
+    router_.emplace(workers, folder_);
+  }
+
+  /// Returns false, and prints the errors, if there are any.
+  bool run() {
+    const auto on_end = [this](const std::exception_ptr& error) {
+      --running_;
+      if (!error) return;
+      try {
+        std::rethrow_exception(error);
+      } catch (const std::exception& failure) {
+        wrong(failure.what());
+      }
+    };
+    const auto begin = [&](awaitable<void> part) {
+      ++running_;
+      boost::asio::co_spawn(loop_, std::move(part), on_end);
+    };
+    begin(prepare());
+    run_parts();
+    if (!is_good_) return false;
+    clients_.resize(kClients);
+    for (Client& client : clients_) begin(ask_on(client));
+    begin(fail_late());
+    begin(fail_hard());
+    run_parts();
+    begin(check_end());
+    run_parts();
+    report();
+    return is_good_;
+  }
+
+ private:
+  struct Client {
+    bool is_busy = false;
+    /// The hard faults before its request.
+    std::uint64_t born = 0;
+  };
+  struct Event {
+    Clock::time_point time;
+    std::string what;
+  };
+  struct Answer {
+    int status = 0;
+    std::string id;
+    std::string body;
+    bool is_whole = false;
+  };
+  struct Gap {
+    std::string id;
+    Clock::time_point from;
+    Clock::time_point to;
+  };
+
+  void wrong(const std::string& what) {
+    std::printf("wrong: %s\n", what.c_str());
+    is_good_ = false;
+    is_stopping_ = true;
+  }
+
+  void run_parts() {
+    loop_.restart();
+    while (running_ > 0) loop_.run_one();
+  }
+
+  void start_engine(std::size_t number) {
+    const bool is_first = number < kEnginesOfModel;
+    std::vector<std::string> argv{FO_BUILD_DIR "/bin/fo-oracle",
+                                  "-v",
+                                  "--log-format",
+                                  "text",
+                                  "--model",
+                                  kModels[is_first ? 0 : 1],
+                                  "--max-model-len",
+                                  "160",
+                                  "--gap",
+                                  "8ms",
+                                  "--jitter",
+                                  "4ms",
+                                  "--seed",
+                                  std::to_string(random_())};
+    if (!is_first) {
+      argv.insert(argv.end(), {"--chunk", "5", "--random-chunks", "--half-characters"});
+    }
+    if (number % 2 == 1) argv.insert(argv.end(), {"--write-bytes", "100"});
+    engines_.push_back(std::make_unique<Engine>(
+        loop_.get_executor(), std::move(argv),
+        [this](Engine& engine, const std::string& line) { on_line(engine, line); }));
+  }
+
+  // --- Faults.
+
+  // A line of an engine: "fo-oracle: debug: request 'ID': fails: half@12".
+  void on_line(Engine& engine, const std::string& line) {
+    constexpr std::string_view kMark = "': fails: ";
+    const std::size_t mark = line.find(kMark);
+    const std::size_t begin = line.find('\'');
+    if (mark == line.npos || begin >= mark) return;
+    const std::string id = line.substr(begin + 1, mark - begin - 1);
+    const std::string fault = line.substr(mark + kMark.size());
+    const std::size_t at = fault.find('@');
+    const auto place = base::parse_uint(std::string_view(fault).substr(at + 1));
+    const std::string kind = fault.substr(0, at);
+    const bool is_death = kind == "kill" || kind == "exit";
+    if (is_death) deaths_.push_back({Clock::now(), kind});
+    if (place.value_or(0) < kEarlyTokens || is_death) {
+      ++hard_;
+      engine.is_armed = false;
+    }
+    of_request_[id].push_back({Clock::now(), fault});
+    count_fault(kind);
+  }
+
+  void count_fault(const std::string& kind) {
+    ++counts_[kind];
+    if (++fired_ >= faults_) is_stopping_ = true;
+  }
+
+  awaitable<bool> set_fault(Engine& engine, std::string fault) {
+    http::FetchOptions options;
+    options.body = json{{"fail", fault}, {"fail_next", fault == "none" ? 0 : 1}}.dump();
+    std::string url = engine.url("/oracle");
+    try {
+      const http::Response answer = co_await http::async_fetch("POST", url, test::soon(), options);
+      co_return answer.status == 200;
+    } catch (const base::Error&) {
+      co_return false;
+    }
+  }
+
+  // Faults after tokens, of which a request may have any number.
+  awaitable<void> fail_late() {
+    // A stall takes long, so it is rarer than the others.
+    constexpr std::array kKinds{"stall", "reset", "reset", "cut",   "cut",   "half", "half",
+                                "end",   "end",   "error", "error", "abort", "abort"};
+    while (!is_stopping_) {
+      co_await loop::pause_for(milliseconds(pick(random_, 0, 150)));
+      Engine& engine = *engines_[pick(random_, 0, engines_.size() - 1)];
+      if (!engine.runs() || engine.is_armed) continue;
+      const std::uint64_t place = pick(random_, kEarlyTokens, kMaxPlace);
+      std::string fault = kKinds[pick(random_, 0, kKinds.size() - 1)];
+      fault += "@" + std::to_string(place);
+      static_cast<void>(co_await set_fault(engine, std::move(fault)));
+    }
+  }
+
+  // Whether each request in flight began after the last hard fault.
+  [[nodiscard]] bool is_renewed() const {
+    return std::all_of(clients_.begin(), clients_.end(), [this](const Client& client) {
+      return !client.is_busy || client.born == hard_;
+    });
+  }
+
+  // Deaths of engines, and faults before the client has received anything.
+  awaitable<void> fail_hard() {
+    constexpr std::array kKinds{"kill", "exit", "reset", "cut", "half", "end", "error", "abort"};
+    while (!is_stopping_) {
+      co_await loop::pause_for(milliseconds(pick(random_, 1, 20)));
+      if (!is_renewed()) continue;
+      Engine& engine = *engines_[pick(random_, 0, engines_.size() - 1)];
+      if (!engine.runs()) continue;
+      if (pick(random_, 0, 3) != 0) {
+        engine.signal(SIGKILL);
+        deaths_.push_back({Clock::now(), "SIGKILL"});
+        co_await engine.until_ended(test::soon());
+        ++hard_;
+        count_fault("SIGKILL");
+      } else {
+        engine.is_armed = true;
+        std::string fault = kKinds[pick(random_, 0, kKinds.size() - 1)];
+        const bool is_death = fault == "kill" || fault == "exit";
+        const std::uint64_t place = pick(random_, 0, kEarlyTokens - 1);
+        fault += place == 0 && !is_death ? "@start" : "@" + std::to_string(place);
+        static_cast<void>(co_await set_fault(engine, std::move(fault)));
+        const Deadline deadline = Deadline::after(std::chrono::seconds(1));
+        while (engine.is_armed && engine.runs() && !deadline.expired()) {
+          co_await loop::pause_for(milliseconds(2));
+        }
+        if (engine.is_armed) static_cast<void>(co_await set_fault(engine, "none"));
+        // It may have failed just before that: then its line is read now.
+        co_await loop::pause_for(milliseconds(20));
+        engine.is_armed = false;
+        if (is_death) co_await engine.until_ended(Deadline::after(milliseconds(100)));
+      }
+      if (engine.runs()) continue;
+      co_await loop::pause_for(milliseconds(pick(random_, 0, 300)));
+      engine.start();
+    }
+  }
+
+  // --- Clients.
+
+  // The answer of a server. With `gaps`, the pauses of a stream before it was resumed.
+  awaitable<Answer> ask(std::unique_ptr<http::Connection>& connection, std::uint16_t port,
+                        const Question& question, std::vector<Gap>* gaps) {
+    const Deadline deadline = Deadline::after(kPatience);
+    const std::string body = question.body.dump();
+    Answer answer;
+    try {
+      if (!connection || !connection->is_alive()) {
+        http::Origin origin;
+        origin.address = {"127.0.0.1", port};
+        connection = co_await http::Connection::open(std::move(origin), deadline, "a client");
+      }
+      http::RequestHead head;
+      head.method = "POST";
+      head.target = question.path;
+      head.headers.emplace_back("Content-Type", "application/json");
+      co_await connection->send(std::move(head), body, deadline);
+      const http::ResponseHead received = co_await connection->read_head(deadline);
+      answer.status = received.status;
+      answer.id = std::string(received.header("x-fo-request-id").value_or(""));
+      std::array<char, 4096> space;
+      Clock::time_point last = Clock::now();
+      for (;;) {
+        const std::size_t count = co_await connection->read_some(space, deadline);
+        if (count == 0) break;
+        const std::string_view piece(space.data(), count);
+        const Clock::time_point now = Clock::now();
+        const bool is_resumed = piece.find(": fo-route: resumed") != piece.npos;
+        if (is_resumed && gaps != nullptr) gaps->push_back({answer.id, last, now});
+        if (piece.find("data:") != piece.npos) last = now;
+        answer.body += piece;
+      }
+      answer.is_whole = true;
+    } catch (const base::Error& error) {
+      answer.body += std::string("\n(") + error.what() + ")";
+      connection.reset();
+    }
+    co_return answer;
+  }
+
+  static Transcript read(const Question& question, const Answer& answer) {
+    Transcript transcript =
+        question.is_stream() ? torture::read_stream(answer.body) : torture::read_whole(answer.body);
+    if (answer.status != 200) {
+      transcript.errors.push_back("status " + std::to_string(answer.status) + ": " + answer.body);
+    }
+    if (!answer.is_whole) transcript.errors.emplace_back("the answer was cut");
+    return transcript;
+  }
+
+  // Asks each question of an engine, and waits until the router knows all workers.
+  awaitable<void> prepare() {
+    while (questions_.size() < kQuestions) {
+      Question question = make_question(random_);
+      const bool is_first = question.body["model"] == kModels[0];
+      Engine& engine = *engines_[is_first ? 0 : kEnginesOfModel];
+      const std::string url = engine.url(question.path);
+      http::FetchOptions options;
+      json body = question.body;
+      // Halves of characters are not text to a client; the router joins them.
+      body["oracle"] = {{"half_characters", false}, {"gap", "0ms"}, {"jitter", "0ms"}};
+      options.body = body.dump();
+      const http::Response answer = co_await until_answered(url, options);
+      const Answer expected{answer.status, "", answer.body, true};
+      question.expected = read(question, expected);
+      if (!question.expected.errors.empty()) {
+        throw base::Error(base::ExitStatus::kSoftware,
+                          "ask an engine: " + question.expected.errors.front());
+      }
+      questions_.push_back(std::move(question));
+    }
+    const Deadline deadline = test::soon();
+    for (double count = 0; count < static_cast<double>(engines_.size());) {
+      if (deadline.expired()) {
+        throw base::Error(base::ExitStatus::kSoftware, "start fo-route: it lacks workers");
+      }
+      co_await loop::pause_for(milliseconds(5));
+      count = co_await metric("fo_route_worker_reachable{");
+    }
+  }
+
+  static awaitable<http::Response> until_answered(std::string url, http::FetchOptions options) {
+    const Deadline deadline = test::soon();
+    for (;;) {
+      try {
+        http::Response answer = co_await http::async_fetch("POST", url, deadline, options);
+        co_return answer;
+      } catch (const base::Error&) {
+        if (deadline.expired()) throw;
+      }
+      co_await loop::pause_for(milliseconds(5));
+    }
+  }
+
+  awaitable<void> ask_on(Client& client) {
+    std::unique_ptr<http::Connection> connection;
+    while (!is_stopping_) {
+      const Question& question = questions_[pick(random_, 0, questions_.size() - 1)];
+      client.is_busy = true;
+      client.born = hard_;
+      const Answer answer = co_await ask(connection, router_->port(), question, &gaps_);
+      client.is_busy = false;
+      ++answers_;
+      const Transcript transcript = read(question, answer);
+      const std::string text = torture::difference(question.expected, transcript);
+      if (!text.empty()) explain(question, answer, text);
+    }
+  }
+
+  // Prints what is wrong with an answer, and which faults it had.
+  void explain(const Question& question, const Answer& answer, const std::string& text) {
+    std::string all = "request '" + answer.id + "': " + question.path + " " + question.body.dump() +
+                      "\n" + text + "  its faults:";
+    for (const Event& fault : of_request_[answer.id]) all += " " + fault.what;
+    all += "; deaths of engines so far: " + std::to_string(deaths_.size());
+    const std::string path = folder_ + "/answer-" + answer.id;
+    std::ofstream(path) << answer.body;
+    wrong(all + "\n  the answer is in " + path + ", the router's log in " + router_->log());
+  }
+
+  // --- The end.
+
+  // The sum of the router's series whose lines begin with `begin`.
+  awaitable<double> metric(std::string begin) {
+    const std::string url = router_->metrics_url();
+    const http::FetchOptions options;
+    const http::Response page = co_await http::async_fetch("GET", url, test::soon(), options);
+    double sum = 0;
+    std::size_t at = 0;
+    while (at < page.body.size()) {
+      const std::size_t end = std::min(page.body.find('\n', at), page.body.size());
+      const std::string line = page.body.substr(at, end - at);
+      if (line.starts_with(begin)) sum += std::strtod(line.c_str() + line.rfind(' '), nullptr);
+      at = end + 1;
+    }
+    co_return sum;
+  }
+
+  awaitable<void> check_end() {
+    static constexpr std::array kZero{"fo_route_lost_total",
+                                      "fo_route_poison_total",
+                                      "fo_route_resumes_total{outcome=\"refused\"}",
+                                      "fo_route_resumes_total{outcome=\"no_worker\"}",
+                                      "fo_route_worker_requests{",
+                                      "fo_route_queue_requests{"};
+    for (const char* series : kZero) {
+      const double value = co_await metric(series);
+      if (value != 0) wrong(std::string(series) + " is " + std::to_string(value) + ", not 0");
+    }
+    resumed_ = co_await metric("fo_route_resumes_total{outcome=\"resumed\"}");
+    finished_ = co_await metric("fo_route_resumes_total{outcome=\"finished\"}");
+    retries_ = co_await metric("fo_route_retries_total{");
+    if (resumed_ < 1) wrong("no answer was resumed");
+    if (const auto status = router_->stop(); status != 0) {
+      wrong("fo-route ended with status " + std::to_string(status.value_or(-1)));
+    }
+  }
+
+  // What a gap was due to: the request's own last fault, which counts once, or the death of its
+  // engine. The client may have read older events after the fault.
+  std::string cause_of(const Gap& gap) {
+    std::vector<Event>& own = of_request_[gap.id];
+    const auto later = std::find_if(own.begin(), own.end(),
+                                    [&](const Event& fault) { return fault.time > gap.to; });
+    if (later != own.begin()) {
+      const std::string fault = std::prev(later)->what;
+      own.erase(own.begin(), later);
+      return fault.substr(0, fault.find('@'));
+    }
+    const auto death = std::find_if(deaths_.begin(), deaths_.end(), [&](const Event& one) {
+      return one.time >= gap.from - milliseconds(50) && one.time <= gap.to;
+    });
+    return death != deaths_.end() ? death->what : "another";
+  }
+
+  void report() {
+    std::printf(
+        "%llu faults, %llu answers; %.0f resumes, %.0f ends without a worker, %.0f retries\n",
+        static_cast<unsigned long long>(fired_), static_cast<unsigned long long>(answers_),
+        resumed_, finished_, retries_);
+    std::map<std::string, std::vector<double>> gaps;
+    for (const Gap& gap : gaps_) {
+      const std::chrono::duration<double, std::milli> time = gap.to - gap.from;
+      gaps[cause_of(gap)].push_back(time.count());
+    }
+    for (const auto& [kind, count] : counts_) gaps.try_emplace(kind);
+    std::printf("%-8s %7s %7s %12s %9s\n", "fault", "number", "gaps", "median ms", "p99 ms");
+    for (const auto& [kind, times] : gaps) {
+      std::printf("%-8s %7llu %7zu %12.1f %9.1f\n", kind.c_str(),
+                  static_cast<unsigned long long>(counts_[kind]), times.size(),
+                  quantile(times, 0.5), quantile(times, 0.99));
+    }
+  }
+
+  const std::string folder_;
+  Random random_;
+  const std::uint64_t faults_;
+  boost::asio::io_context loop_{1};
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::optional<torture::Router> router_;
+  std::vector<Question> questions_;
+  std::vector<Client> clients_;
+  std::size_t running_ = 0;
+  bool is_good_ = true;
+  bool is_stopping_ = false;
+  /// Deaths and early faults so far.
+  std::uint64_t hard_ = 0;
+  std::uint64_t fired_ = 0;
+  std::uint64_t answers_ = 0;
+  std::map<std::string, std::uint64_t> counts_;
+  std::map<std::string, std::vector<Event>> of_request_;
+  std::vector<Event> deaths_;
+  std::vector<Gap> gaps_;
+  double resumed_ = 0;
+  double finished_ = 0;
+  double retries_ = 0;
+};
+
+int usage() {
+  std::fputs("usage: route_torture [--long | --faults N] [--seed N]\n", stderr);
+  return base::to_int(base::ExitStatus::kUsage);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  std::uint64_t faults = 100;
+  std::uint64_t seed = std::random_device()();
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--long") {
+      faults = 1000;
+      continue;
+    }
+    const auto value = i + 1 < words.size() ? base::parse_uint(words[i + 1]) : std::nullopt;
+    if (!value || (words[i] != "--faults" && words[i] != "--seed")) return usage();
+    (words[i] == "--seed" ? seed : faults) = *value;
+    ++i;
+  }
+  try {
+    std::string folder = "/tmp/route-torture.XXXXXX";
+    if (::mkdtemp(folder.data()) == nullptr) base::throw_errno(errno, "create a folder");
+    std::printf("seed %llu, folder %s\n", static_cast<unsigned long long>(seed), folder.c_str());
+    std::fflush(stdout);
+    if (!Torture(folder, seed, faults).run()) return 1;
+    std::filesystem::remove_all(folder);
+    return 0;
+  } catch (const base::Error& error) {
+    std::fprintf(stderr, "route_torture: error: %s\n", error.what());
+    return base::to_int(error.status());
+  }
+}
