@@ -112,7 +112,9 @@ Question make_question(Random& random) {
     if (body.contains("stop")) body["min_tokens"] = pick(random, 1, 16);
     if (body.contains("stop") && one_of(2)) body["include_stop_str_in_output"] = true;
     if (one_of(3)) body["return_token_ids"] = true;
-    if (!is_chat && one_of(3)) body["logprobs"] = pick(random, 0, 3);
+    // With stop strings, the oracle's offsets are those of the text that it has not held back.
+    const bool may_score = !is_chat && !body.contains("stop");
+    if (may_score && one_of(2)) body["logprobs"] = pick(random, 0, 3);
   }
   return {is_chat ? "/v1/chat/completions" : "/v1/completions", body};
 }
