@@ -50,6 +50,29 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   [[ $output == '{"free":'* ]]
 }
 
+# --- fo-canary(1) ---------------------------------------------------------------------------------
+
+@test "fo-canary(1): learns from two replicas, and checks a third one" {
+  local port
+  for port in 8001 8002 8003; do
+    start_bg "worker-$port" "${INSIDE[@]}" fo-oracle --port "$port" --model llama
+    wait_for "inside curl -sSf http://127.0.0.1:$port/health"
+  done
+  example man/fo-canary.1 'fo-canary learn'
+  run_example
+  [ -s "$ROOM/root/here/llama.json" ]
+}
+
+@test "fo-canary(1): acquits a worker" {
+  an_etcd
+  local key=verdicts/00112233445566778899aabbccddeeff/a registry=etcd:http://etcd:2379/fleet
+  printf '{"id":"%s","health":"convicted","weight":0,"since":"2026-01-01T00:00:00.000Z","expires":null}' \
+    00112233445566778899aabbccddeeff | inside fo-reg put --registry "$registry" "$key"
+  example man/fo-canary.1 'fo-canary acquit'
+  run_example
+  [ "$(inside fo-reg get --registry "$registry" "$key" | jq -r .health)" = healthy ]
+}
+
 # --- fo-oracle(1) ---------------------------------------------------------------------------------
 
 @test "fo-oracle(1): two engines, one of which refuses requests" {
@@ -959,10 +982,10 @@ a_cluster() {
   a_record worker --id "$id"
   printf '{"id":"%s","health":"convicted","weight":0,"since":"2026-01-01T00:00:00.000Z","expires":null}' "$id" |
     inside fo-reg put --registry "$REGISTRY" "verdicts/$id/canary-1"
-  example man/fleet.7 'fo-reg rm verdicts/'
+  example man/fleet.7 'fo-canary acquit'
   run_example
   [[ $output == "verdicts/$id/canary-1 "* ]]
-  run -1 inside fo-reg ls --registry "$REGISTRY" verdicts/
+  [ "$(inside fo-reg get --registry "$REGISTRY" "verdicts/$id/canary-1" | jq -r .health)" = healthy ]
 }
 
 @test "fleet(7): drains a machine" {
