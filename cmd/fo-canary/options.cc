@@ -54,7 +54,7 @@ void declare_admin(CLI::App& app, Options& options) {
 }
 
 // The options of a check.
-void declare_rules(CLI::App& app, Options& options) {
+void declare_check(CLI::App& app, Options& options) {
   add_list(app, "--canaries", options.canaries, "a file of fo-canary learn", "FILE");
   app.get_option("--canaries")->required();
   app.add_option("--tolerance", options.rules.tolerance,
@@ -84,7 +84,7 @@ void declare_once(CLI::App& app, Options& options) {
   add_list(app, "--worker", options.workers, "the engine", "URL");
   app.get_option("--worker")->required();
   add_text(app, "--model", options.model, "the name of the model (default: of the file)", "NAME");
-  declare_rules(app, options);
+  declare_check(app, options);
   declare_worker_access(app, options);
 }
 
@@ -94,7 +94,7 @@ void declare_run(CLI::App& app, Options& options) {
            "only workers of this namespace, or of NAME-*; repeatable", "NAMESPACE");
   add_text(app, "--allow-workers", options.allowed_workers,
            "networks of workers (default: loopback and private ones)", "NETWORK,...");
-  declare_rules(app, options);
+  declare_check(app, options);
   cli::add_duration(app, "--interval", options.interval, "between two questions to a worker");
   cli::add_duration(app, "--hung-after", options.hung_after,
                     "without a token while requests run, a worker is hung");

@@ -22,7 +22,7 @@ std::string to_json(const Xid& xid, const KernelMessage& message) {
     out["uptime"] = std::chrono::duration<double>(*message.uptime).count();
   }
   if (!message.time.empty()) out["time"] = message.time;
-  return json::dump(out);
+  return fo::json::dump(out);
 }
 
 }  // namespace fo::canary
