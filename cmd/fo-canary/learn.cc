@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "engine_options.h"
 #include "fleet/card/card.h"
+#include "json/dump.h"
 #include "loop/run.h"
 #include "os/file.h"
 #include "os/log.h"
@@ -63,11 +64,10 @@ int learn(const Options& options) {
   const bool is_enough = kept >= options.min_canaries;
   if (is_enough) os::write_file_atomic(options.output, canary::encode(learned.file) + "\n");
   if (options.common.json) {
-    cli::print_line(nlohmann::json{{"version", 1},
-                                   {"canaries", kept},
-                                   {"left_out", learned.left_out},
-                                   {"sampler", learned.file.has_sampler}}
-                        .dump());
+    cli::print_line(fo::json::dump({{"version", 1},
+                                    {"canaries", kept},
+                                    {"left_out", learned.left_out},
+                                    {"sampler", learned.file.has_sampler}}));
   } else {
     cli::print_line("canaries: " + std::to_string(kept) + ", " +
                     std::to_string(learned.left_out.size()) + " candidates left out");

@@ -45,16 +45,29 @@ Health health_of(Outcome outcome) {
   return Health::kUnhealthy;
 }
 
+// Of a probe.
+Outcome outcome_of(canary::Trouble trouble) {
+  switch (trouble) {
+    case canary::Trouble::kDown:
+      return Outcome::kDown;
+    case canary::Trouble::kLate:
+      return Outcome::kHung;
+    case canary::Trouble::kRefused:
+      return Outcome::kNeutral;
+    default:
+      return Outcome::kFailed;
+  }
+}
+
 awaitable<Check> check(canary::EngineAddress engine, const canary::CanaryFile& file,
                        canary::AttemptRules rules, std::uint64_t retries) {
   Check result;
   const auto probe_by = base::Deadline::after(rules.probe_timeout);
   const canary::Probe probed = co_await canary::probe(engine, true, false, probe_by);
   if (probed.trouble != canary::Trouble::kNone) {
-    result.health = Health::kUnhealthy;
     result.attempt.reason = probed.reason;
-    result.attempt.outcome =
-        probed.trouble == canary::Trouble::kDown ? Outcome::kDown : Outcome::kFailed;
+    result.attempt.outcome = outcome_of(probed.trouble);
+    result.health = health_of(result.attempt.outcome);
     co_return result;
   }
   canary::Baseline none;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 
 #include "base/error.h"
 #include "canary/daemon/serve.h"
@@ -37,7 +38,11 @@ int run_daemon(const Options& options) {
   workers.tls = worker_tls(options);
   workers.headers = worker_headers(options);
   workers.intervals.content = options.interval;
-  workers.lifetime = 3 * std::max(options.interval, options.rules.timeout);
+  // A check of a hung engine takes the longest: its repetitions, those of a wrong token, and a
+  // vote.
+  const base::Duration longest_check = static_cast<std::int64_t>(options.retries + 3) *
+                                       (options.rules.timeout + options.rules.probe_timeout);
+  workers.lifetime = 3 * options.interval + longest_check;
   serve.checker.rules = options.rules;
   serve.checker.retries = static_cast<unsigned>(options.retries);
   serve.checker.hung_after = options.hung_after;

@@ -35,6 +35,8 @@ constexpr unsigned kMaxAttempts = 3;
 constexpr base::Duration kCommentInterval = std::chrono::seconds(2);
 // How often a retry looks whether there is a budget for it.
 constexpr base::Duration kBudgetLook = std::chrono::milliseconds(50);
+// Between two attempts while no descriptor or memory is left for a connection.
+constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
 
 // The call through which a job is with its worker.
 class Called {
@@ -531,7 +533,11 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     co_return Next::kDone;
   }
   if (outcome.kind == OutcomeClass::kExhausted) {
-    if (job_.resume_until && !job_.resume_until->expired()) co_return Next::kAgain;
+    if (job_.resume_until && !job_.resume_until->expired()) {
+      // What is exhausted is released only while others run.
+      co_await loop::pause_for(kExhaustedPause);
+      co_return Next::kAgain;
+    }
     const ApiError error = error_of(job_, attempt, reason);
     co_await give_up(error);
     co_return Next::kDone;
@@ -595,6 +601,8 @@ awaitable<Attempts::Next> Attempts::attempt() {
   if (is_cut && cut_for != Job::CutFor::kNothing) {
     co_return co_await leave(cut_for == Job::CutFor::kConviction);
   }
+  const bool is_whole = attempt.end == AttemptEnd::kComplete;
+  if (worker->is_convicted() && !is_whole && !job_.is_killed) co_return co_await leave(true);
   const Outcome outcome = classify(attempt);
   if (attempt.end == AttemptEnd::kBroken) co_await look_for_death(worker);
   note(outcome, began, reason);

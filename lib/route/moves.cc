@@ -208,6 +208,8 @@ awaitable<void> run(Move move) {
     failure = co_await warm(move);
     job = find_job(move);
   }
+  // What a convicted worker has produced is not to be continued.
+  if (move.source->is_convicted()) job = nullptr;
   if (const auto found = move.parts->jobs.find(move.id); found != move.parts->jobs.end()) {
     found->second->is_moving = false;
     const bool has_moved = job != nullptr && failure.empty();

@@ -54,6 +54,7 @@ awaitable<Body> get(http::Connection& connection, std::string target, http::Fiel
 
 // `is_connected`: whether the failure came after the connection was made.
 Trouble trouble_of(const Error& error, bool is_connected) {
+  if (base::is_exhausted(error.code())) return Trouble::kRefused;
   switch (error.status()) {
     case ExitStatus::kTryAgain:
       return is_connected ? Trouble::kLate : Trouble::kDown;

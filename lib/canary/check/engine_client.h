@@ -34,13 +34,15 @@ enum class Trouble {
   kDown,     // no connection
   kLate,     // nothing until the deadline
   kBusy,     // it refuses because of its load: 429, 503 or 529
-  kRefused,  // it refuses this request, or the connection's TLS: other 4xx
+  // It refuses this request: other 4xx. Or the fault is ours: its certificate is not trusted, or no
+  // descriptor is left.
+  kRefused,
   kBroken,   // the connection or the answer was cut, is malformed, or is an error
 };
 
 /// What an engine says of itself.
 struct Probe {
-  /// kRefused and kBusy do not occur.
+  /// kBusy does not occur.
   Trouble trouble = Trouble::kNone;
   std::string reason = {};
   /// Where it was asked for and the engine has /metrics.

@@ -114,7 +114,13 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker) {
                          worker->schedule.is_due(Step::kToken, due_at);
   const EngineAddress engine = worker->engine;
   const Deadline deadline = Deadline::after(options_.rules.probe_timeout);
-  const Probe result = co_await probe(engine, asks_health, asks_load, deadline);
+  const Probe result = co_await probe(engine, asks_health, false, deadline);
+  Probe load;
+  if (asks_load && result.trouble == Trouble::kNone) {
+    // A loaded engine may be slow to count its requests.
+    const Deadline load_by = Deadline::after(options_.rules.probe_timeout);
+    load = co_await probe(engine, false, true, load_by);
+  }
   if (worker->is_removed) co_return false;
   const Now at = now();
   Attempt attempt{.took = Clock::now() - begin};
@@ -128,6 +134,12 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker) {
     co_return false;
   }
   if (was_down) workers_.find(*worker, Finding::kNeutral, {}, at);
+  if (result.trouble == Trouble::kRefused) {
+    attempt.outcome = Outcome::kNeutral;
+    attempt.reason = result.reason;
+    fail(worker, Step::kConnect, std::move(attempt));
+    co_return false;
+  }
   workers_.note(*worker, Step::kConnect, attempt, at);
   // An engine that does not say how it is.
   if (result.trouble != Trouble::kNone && asks_health) {
@@ -138,9 +150,12 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker) {
   }
   if (asks_health) workers_.note(*worker, Step::kHealth, attempt, at);
   if (!asks_load) co_return true;
-  worker->load = result.load;
-  if (!result.load) co_return true;
-  const base::Duration silent = worker->progress.update(*result.load, at.steady);
+  worker->load = load.load;
+  if (!load.load) {
+    worker->progress.reset();
+    co_return true;
+  }
+  const base::Duration silent = worker->progress.update(*load.load, at.steady);
   if (silent >= options_.hung_after) {
     attempt.outcome = Outcome::kHung;
     attempt.reason =
@@ -222,7 +237,7 @@ awaitable<void> Checker::check_content(WorkerPtr worker) {
       if (was_wrong) {
         Cause cause{.reason = "wrong tokens", .evidence = result.evidence};
         const Decision decision = co_await vote(worker, *canary, std::move(result));
-        if (worker->is_removed) co_return;
+        if (worker->is_removed || worker->canaries != canaries) co_return;
         workers_.decided(decision);
         if (decision == Decision::kConviction) {
           workers_.find(*worker, Finding::kConviction, std::move(cause), now());
@@ -281,7 +296,9 @@ awaitable<Decision> Checker::vote(WorkerPtr worker, const Canary& canary, Attemp
                                     mismatch.uses_sampler, options_.rules),
                           boost::asio::detached);
   }
-  while (poll->missing > 0) co_await poll->changed.wait();
+  // A little longer than a juror may take.
+  const Deadline deadline = Deadline::after(options_.rules.timeout + options_.rules.probe_timeout);
+  while (poll->missing > 0 && !deadline.expired()) co_await poll->changed.wait(deadline);
   co_return decide(poll->ballots);
 }
 

@@ -40,6 +40,7 @@ constexpr base::Duration kPutTimeout = std::chrono::seconds(5);
 constexpr base::Duration kPutRetry = std::chrono::seconds(1);
 constexpr base::Duration kSaveInterval = std::chrono::seconds(1);
 constexpr std::size_t kMaxPageClients = 64;
+constexpr char kVerdicts[] = "verdicts/";
 
 class CanaryDaemon {
  public:
@@ -101,7 +102,12 @@ class CanaryDaemon {
 awaitable<void> CanaryDaemon::follow(std::string prefix) {
   loop::Backoff backoff(std::chrono::milliseconds(100), std::chrono::seconds(5));
   const std::function<void(const fleet::RegistryChange&)> on_change =
-      [this](const fleet::RegistryChange& change) { workers_.apply(change, now()); };
+      [this, is_of_verdicts = prefix == kVerdicts](const fleet::RegistryChange& change) {
+        workers_.apply(change, now());
+        if (!is_of_verdicts || change.kind != fleet::RegistryChange::Kind::kListed) return;
+        workers_.on_verdicts_listed();
+        wake_.notify();
+      };
   for (;;) {
     try {
       co_await registry_->watch(prefix, on_change);
@@ -135,7 +141,8 @@ awaitable<bool> CanaryDaemon::write_verdict(std::string id) {
 
 awaitable<void> CanaryDaemon::write_verdicts() {
   for (;;) {
-    if (urgent_.empty() && due_.empty() && gone_.empty()) {
+    const bool is_idle = urgent_.empty() && due_.empty() && gone_.empty();
+    if (is_idle || !workers_.are_verdicts_listed()) {
       co_await wake_.wait();
       continue;
     }
@@ -238,7 +245,7 @@ int CanaryDaemon::run() {
   asio::co_spawn(io_, daemon_.run([this](loop::Stop) { stop(); }), asio::detached);
   load_state();
   serve_pages();
-  for (const char* const prefix : {"verdicts/", "instances/"}) {
+  for (const char* const prefix : {kVerdicts, "instances/"}) {
     asio::co_spawn(io_, follow(prefix), asio::detached);
   }
   asio::co_spawn(io_, write_verdicts(), asio::detached);

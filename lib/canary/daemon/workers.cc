@@ -158,7 +158,7 @@ void Workers::put_verdict(const fleet::Record& record, const Now& at) {
                              .cause = {.reason = verdict.reason, .evidence = verdict.evidence}};
   if (!is_known) {
     saved_[id] = {.health = std::move(health)};
-  } else if (found != workers_.end() && found->second->checks.empty()) {
+  } else if (found != workers_.end() && (found->second->checks.empty() || !are_verdicts_listed_)) {
     Worker& worker = *found->second;
     if (!worker.health.is_convicted())
       change(worker, at, [&] { worker.health.restore(health, at); });

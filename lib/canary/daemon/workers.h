@@ -115,6 +115,11 @@ class Workers {
   /// record is logged, and changes nothing.
   void apply(const fleet::RegistryChange& change, const Now& at);
 
+  /// All verdicts that were in the registry at the start have been applied. Until then none is to be
+  /// written, because a conviction of an earlier run would be lost.
+  void on_verdicts_listed() { are_verdicts_listed_ = true; }
+  [[nodiscard]] bool are_verdicts_listed() const { return are_verdicts_listed_; }
+
   /// Adds the result of a check to the worker's list, its histogram and the counts.
   void note(Worker& worker, Step step, const Attempt& attempt, const Now& at);
   /// What a check says of the worker. Its verdict is written if it has changed.
@@ -157,7 +162,7 @@ class Workers {
   std::map<std::string, WorkerPtr> workers_;
   /// Of workers that are not known now: from the last run, and the convicted ones that are gone.
   SavedWorkers saved_;
-  bool has_listed_verdicts_ = false;
+  bool are_verdicts_listed_ = false;
   CheckCounts counts_;
   std::map<Decision, std::uint64_t> decisions_;
   std::size_t kept_in_ = 0;

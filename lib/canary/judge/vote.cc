@@ -1,6 +1,7 @@
 #include "canary/judge/vote.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "canary/check/comparison.h"
 
@@ -36,7 +37,9 @@ Decision decide(std::span<const Ballot> ballots) {
   const auto same = count(Ballot::kSame);
   const auto others = count(Ballot::kOther);
   if (2 * expected > expected + same + others + 1) return Decision::kConviction;
-  const bool all_same = same > 0 && expected == 0 && others == 0;
+  // One answer of several jurors is too little.
+  const bool is_most = 2 * same > static_cast<std::ptrdiff_t>(ballots.size());
+  const bool all_same = is_most && expected == 0 && others == 0;
   return all_same ? Decision::kStale : Decision::kUndecided;
 }
 
