@@ -12,10 +12,10 @@ namespace fo::canary {
 
 struct Answer {
   /// The prompt as the engine read it.
-  std::vector<TokenId> prompt;
-  std::vector<AnswerToken> tokens;
+  std::vector<TokenId> prompt = {};
+  std::vector<AnswerToken> tokens = {};
   /// Why it ended, such as "stop" or "length"; empty if it did not.
-  std::string finish;
+  std::string finish = {};
 
   [[nodiscard]] std::vector<TokenId> ids() const;
   /// Whether the engine ended the answer, and not a failure.

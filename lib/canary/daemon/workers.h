@@ -92,11 +92,11 @@ struct WorkersOptions {
   /// The name under which verdicts are written.
   std::string writer;
   /// Empty: all.
-  std::vector<fleet::NamespacePattern> namespaces;
+  std::vector<fleet::NamespacePattern> namespaces = {};
   fleet::AllowedWorkers allowed{fleet::kDefaultWorkers};
-  std::optional<net::TlsFiles> tls;
-  http::Fields headers;
-  Intervals intervals;
+  std::optional<net::TlsFiles> tls = {};
+  http::Fields headers = {};
+  Intervals intervals = {};
   /// How long a verdict counts.
   base::Duration lifetime = std::chrono::seconds(90);
 };

@@ -46,7 +46,7 @@ struct Canary {
   std::vector<TokenId> prompt;
   /// Of the request; at least the size of the answer.
   std::uint64_t max_tokens = 0;
-  std::vector<AnswerToken> answer;
+  std::vector<AnswerToken> answer = {};
   /// By how much log-probabilities of good engines differed from those of the answer, at most.
   double spread = 0;
   /// How long an engine took that did nothing else.
@@ -59,7 +59,7 @@ struct CanaryFile {
   std::string card = {};
   /// Whether a sampler that may choose only the best token gives the same answers.
   bool has_sampler = false;
-  std::vector<Canary> canaries;
+  std::vector<Canary> canaries = {};
 };
 
 inline constexpr base::ByteCount kMaxCanaryFileBytes = 16 * base::kMiB;

@@ -37,7 +37,8 @@ Exported exported() {
   add(all, route::to_text({}, workers, {}, 0));
   add(all, engine::Metrics("0", {}, 0).text());
   const gms::ServerCounters counters{};
-  add(all, gms::metrics_text({{.tag = "weights", .counters = &counters}}));
+  add(all,
+      gms::metrics_text({{.device = {}, .uuid = {}, .tag = "weights", .counters = &counters}}));
   // The name of fo-canary's histogram of checks.
   add(all,
       "dynamo_health_check_duration_seconds_count{worker_id=\"w\",check_type=\"content\"} 0\n");

@@ -70,7 +70,9 @@ TEST(LogLine, PrefixesOfEachLog) {
     const KernelMessage message = parse_log_line(from.before + kXid + "\r");
     EXPECT_EQ(message.text, kXid) << from.before;
     EXPECT_EQ(message.uptime.has_value(), from.has_uptime) << from.before;
-    if (message.uptime) EXPECT_EQ(*message.uptime, uptime) << from.before;
+    if (message.uptime) {
+      EXPECT_EQ(*message.uptime, uptime) << from.before;
+    }
     EXPECT_EQ(message.time, from.time) << from.before;
   }
 }
