@@ -157,6 +157,7 @@ void Health::restore(const Snapshot& snapshot, base::Duration now) {
   window_ = {};
   failed_probations_ = std::min(snapshot.failed_probations, kMaxFailedProbations);
   enter(snapshot.state, now);
+  rising_since_.reset();
   cool_down_ends_ = now + std::min(snapshot.cool_down, rules_.max_cool_down);
 }
 

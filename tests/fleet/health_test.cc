@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <random>
 #include <utility>
@@ -246,6 +247,77 @@ TEST(Health, OnlyAnAcquittalEndsAConviction) {
     apply(health, Event::kAcquittal, 1, minutes(1000));
     EXPECT_EQ(health.state(), State::kProbation);
   }
+}
+
+TEST(Health, ARestoredStateIsTheSavedOne) {
+  for (const State state : kStates) {
+    const Health saved = health_in(state);
+    Health restored;
+    restored.restore(saved.snapshot(seconds(1)), seconds(1));
+    EXPECT_EQ(restored.state(), state);
+    EXPECT_EQ(restored.weight(seconds(1)), saved.weight(seconds(1)));
+    restored.apply(Event::kTime, milliseconds(4999), kMiddle);
+    EXPECT_EQ(restored.state(), state);
+  }
+}
+
+TEST(Health, ARestoredWorkerServesTheRestOfItsCoolDown) {
+  const Health saved = health_in(State::kUnhealthy);
+  EXPECT_EQ(saved.snapshot(seconds(2)).cool_down, seconds(3));
+  // Over, but no event has said so.
+  EXPECT_EQ(saved.snapshot(seconds(60)).cool_down, seconds(0));
+  EXPECT_EQ(health_in(State::kProbation).snapshot(seconds(2)).cool_down, seconds(0));
+  // The clock of another run.
+  Health restored;
+  restored.restore(saved.snapshot(seconds(2)), seconds(1000));
+  restored.apply(Event::kTime, milliseconds(1'002'999), kMiddle);
+  EXPECT_EQ(restored.state(), State::kUnhealthy);
+  restored.apply(Event::kTime, seconds(1003), kMiddle);
+  EXPECT_EQ(restored.state(), State::kProbation);
+}
+
+TEST(Health, ASavedStateIsLimited) {
+  Health restored;
+  restored.restore({.state = State::kUnhealthy,
+                    .failed_probations = std::numeric_limits<unsigned>::max(),
+                    .cool_down = std::chrono::hours(100)},
+                   seconds(0));
+  EXPECT_EQ(restored.failed_probations(), 6U);
+  restored.apply(Event::kTime, seconds(299), kMiddle);
+  EXPECT_EQ(restored.state(), State::kUnhealthy);
+  restored.apply(Event::kTime, seconds(300), kMiddle);
+  EXPECT_EQ(restored.state(), State::kProbation);
+  apply(restored, Event::kFault, 1, seconds(300));
+  EXPECT_EQ(cool_down_of(restored, seconds(300)), seconds(300));
+}
+
+TEST(Health, ARestoredWorkerHasNoOutcomesAndNoLease) {
+  Health health = health_in(State::kSuspicious);
+  apply(health, Event::kFault, 1, seconds(0));
+  health.restore(health.snapshot(seconds(0)), seconds(0));
+  apply(health, Event::kFault, 2, seconds(0));
+  EXPECT_EQ(health.state(), State::kSuspicious);
+  apply(health, Event::kFault, 1, seconds(0));
+  EXPECT_EQ(health.state(), State::kUnhealthy);
+
+  Health probation = health_in(State::kProbation);
+  ASSERT_TRUE(probation.take_lease(seconds(1)));
+  apply(probation, Event::kSuccess, 4, seconds(0));
+  probation.restore(probation.snapshot(seconds(0)), seconds(0));
+  apply(probation, Event::kTime, 1, seconds(10));
+  EXPECT_EQ(probation.state(), State::kProbation);
+  apply(probation, Event::kSuccess, 4, seconds(10));
+  EXPECT_EQ(probation.state(), State::kProbation);
+  apply(probation, Event::kSuccess, 1, seconds(10));
+  EXPECT_EQ(probation.state(), State::kHealthy);
+}
+
+TEST(Health, ARestoredWorkerIsNotRising) {
+  Health health = health_in(State::kProbation);
+  apply(health, Event::kSuccess, 5, seconds(0));
+  EXPECT_EQ(health.weight(seconds(1)), 0.1);
+  health.restore(health.snapshot(seconds(1)), seconds(1));
+  EXPECT_EQ(health.weight(seconds(1)), 1);
 }
 
 TEST(Health, TheClassicBreakerOpensAfterThreeFaultsForAMinute) {
