@@ -48,7 +48,7 @@ Attempt judge(const Canary& canary, const Reply& reply, bool uses_sampler, doubl
       break;
     case Match::kUncertain:
       attempt.outcome = Outcome::kNeutral;
-      attempt.reason = "another token where the best two are close";
+      attempt.reason = "another token, where good engines may differ";
       break;
     case Match::kDrift:
       attempt.outcome = Outcome::kDrift;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace fo::canary {
 namespace {
@@ -43,16 +44,20 @@ Deviation deviation_of(std::span<const AnswerToken> expected, std::span<const An
 }
 
 Comparison compare_tokens(const Canary& canary, std::span<const TokenId> got) {
-  for (std::size_t i = 0; i < canary.answer.size(); ++i) {
-    if (i < got.size() && got[i] == canary.answer[i].token) continue;
-    const bool is_safe = margin_of(canary.answer[i]) >= kSafeMargin;
-    return {.match = is_safe ? Match::kMismatch : Match::kUncertain,
-            .evidence = fleet::Evidence{.canary = canary.name,
-                                        .position = i,
-                                        .expected = std::to_string(canary.answer[i].token),
-                                        .got = token_name(got, i)}};
-  }
-  return {};
+  std::vector<TokenId> expected;
+  for (const AnswerToken& token : canary.answer) expected.push_back(token.token);
+  const auto differs =
+      std::mismatch(expected.begin(), expected.end(), got.begin(), got.end()).first;
+  const auto position = static_cast<std::size_t>(differs - expected.begin());
+  if (position == std::max(expected.size(), got.size())) return {};
+  // How much more likely the end was than another token is unknown.
+  const bool is_safe =
+      position < expected.size() && margin_of(canary.answer[position]) >= kSafeMargin;
+  return {.match = is_safe ? Match::kMismatch : Match::kUncertain,
+          .evidence = fleet::Evidence{.canary = canary.name,
+                                      .position = position,
+                                      .expected = token_name(expected, position),
+                                      .got = token_name(got, position)}};
 }
 
 Comparison compare(const Canary& canary, const Answer& answer, double tolerance) {

@@ -39,7 +39,8 @@ struct Deviation {
 /// the best of `got` only the upper limit of its log-probability is known.
 Deviation deviation_of(std::span<const AnswerToken> expected, std::span<const AnswerToken> got);
 
-/// Compares only the tokens. An answer that ends early differs at its end.
+/// Compares only the tokens. An answer that ends early or goes on differs at the end of the
+/// shorter one.
 Comparison compare_tokens(const Canary& canary, std::span<const TokenId> got);
 
 /// Drift is a difference over the canary's spread and `tolerance`.
