@@ -80,7 +80,7 @@ awaitable<Attempt> attempt(EngineAddress engine, const Canary& canary, bool uses
     result.reason = "the question waited in the engine's queue";
   }
   const bool was_idle =
-      before.load && after.load && !before.load->is_busy() && !after.load->is_busy();
+      before.load && after.load && before.load->is_idle() && after.load->is_idle();
   if (result.outcome != Outcome::kPass || !was_idle || canary.time <= base::Duration(0)) {
     co_return result;
   }

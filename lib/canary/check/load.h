@@ -17,6 +17,8 @@ struct EngineLoad {
   std::optional<double> tokens = {};
 
   [[nodiscard]] bool is_busy() const { return running.value_or(0) > 0 || waiting.value_or(0) > 0; }
+  /// Not busy, as far as the engine counts its requests: without that nothing is known.
+  [[nodiscard]] bool is_idle() const { return running && !is_busy(); }
   [[nodiscard]] bool has_queue() const { return waiting.value_or(0) > 0; }
 };
 
