@@ -40,6 +40,11 @@ void WorkerHealth::apply(Finding finding, Cause cause, const Now& at, double ran
       case Finding::kWeak:
         table_.apply(HealthEvent::kTime, at.steady, random);
         passes_needed_ = fleet::HealthRules{}.suspicious_successes;
+        // A worse state has a cause of its own.
+        if (table_.state() == HealthState::kUnhealthy ||
+            table_.state() == HealthState::kProbation) {
+          return;
+        }
         break;
       case Finding::kFault:
         table_.apply(HealthEvent::kFault, at.steady, random);
