@@ -167,6 +167,7 @@ std::string state_table(const std::string& answer, bool has_checks) {
   const auto what = [] { return "the answer of the canary"; };
   return fo::json::read_object(answer, kMaxStatePage, what, [&](const json& object) {
     const json& workers = object.at("workers");
+    if (!workers.is_array()) throw fo::json::Misfit("workers is not a list");
     std::string text =
         rows_of(workers, {"id", "model", "life", "health", "weight", "url", "reason"});
     if (!has_checks) return text;
