@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -29,7 +30,15 @@ bool is_worker(const fleet::EndpointId& id) {
 
 Workers::Workers(WorkersOptions options, std::vector<CanaryFile> files, Events events)
     : options_(std::move(options)), events_(std::move(events)) {
+  std::set<std::pair<std::string, std::string>> known;
   for (CanaryFile& file : files) {
+    if (!known.emplace(file.card, file.card.empty() ? file.model : "").second) {
+      throw base::Error(base::ExitStatus::kUsage,
+                        "canaries for " +
+                            (file.card.empty() ? "model " + base::quoted(file.model)
+                                               : "card " + base::quoted(file.card)) +
+                            ": two files are for the same workers");
+    }
     files_.push_back(std::make_unique<Canaries>(Canaries{.file = std::move(file)}));
   }
 }

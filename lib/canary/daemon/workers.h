@@ -109,6 +109,7 @@ class Workers {
     /// The verdict on the worker is to be written.
     std::function<void(const std::string& id)> on_verdict;
   };
+  /// Throws kUsage if two files are for the same workers.
   Workers(WorkersOptions options, std::vector<CanaryFile> files, Events events);
 
   /// Applies a change of an instance or of one of our own verdicts. Throws nothing: an invalid
