@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
 #include "base/text.h"
@@ -81,7 +82,8 @@ void AnswerReader::add(std::string_view data) {
     const json& best = logprob_list(choice, "top_logprobs", ids.size());
     for (std::size_t i = 0; i < ids.size(); ++i) {
       tokens[i].logprob = logprob_in(chosen[i]);
-      if (!best[i].is_object()) throw Misfit("top_logprobs: not an object");
+      const bool fits = best[i].is_object() && best[i].size() <= kMaxTopTokens;
+      if (!fits) throw Misfit("top_logprobs: not an object of at most " + std::to_string(kMaxTopTokens));
       for (const auto& [text, logprob] : best[i].items()) {
         tokens[i].top[text] = logprob_in(logprob);
       }
@@ -92,11 +94,11 @@ void AnswerReader::add(std::string_view data) {
   if (finish == nullptr) {
     const json* const text = fo::json::find(choice, "text");
     const bool has_text = text != nullptr && text->is_string() && !text->get<std::string>().empty();
-    if (has_text && answer_.tokens.empty()) throw Misfit("the engine does not name its tokens");
+    if (has_text && answer_.tokens.empty()) throw UnnamedTokens();
     return;
   }
   if (!finish->is_string()) throw Misfit("finish_reason is not a text");
-  if (answer_.tokens.empty()) throw Misfit("the engine does not name its tokens");
+  if (answer_.tokens.empty()) throw UnnamedTokens();
   answer_.finish = finish->get<std::string>();
   is_done_ = true;
 }

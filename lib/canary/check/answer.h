@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "canary/file/canary_file.h"
+#include "json/object.h"
 
 namespace fo::canary {
 
@@ -22,6 +23,11 @@ struct Answer {
   [[nodiscard]] bool is_complete() const { return finish == "stop" || finish == "length"; }
 };
 
+/// Without the ids of its tokens, an answer can't be compared.
+struct UnnamedTokens : json::Misfit {
+  UnnamedTokens() : Misfit("the engine does not name its tokens") {}
+};
+
 class AnswerReader {
  public:
   /// `max_tokens` limits the answer. Without `has_logprobs`, none are expected.
@@ -29,7 +35,7 @@ class AnswerReader {
       : max_tokens_(max_tokens), has_logprobs_(has_logprobs) {}
 
   /// Reads the data of one event of a completion. Throws json::Misfit, with the message of the
-  /// engine if the event is an error, and if the engine does not name its tokens.
+  /// engine if the event is an error; UnnamedTokens if the engine does not name its tokens.
   void add(std::string_view data);
 
   /// True after the end of the answer.

@@ -32,6 +32,7 @@ Attempt judge(const Canary& canary, const Reply& reply, bool uses_sampler, doubl
       return attempt;
     case Trouble::kBusy:
     case Trouble::kRefused:
+    case Trouble::kUnnamed:
       attempt.outcome = Outcome::kNeutral;
       return attempt;
     case Trouble::kBroken:

@@ -200,6 +200,9 @@ awaitable<Reply> ask(EngineAddress engine, Question question, base::Duration fir
       reply.reason =
           "status " + std::to_string(answered.status) + (message.empty() ? "" : ": " + message);
     }
+  } catch (const UnnamedTokens& unnamed) {
+    reply.trouble = Trouble::kUnnamed;
+    reply.reason = unnamed.what();
   } catch (const fo::json::Misfit& misfit) {
     reply.trouble = Trouble::kBroken;
     reply.reason = misfit.what();

@@ -37,12 +37,13 @@ enum class Trouble {
   // It refuses this request: other 4xx. Or the fault is ours: its certificate is not trusted, or no
   // descriptor is left.
   kRefused,
+  kUnnamed,  // it answers, but without the ids of its tokens
   kBroken,   // the connection or the answer was cut, is malformed, or is an error
 };
 
 /// What an engine says of itself.
 struct Probe {
-  /// kBusy does not occur.
+  /// kBusy and kUnnamed do not occur.
   Trouble trouble = Trouble::kNone;
   std::string reason = {};
   /// Where it was asked for and the engine has /metrics.

@@ -187,6 +187,9 @@ awaitable<void> Checker::check_token(WorkerPtr worker) {
   switch (reply.trouble) {
     case Trouble::kNone:
       baseline.add(std::chrono::duration<double>(reply.first_token).count());
+      [[fallthrough]];
+    // It is alive, whatever its token is.
+    case Trouble::kUnnamed:
       workers_.note(*worker, Step::kToken, attempt, now());
       // Nothing else says that a worker without canaries is well.
       if (worker->canaries == nullptr) workers_.find(*worker, Finding::kPass, {}, now());

@@ -70,7 +70,7 @@ AnswerToken read_token(const json& object) {
   token.token = token_id(member(object, "token_id"), "token_id");
   token.logprob = finite(member(object, "logprob"), "logprob");
   const json& top = member(object, "top");
-  if (!top.is_object() || top.size() > 4 * kTopTokens) throw Misfit("top is not a small object");
+  if (!top.is_object() || top.size() > kMaxTopTokens) throw Misfit("top is not a small object");
   for (const auto& [text, logprob] : top.items()) token.top[text] = finite(logprob, "top");
   return token;
 }

@@ -24,6 +24,8 @@ using TokenId = std::uint32_t;
 
 /// The number of best tokens whose log-probabilities are compared.
 inline constexpr std::size_t kTopTokens = 5;
+/// Engines may add the chosen token and a few.
+inline constexpr std::size_t kMaxTopTokens = 4 * kTopTokens;
 /// Answers of good engines differ where the best two tokens are closer than this.
 inline constexpr double kSafeMargin = 0.5;
 

@@ -131,6 +131,14 @@ TEST(AnswerReader, RefusesTokensWithoutTheirLogProbabilities) {
             "the answer has tokens without token_logprobs");
 }
 
+TEST(AnswerReader, LimitsTheTopTokens) {
+  std::string top = R"("0":-1)";
+  for (std::size_t i = 1; i < kMaxTopTokens; ++i) top += ",\"" + std::to_string(i) + "\":-1";
+  EXPECT_EQ(misfit_of(event_with("-1", "{" + top + "}")), "");
+  EXPECT_EQ(misfit_of(event_with("-1", "{" + top + R"(,"a":-1})")),
+            "top_logprobs: not an object of at most 20");
+}
+
 TEST(AnswerReader, RefusesATextWhoseTokensAreNotNamed) {
   const std::string reason = "the engine does not name its tokens";
   EXPECT_EQ(misfit_of(event_of(R"("text":"a")")), reason);

@@ -48,6 +48,7 @@ TEST(Attempt, ATroubleIsAnOutcomeWithoutEvidence) {
   const std::array outcomes{
       std::pair(Trouble::kDown, Outcome::kDown), std::pair(Trouble::kLate, Outcome::kHung),
       std::pair(Trouble::kBusy, Outcome::kNeutral), std::pair(Trouble::kRefused, Outcome::kNeutral),
+      std::pair(Trouble::kUnnamed, Outcome::kNeutral),
       std::pair(Trouble::kBroken, Outcome::kFailed)};
   for (const auto& [trouble, outcome] : outcomes) {
     // The part of the answer that came is wrong, and does not count.
