@@ -146,6 +146,28 @@ await_healths() { wait_for "[ \"\$(healths)\" = '$1' ]"; }
   await_healths "healthy healthy healthy healthy"
 }
 
+@test "run starts without a state file of another version, and goes on if it cannot write one" {
+  start_oracles 2
+  learn
+  register 2
+  echo '{"version":9,"workers":{}}' >"$T/state.json"
+  start_canary --state "$T/state.json"
+  wait_for "grep -q \"read '$T/state.json': not the state of a canary; starting without it\" $T/canary.err"
+  await_healths "healthy healthy"
+  wait_for "jq -e '.version == 1 and (.workers | length) == 2' $T/state.json"
+  kill -KILL "$CANARY"
+  wait_exit "$CANARY"
+  start_canary --state "$T/missing/state.json"
+  wait_for "grep -q \"$T/missing/state.json.*: No such file or directory\" $T/canary.err"
+  await_healths "healthy healthy"
+}
+
+@test "two files for the same workers are 64" {
+  start_oracles 2
+  learn
+  fails 64 "canaries for model 'oracle': two files are for the same workers" canary run --canaries "$T/canaries.json" --canaries "$T/canaries.json"
+}
+
 @test "four workers that differ in the same way convict nobody" {
   start_oracles 4
   learn
