@@ -103,7 +103,8 @@ void add_worker_alerts(std::vector<Alert>& to) {
        .expression = "max by (worker_id) (dynamo_circuit_breaker_state) > 0",
        .for_seconds = 900,
        .summary = "worker {{ $labels.worker_id }} does not recover",
-       .runbook = "fo-canary once --worker URL; read the log of the worker; fo-reg drain ID",
+       .runbook = "fo-canary once --worker URL --canaries FILE; read the log of the worker; "
+                  "fo-reg drain ID",
        .firing = breaker("1x20 2x1 1x400"),
        .labels = {{"worker_id", "w"}},
        .quiet = breaker("0x400")});
@@ -201,20 +202,48 @@ void add_canary_alerts(std::vector<Alert>& to) {
                 .begins = kEvent,
                 .labels = {{"worker_id", "w"}},
                 .quiet = verdict("0x400")});
-  const std::string checks =
-      "dynamo_health_check_duration_seconds_count{worker_id=\"w\",check_type=\"content\"}";
+  to.push_back({.group = group,
+                .name = "FoCanaryUndecided",
+                .severity = "critical",
+                .expression = happened("fo_canary_votes_total{decision='undecided'}", "5m"),
+                .summary = "a worker gave wrong tokens, and its set has no majority",
+                .runbook = "fo-canary state; fo-canary once --worker URL --canaries FILE for each "
+                           "worker of the set",
+                .firing = {{"fo_canary_votes_total{decision=\"undecided\"}", kLateEvent}},
+                .begins = kLate,
+                .labels = {{"decision", "undecided"}},
+                .first = {{"fo_canary_votes_total{decision=\"undecided\"}", kFirstEvent}},
+                .quiet = {{"fo_canary_votes_total{decision=\"conviction\"}", kLateEvent},
+                          {"fo_canary_votes_total{decision=\"undecided\"}", "0x400"}}});
+  const auto differs = [](const std::string& values) -> Samples {
+    return {{"fo_canary_stale{model=\"llama\",card=\"c\"}", values}};
+  };
+  to.push_back({.group = group,
+                .name = "FoCanaryStale",
+                .severity = "warning",
+                .expression = "max by (model) (fo_canary_stale) > 0",
+                .summary = "all workers of {{ $labels.model }} differ from their canaries",
+                .runbook = "was the model changed? then fo-canary learn, and restart fo-canary run",
+                .firing = differs("0x20 1x400"),
+                .begins = kEvent,
+                .labels = {{"model", "llama"}},
+                .quiet = differs("0x400")});
+  const std::string count = "dynamo_health_check_duration_seconds_count";
+  const std::string contents = count + "{check_type='content'}";
+  const auto checks = [&](const std::string& type, const std::string& values) {
+    return std::pair(count + "{worker_id=\"w\",check_type=\"" + type + "\"}", values);
+  };
   to.push_back({.group = group,
                 .name = "FoCanaryStopped",
                 .severity = "warning",
                 .expression =
-                    "sum(increase(dynamo_health_check_duration_seconds_count[5m])) == 0 or "
-                    "absent(dynamo_health_check_duration_seconds_count)",
+                    "sum(increase(" + contents + "[5m])) == 0 or absent(" + contents + ")",
                 .for_seconds = 300,
                 .summary = "no answers are checked",
                 .runbook = "start fo-canary run, or read its log",
-                .firing = {{checks, "7x400"}},
+                .firing = {checks("content", "7x400"), checks("connect", "0+1x400")},
                 .begins = 15,
-                .quiet = {{checks, "0+1x400"}}});
+                .quiet = {checks("content", "0+1x400"), checks("connect", "7x400")}});
 }
 
 void add_failover_alerts(std::vector<Alert>& to) {

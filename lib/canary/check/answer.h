@@ -24,8 +24,8 @@ struct Answer {
 };
 
 /// Without the ids of its tokens, an answer can't be compared.
-struct UnnamedTokens : json::Misfit {
-  UnnamedTokens() : Misfit("the engine does not name its tokens") {}
+struct UnnamedTokens : fo::json::Misfit {
+  UnnamedTokens() : fo::json::Misfit("the engine does not name its tokens") {}
 };
 
 class AnswerReader {

@@ -9,6 +9,8 @@
 #include <set>
 #include <string>
 
+#include "canary/daemon/metrics.h"
+#include "canary/watched.h"
 #include "engine/metrics.h"
 #include "gms/server/metrics.h"
 #include "route/metrics.h"
@@ -39,9 +41,9 @@ Exported exported() {
   const gms::ServerCounters counters{};
   add(all,
       gms::metrics_text({{.device = {}, .uuid = {}, .tag = "weights", .counters = &counters}}));
-  // The name of fo-canary's histogram of checks.
-  add(all,
-      "dynamo_health_check_duration_seconds_count{worker_id=\"w\",check_type=\"content\"} 0\n");
+  Workers watched = no_workers();
+  watched.apply(instance_change(std::string(32, '0'), "llama"), now());
+  add(all, to_text(watched, DaemonCounts{}));
   return all;
 }
 

@@ -115,8 +115,8 @@ TEST(AnswerReader, RefusesWhatIsNoLogProbability) {
               "a log-probability is not a number")
         << value;
   }
-  EXPECT_EQ(misfit_of(event_with("-1", "null")), "top_logprobs: not an object");
-  EXPECT_EQ(misfit_of(event_with("-1", "[]")), "top_logprobs: not an object");
+  EXPECT_EQ(misfit_of(event_with("-1", "null")), "top_logprobs: not an object of at most 20");
+  EXPECT_EQ(misfit_of(event_with("-1", "[]")), "top_logprobs: not an object of at most 20");
 }
 
 TEST(AnswerReader, RefusesTokensWithoutTheirLogProbabilities) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "canary/watched.h"
 
 namespace fo::canary {
 namespace {
@@ -22,16 +23,6 @@ using testing::Not;
 constexpr char kFirstWorker[] = "00000000000000000000000000000001";
 constexpr char kSecondWorker[] = "00000000000000000000000000000002";
 
-fleet::RegistryChange instance_change(const std::string& id, const std::string& model) {
-  const fleet::Instance instance{.id = id,
-                                 .url = "http://127.0.0.1:1",
-                                 .model = model,
-                                 .card = "sha256:00",
-                                 .life = fleet::Life::kReady};
-  return {.record = {.key = fleet::instance_key({"dynamo", "worker", "generate"}, id),
-                     .text = fleet::encode(instance)}};
-}
-
 class CanaryMetrics : public testing::Test {
  protected:
   CanaryMetrics() {
@@ -42,11 +33,7 @@ class CanaryMetrics : public testing::Test {
   Worker& worker(const char* id) { return *workers_.all().at(id); }
 
   const Now at_{.steady = seconds(100), .wall = text::WallTime(std::chrono::hours(24 * 365 * 50))};
-  Workers workers_{{.writer = "test"},
-                   {CanaryFile{.model = "m", .card = "sha256:00"}},
-                   {.on_new = [](const WorkerPtr&) {},
-                    .on_removed = [](const WorkerPtr&) {},
-                    .on_verdict = [](const std::string&) {}}};
+  Workers workers_ = no_workers();
   DaemonCounts counts_;
 };
 

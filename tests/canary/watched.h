@@ -1,0 +1,32 @@
+// Workers as a canary watches them, for tests of what is shown of them.
+#pragma once
+
+#include <string>
+
+#include "canary/daemon/workers.h"
+#include "fleet/instance.h"
+#include "fleet/registry/key.h"
+
+namespace fo::canary {
+
+/// A worker that is ready, with the card "sha256:00".
+inline fleet::RegistryChange instance_change(const std::string& id, const std::string& model) {
+  const fleet::Instance instance{.id = id,
+                                 .url = "http://127.0.0.1:1",
+                                 .model = model,
+                                 .card = "sha256:00",
+                                 .life = fleet::Life::kReady};
+  return {.record = {.key = fleet::instance_key({"dynamo", "worker", "generate"}, id),
+                     .text = fleet::encode(instance)}};
+}
+
+/// None yet; their canaries are those of the card "sha256:00".
+inline Workers no_workers() {
+  return {{.writer = "test"},
+          {CanaryFile{.model = "m", .card = "sha256:00"}},
+          {.on_new = [](const WorkerPtr&) {},
+           .on_removed = [](const WorkerPtr&) {},
+           .on_verdict = [](const std::string&) {}}};
+}
+
+}  // namespace fo::canary
