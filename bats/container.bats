@@ -137,12 +137,12 @@ tools_work() {
   "$SIMULATE" build "$IMAGES/tools" "$T/root"
   run -0 --separate-stderr "$SIMULATE" run --volume "$T/volume:$folder" --entrypoint "${command[0]}" \
     "$T/root" "${command[@]:1}"
-  [ "$output" = "13 programs installed in $folder" ]
+  [ "$output" = "14 programs installed in $folder" ]
   [ "$(stat -c %u "$T/volume/bin/gms-lock")" -eq 65532 ]
   tools_work
   # So does the image's own command, also when the tools are installed already.
   run -0 --separate-stderr "$SIMULATE" run --volume "$T/volume:$folder" "$T/root"
-  [ "$output" = "13 programs installed in $folder" ]
+  [ "$output" = "14 programs installed in $folder" ]
 }
 
 @test "the server image runs as its own user, answers its probe, and ends on a signal (simulated)" {
@@ -233,7 +233,7 @@ same_image() {
   local container
   container=$("${buildah[@]}" from localhost/fo-tools)
   run -0 "${buildah[@]}" run --isolation chroot -v "$T/volume:$folder" "$container" -- "${command[@]}"
-  [[ "$output" == *"13 programs installed in $folder"* ]]
+  [[ "$output" == *"14 programs installed in $folder"* ]]
   tools_work
 }
 
