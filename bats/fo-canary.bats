@@ -69,8 +69,10 @@ start_oracles() {
     URLS+=("$WORKER")
   done
 }
+# learn [OPTION]...: from the first two workers.
+# shellcheck disable=SC2120  # run passes options
 learn() {
-  canary learn -q --model oracle --worker "${URLS[0]}" --worker "${URLS[1]}" -o "$T/canaries.json" >"$T/learned"
+  canary learn -q --model oracle --worker "${URLS[0]}" --worker "${URLS[1]}" -o "$T/canaries.json" "$@" >"$T/learned"
 }
 # fault N FAULT: the worker N fails like this from now on.
 fault() { curl -sSf "${URLS[$1 - 1]}/oracle" -d "{\"fail\":\"$2\"}" >/dev/null; }
