@@ -170,7 +170,7 @@ await_healths() { wait_for "[ \"\$(healths)\" = '$1' ]"; }
   fails 64 "canaries for model 'oracle': two files are for the same workers" canary run --canaries "$T/canaries.json" --canaries "$T/canaries.json"
 }
 
-@test "four workers that differ in the same way convict nobody" {
+@test "no worker is convicted if all four differ in the same way" {
   start_oracles 4
   learn
   register 4

@@ -63,7 +63,7 @@ awaitable<Check> check(canary::EngineAddress engine, const canary::CanaryFile& f
                        canary::AttemptRules rules, std::uint64_t retries) {
   Check result;
   const auto probe_by = base::Deadline::after(rules.probe_timeout);
-  const canary::Probe probed = co_await canary::probe(engine, true, false, probe_by);
+  const canary::Probe probed = co_await canary::probe(engine, true, probe_by);
   if (probed.trouble != canary::Trouble::kNone) {
     result.attempt.reason = probed.reason;
     result.attempt.outcome = outcome_of(probed.trouble);
@@ -74,8 +74,7 @@ awaitable<Check> check(canary::EngineAddress engine, const canary::CanaryFile& f
   const canary::Canary* question = &canary::draw_canary(file, "", os::random_unit());
   bool was_wrong = false;
   for (std::uint64_t failures = 0;;) {
-    const bool uses_sampler = false;
-    result.attempt = co_await canary::attempt(engine, *question, uses_sampler, rules, none);
+    result.attempt = co_await canary::attempt(engine, *question, false, rules, none);
     result.health = health_of(result.attempt.outcome);
     const bool is_wrong = result.attempt.outcome == Outcome::kMismatch;
     if (is_wrong && was_wrong) co_return result;
@@ -115,12 +114,7 @@ int once(const Options& options) {
                              {"canary", attempt.canary},
                              {"reason", attempt.reason},
                              {"evidence", nullptr}};
-    if (attempt.evidence) {
-      object["evidence"] = {{"canary", attempt.evidence->canary},
-                            {"position", attempt.evidence->position},
-                            {"expected", attempt.evidence->expected},
-                            {"got", attempt.evidence->got}};
-    }
+    if (attempt.evidence) object["evidence"] = fleet::to_json(*attempt.evidence);
     cli::print_line(fo::json::dump(object));
   } else {
     std::string line(name);

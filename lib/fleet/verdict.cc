@@ -70,6 +70,13 @@ std::string verdict_key(const std::string& worker_id, std::string_view writer) {
   return std::string(kVerdictKeys) + worker_id + "/" + key_segment(writer);
 }
 
+nlohmann::json to_json(const Evidence& evidence) {
+  return {{"canary", evidence.canary},
+          {"position", evidence.position},
+          {"expected", evidence.expected},
+          {"got", evidence.got}};
+}
+
 std::string encode(const Verdict& verdict) {
   nlohmann::json object = {{"version", kVerdictVersion},
                            {"id", verdict.id},
@@ -79,12 +86,7 @@ std::string encode(const Verdict& verdict) {
                            {"evidence", nullptr},
                            {"since", text::format_time(verdict.since)},
                            {"expires", nullptr}};
-  if (const auto& evidence = verdict.evidence) {
-    object["evidence"] = {{"canary", evidence->canary},
-                          {"position", evidence->position},
-                          {"expected", evidence->expected},
-                          {"got", evidence->got}};
-  }
+  if (verdict.evidence) object["evidence"] = to_json(*verdict.evidence);
   if (verdict.expires) object["expires"] = text::format_time(*verdict.expires);
   return fo::json::dump(object);
 }

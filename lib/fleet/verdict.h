@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -26,6 +27,9 @@ struct Evidence {
   std::string expected;
   std::string got;
 };
+
+/// The four members, as in the record.
+nlohmann::json to_json(const Evidence& evidence);
 
 struct Verdict {
   /// The worker's.

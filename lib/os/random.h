@@ -10,8 +10,8 @@ namespace fo::os {
 /// 64 random bits.
 std::uint64_t random_bits();
 
-/// A random number, uniform in [0, 1), for decisions and pauses, not for secrets: from a generator
-/// of this thread that getrandom(2) has seeded, so that a call is no system call.
+/// A random number, uniform in [0, 1), for decisions and pauses, not for secrets. getrandom(2)
+/// seeds a generator for each thread once; after that, a call makes no system call.
 double random_unit();
 
 /// `bytes` (at most 256) random bytes as lower-case hexadecimal digits.

@@ -67,7 +67,7 @@ Attempt judge(const Canary& canary, const Reply& reply, bool uses_sampler, doubl
 awaitable<Attempt> attempt(EngineAddress engine, const Canary& canary, bool uses_sampler,
                            AttemptRules rules, Baseline& baseline) {
   const Deadline before_by = Deadline::after(rules.probe_timeout);
-  const Probe before = co_await probe(engine, false, true, before_by);
+  const std::optional<EngineLoad> before = co_await ask_load(engine, before_by);
   Question question{.prompt = canary.prompt, .max_tokens = canary.max_tokens};
   question.has_logprobs = !uses_sampler;
   question.uses_sampler = uses_sampler;
@@ -75,13 +75,12 @@ awaitable<Attempt> attempt(EngineAddress engine, const Canary& canary, bool uses
   const Reply reply = co_await ask(engine, std::move(question), rules.timeout, deadline);
   Attempt result = judge(canary, reply, uses_sampler, rules.tolerance);
   const Deadline after_by = Deadline::after(rules.probe_timeout);
-  const Probe after = co_await probe(engine, false, true, after_by);
-  if (result.outcome == Outcome::kHung && after.load && after.load->has_queue()) {
+  const std::optional<EngineLoad> after = co_await ask_load(engine, after_by);
+  if (result.outcome == Outcome::kHung && after && after->has_queue()) {
     result.outcome = Outcome::kNeutral;
     result.reason = "the question waited in the engine's queue";
   }
-  const bool was_idle =
-      before.load && after.load && before.load->is_idle() && after.load->is_idle();
+  const bool was_idle = before && after && before->is_idle() && after->is_idle();
   if (result.outcome != Outcome::kPass || !was_idle || canary.time <= base::Duration(0)) {
     co_return result;
   }

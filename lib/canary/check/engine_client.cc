@@ -125,39 +125,41 @@ EngineAddress make_engine_address(const std::string& url, const std::optional<ne
   return engine;
 }
 
-awaitable<Probe> probe(EngineAddress engine, bool asks_health, bool asks_load, Deadline deadline) {
+awaitable<Probe> probe(EngineAddress engine, bool asks_health, Deadline deadline) {
   Probe result;
   bool is_connected = false;
   try {
     const std::string what = kWhat;
-    auto connection = co_await http::Connection::open(engine.origin, deadline, what);
+    const auto connection = co_await http::Connection::open(engine.origin, deadline, what);
     is_connected = true;
-    if (asks_health) {
-      std::string target = engine.base_path + "/health";
-      const Body health =
-          co_await get(*connection, std::move(target), engine.headers, kMaxErrorBytes, deadline);
-      if (health.head.status != 200) {
-        result.trouble = Trouble::kBroken;
-        result.reason = "/health: status " + std::to_string(health.head.status);
-        co_return result;
-      }
-    }
-    if (asks_load) {
-      if (asks_health && !connection->is_reusable()) {
-        connection = co_await http::Connection::open(engine.origin, deadline, what);
-      }
-      std::string target = engine.base_path + "/metrics";
-      const Body metrics =
-          co_await get(*connection, std::move(target), engine.headers, kMaxMetricsBytes, deadline);
-      if (metrics.head.status == 200 && !metrics.is_too_long) {
-        result.load = read_engine_load(metrics.text);
-      }
+    if (!asks_health) co_return result;
+    std::string target = engine.base_path + "/health";
+    const Body health =
+        co_await get(*connection, std::move(target), engine.headers, kMaxErrorBytes, deadline);
+    if (health.head.status != 200) {
+      result.trouble = Trouble::kBroken;
+      result.reason = "/health: status " + std::to_string(health.head.status);
     }
   } catch (const Error& error) {
     result.trouble = trouble_of(error, is_connected);
     result.reason = error.what();
   }
   co_return result;
+}
+
+awaitable<std::optional<EngineLoad>> ask_load(EngineAddress engine, Deadline deadline) {
+  std::optional<EngineLoad> load;
+  try {
+    const std::string what = kWhat;
+    const auto connection = co_await http::Connection::open(engine.origin, deadline, what);
+    std::string target = engine.base_path + "/metrics";
+    const Body metrics =
+        co_await get(*connection, std::move(target), engine.headers, kMaxMetricsBytes, deadline);
+    if (metrics.head.status == 200 && !metrics.is_too_long) load = read_engine_load(metrics.text);
+  } catch (const Error&) {
+    // What is not known of its load is nullopt.
+  }
+  co_return load;
 }
 
 awaitable<Reply> ask(EngineAddress engine, Question question, base::Duration first_token,

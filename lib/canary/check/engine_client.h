@@ -31,9 +31,9 @@ EngineAddress make_engine_address(const std::string& url, const std::optional<ne
 /// Why an engine did not do what it was asked to.
 enum class Trouble {
   kNone,
-  kDown,     // no connection
-  kLate,     // nothing until the deadline
-  kBusy,     // it refuses because of its load: 429, 503 or 529
+  kDown,  // no connection
+  kLate,  // nothing until the deadline
+  kBusy,  // it refuses because of its load: 429, 503 or 529
   // It refuses this request: other 4xx. Or the fault is ours: its certificate is not trusted, or no
   // descriptor is left.
   kRefused,
@@ -46,14 +46,15 @@ struct Probe {
   /// kBusy and kUnnamed do not occur.
   Trouble trouble = Trouble::kNone;
   std::string reason = {};
-  /// Where it was asked for and the engine has /metrics.
-  std::optional<EngineLoad> load = {};
 };
 
-/// Connects, and asks for /health if `asks_health`: anything but 200 is kBroken. Then for /metrics
-/// if `asks_load`; that it has none is no trouble.
-boost::asio::awaitable<Probe> probe(EngineAddress engine, bool asks_health, bool asks_load,
+/// Connects, and asks for /health if `asks_health`: anything but 200 is kBroken.
+boost::asio::awaitable<Probe> probe(EngineAddress engine, bool asks_health,
                                     base::Deadline deadline);
+
+/// Asks for /metrics; nullopt if they do not arrive in time, or the engine has none.
+boost::asio::awaitable<std::optional<EngineLoad>> ask_load(EngineAddress engine,
+                                                           base::Deadline deadline);
 
 struct Question {
   /// The prompt as token ids, or as text if these are empty.

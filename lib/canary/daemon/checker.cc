@@ -114,12 +114,12 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker) {
                          worker->schedule.is_due(Step::kToken, due_at);
   const EngineAddress engine = worker->engine;
   const Deadline deadline = Deadline::after(options_.rules.probe_timeout);
-  const Probe result = co_await probe(engine, asks_health, false, deadline);
-  Probe load;
+  const Probe result = co_await probe(engine, asks_health, deadline);
+  std::optional<EngineLoad> load;
   if (asks_load && result.trouble == Trouble::kNone) {
     // A loaded engine may be slow to count its requests.
     const Deadline load_by = Deadline::after(options_.rules.probe_timeout);
-    load = co_await probe(engine, false, true, load_by);
+    load = co_await ask_load(engine, load_by);
   }
   if (worker->is_removed) co_return false;
   const Now at = now();
@@ -150,12 +150,12 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker) {
   }
   if (asks_health) workers_.note(*worker, Step::kHealth, attempt, at);
   if (!asks_load) co_return true;
-  worker->load = load.load;
-  if (!load.load) {
+  worker->load = load;
+  if (!load) {
     worker->progress.reset();
     co_return true;
   }
-  const base::Duration silent = worker->progress.update(*load.load, at.steady);
+  const base::Duration silent = worker->progress.update(*load, at.steady);
   if (silent >= options_.hung_after) {
     attempt.outcome = Outcome::kHung;
     attempt.reason =
@@ -181,7 +181,7 @@ awaitable<void> Checker::check_token(WorkerPtr worker) {
   const Deadline deadline = Deadline::after(limit);
   const Reply reply = co_await ask(engine, std::move(question), limit, deadline);
   const Deadline probe_by = Deadline::after(options_.rules.probe_timeout);
-  const Probe after = co_await probe(engine, false, true, probe_by);
+  const std::optional<EngineLoad> after = co_await ask_load(engine, probe_by);
   if (worker->is_removed) co_return;
   Attempt attempt{.reason = reply.reason, .took = reply.whole};
   switch (reply.trouble) {
@@ -198,7 +198,7 @@ awaitable<void> Checker::check_token(WorkerPtr worker) {
       attempt.outcome = Outcome::kDown;
       break;
     case Trouble::kLate:
-      attempt.outcome = after.load && after.load->has_queue() ? Outcome::kNeutral : Outcome::kHung;
+      attempt.outcome = after && after->has_queue() ? Outcome::kNeutral : Outcome::kHung;
       break;
     case Trouble::kBusy:
     case Trouble::kRefused:

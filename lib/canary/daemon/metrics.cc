@@ -30,12 +30,7 @@ json to_json(const CheckRecord& check) {
                  {"canary", attempt.canary},
                  {"seconds", std::chrono::duration<double>(attempt.took).count()},
                  {"reason", attempt.reason}};
-  if (attempt.evidence) {
-    object["evidence"] = {{"canary", attempt.evidence->canary},
-                          {"position", attempt.evidence->position},
-                          {"expected", attempt.evidence->expected},
-                          {"got", attempt.evidence->got}};
-  }
+  if (attempt.evidence) object["evidence"] = fleet::to_json(*attempt.evidence);
   return object;
 }
 

@@ -19,7 +19,7 @@ struct DaemonCounts {
 /// Dynamo's plan for fault tolerance has.
 std::string to_text(const Workers& workers, const DaemonCounts& counts);
 
-/// All workers, or that with this id, as one JSON object; empty if there is no such worker.
+/// All workers, or the one with this id, as a JSON object; empty if the id is unknown.
 std::string state_json(const Workers& workers, const std::string& id);
 /// That object as a table; for a single worker also its last checks. Throws kProtocol for another
 /// text.

@@ -19,8 +19,6 @@ using fleet::RegistryChange;
 
 constexpr std::string_view kInstancePrefix = "instances/";
 
-std::string last_segment_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }
-
 bool is_worker(const fleet::EndpointId& id) {
   return id.endpoint == "generate" &&
          (id.component == "worker" || id.component.starts_with("worker-"));
@@ -52,7 +50,7 @@ void Workers::apply(const RegistryChange& change, const Now& at) {
         if (fleet::is_verdict_key(record.key)) put_verdict(record, at);
         break;
       case RegistryChange::Kind::kGone:
-        if (record.key.starts_with(kInstancePrefix)) remove(last_segment_of(record.key));
+        if (record.key.starts_with(kInstancePrefix)) remove(fleet::last_segment(record.key));
         // A conviction ends with an acquittal only, so it is written again.
         if (fleet::is_verdict_key(record.key) &&
             record.key ==

@@ -62,7 +62,7 @@ struct Worker {
   std::string card;
   fleet::Life life = fleet::Life::kStarting;
   EngineAddress engine;
-  /// nullptr if there is no file for it.
+  /// nullptr if no file is for it.
   Canaries* canaries = nullptr;
 
   Schedule schedule;
@@ -70,7 +70,7 @@ struct Worker {
   std::optional<EngineLoad> load = {};
   Baselines baselines = {};
   WorkerHealth health = {};
-  /// Whether it did not accept the last connection. It is no member of its set then.
+  /// Whether it refused the last connection. Then it does not count as a member of its set.
   bool is_down = false;
   bool is_removed = false;
   std::deque<CheckRecord> checks = {};
@@ -116,8 +116,8 @@ class Workers {
   /// record is logged, and changes nothing.
   void apply(const fleet::RegistryChange& change, const Now& at);
 
-  /// All verdicts that were in the registry at the start have been applied. Until then none is to be
-  /// written, because a conviction of an earlier run would be lost.
+  /// All verdicts that were in the registry at the start have been applied. Until then none is to
+  /// be written, because a conviction of an earlier run would be lost.
   void on_verdicts_listed() { are_verdicts_listed_ = true; }
   [[nodiscard]] bool are_verdicts_listed() const { return are_verdicts_listed_; }
 

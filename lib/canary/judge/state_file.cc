@@ -45,12 +45,7 @@ json to_json(const SavedWorker& worker) {
   if (health.cool_down_until) {
     object["cool_down_until"] = text::format_time(*health.cool_down_until);
   }
-  if (const auto& evidence = health.cause.evidence) {
-    object["evidence"] = {{"canary", evidence->canary},
-                          {"position", evidence->position},
-                          {"expected", evidence->expected},
-                          {"got", evidence->got}};
-  }
+  if (health.cause.evidence) object["evidence"] = fleet::to_json(*health.cause.evidence);
   return object;
 }
 

@@ -30,7 +30,7 @@ enum class Decision {
   kConviction,
   /// All others differ from the file as the worker does: the model has changed, and not the worker.
   kStale,
-  /// No majority, or nobody else to ask.
+  /// The jurors have no majority, or the worker is the only one of its set.
   kUndecided,
 };
 std::string_view to_string(Decision decision);

@@ -102,6 +102,10 @@ bool is_kept_kind(std::string_view key) {
   return kind != nullptr && kind->is_kept;
 }
 
+std::string last_segment(std::string_view key) {
+  return std::string(key.substr(key.rfind('/') + 1));
+}
+
 std::string_view id_of(std::string_view key) {
   const KeyKind* const kind = kind_of(key);
   return kind == nullptr || kind->id == 0 ? std::string_view() : segment(key, kind->id);

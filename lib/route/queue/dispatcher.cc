@@ -334,7 +334,7 @@ std::optional<SetKey> Dispatcher::State::choose_by_weight(const std::string& mod
   return has_weight ? std::optional(heaviest->first) : std::nullopt;
 }
 
-// False if there is no room for it to wait, or no time left.
+// False if too many wait already, or the deadline has passed.
 awaitable<bool> Dispatcher::State::wait_without_set(Deadline deadline) {
   if (deadline.expired() || without_set >= options.queue.requests) co_return false;
   struct Counted {

@@ -30,8 +30,6 @@ constexpr std::string_view kEndpoint = "generate";
 
 text::WallTime wall_now() { return std::chrono::system_clock::now(); }
 
-std::string last_segment(const std::string& key) { return key.substr(key.rfind('/') + 1); }
-
 // A worker for prompts and answers; others, such as one for prefill, are paired by the engines.
 bool takes_requests(const fleet::EndpointId& id) {
   return id.endpoint == kEndpoint && (id.component == "worker" || id.component == "worker-decode");
@@ -44,7 +42,7 @@ RegistrySource::RegistrySource(SourceOptions options, Workers& workers, Events e
 
 void RegistrySource::apply(const RegistryChange& change) {
   const fleet::Record& record = change.record;
-  const std::string id = last_segment(record.key);
+  const std::string id = fleet::last_segment(record.key);
   try {
     switch (change.kind) {
       case RegistryChange::Kind::kPut:
@@ -131,13 +129,13 @@ void RegistrySource::put_weights(const fleet::Record& record) {
       weights[card] = std::clamp(weight.get<double>(), 0.0, 1e6);
     }
   }
-  workers_.set_weights(fleet::text_of_segment(last_segment(record.key)), std::move(weights));
+  workers_.set_weights(fleet::text_of_segment(fleet::last_segment(record.key)), std::move(weights));
   events_.on_change();
 }
 
 void RegistrySource::put_card(const fleet::Record& record) {
   const auto card = std::make_shared<const fleet::Card>(fleet::parse_card(record.text, record.key));
-  const std::string checksum = fleet::text_of_segment(last_segment(record.key));
+  const std::string checksum = fleet::text_of_segment(fleet::last_segment(record.key));
   if (fleet::checksum(*card) != checksum) {
     throw base::Error(base::ExitStatus::kBadData,
                       "record " + base::quoted(record.key) + ": the card of another checksum");
@@ -205,8 +203,8 @@ void RegistrySource::add(const WorkerPtr& worker) {
 }
 
 void RegistrySource::remove(const std::string& id) {
-  changes_ +=
-      std::erase_if(instances_, [&](const auto& entry) { return last_segment(entry.first) == id; });
+  changes_ += std::erase_if(
+      instances_, [&](const auto& entry) { return fleet::last_segment(entry.first) == id; });
   slots_of_record_.erase(id);
   const WorkerPtr worker = workers_.find(id);
   if (!worker) return;
