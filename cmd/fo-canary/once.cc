@@ -45,7 +45,7 @@ Health health_of(Outcome outcome) {
   return Health::kUnhealthy;
 }
 
-// Of a probe.
+// Returns the outcome of a check whose probe failed in this way.
 Outcome outcome_of(canary::Trouble trouble) {
   switch (trouble) {
     case canary::Trouble::kDown:

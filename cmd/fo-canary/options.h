@@ -20,7 +20,7 @@ namespace fo::fo_canary {
 
 struct Options {
   cli::CommonOptions common;
-  /// Of the subcommand that was given: does its work, and returns the exit status.
+  /// Does the work of the subcommand that was given, and returns the exit status.
   int (*run)(const Options& options) = nullptr;
 
   // --- learn, once, run
@@ -34,7 +34,7 @@ struct Options {
   std::uint64_t retries = 2;
 
   // --- learn
-  /// Also of once; empty there: that of the file.
+  /// Name of the model, also for once; if empty there, the model of the file.
   std::string model;
   std::string card_file;
   std::string prompts;
@@ -44,7 +44,7 @@ struct Options {
   // --- run
   std::vector<std::string> namespaces;
   std::string allowed_workers;
-  /// Of this canary; empty: the host's.
+  /// Name of this canary; if empty, the name of the host is used.
   std::string name;
   base::Duration interval = std::chrono::seconds(30);
   base::Duration hung_after = std::chrono::seconds(30);
@@ -57,17 +57,17 @@ struct Options {
 
   // --- run, acquit
   std::string registry = fleet::kDefaultRegistry;
-  /// For what cannot be written to `registry`.
+  /// Registry for records that cannot be written to `registry`.
   std::string state_registry = fleet::kDefaultRegistry;
 
   // --- acquit, state
-  /// Of a worker.
+  /// Id of a worker.
   std::string id;
   base::Duration timeout = std::chrono::seconds(5);
 
   // --- rules
   bool print_tests = false;
-  /// How long each state must last; nullopt: as long as its rule says.
+  /// Time that each state must last; nullopt: the time in its rule.
   std::optional<std::uint64_t> for_seconds;
 
   // --- xid

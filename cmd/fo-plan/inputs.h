@@ -57,7 +57,7 @@ class Inputs {
   /// nullopt if it has none.
   [[nodiscard]] std::optional<double> find(const std::string& name) const;
   [[nodiscard]] const std::vector<plan::MeasuredTpot>& measured() const { return measured_; }
-  /// As on the command line.
+  /// The values as they are written on the command line.
   [[nodiscard]] const std::map<std::string, std::string>& texts() const { return texts_; }
 
  private:

@@ -37,13 +37,13 @@ struct Options {
   std::vector<std::string> files = {"-"};
   /// The last part of the ids.
   std::string endpoint = "generate";
-  /// Without adapters, which are NAME=DIR here.
+  /// The card's options without adapters, which are NAME=DIR here.
   fleet::ModelCardOptions card;
   std::vector<std::string> adapters;
   /// The inputs of explain; "-" is stdin.
   std::string card_a;
   std::string card_b;
-  /// Of the commands that use a registry.
+  /// Options of the commands that use a registry.
   RecordOptions records;
 };
 

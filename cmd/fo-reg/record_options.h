@@ -22,13 +22,13 @@ namespace fo::fo_reg {
 
 struct RecordOptions {
   std::string registry = fleet::kDefaultRegistry;
-  /// For what cannot be written to `registry`.
+  /// Registry for records that cannot be written to `registry`.
   std::string state_registry = fleet::kDefaultRegistry;
   fleet::EtcdParameters etcd;
   base::Duration timeout = std::chrono::seconds(5);
 
   // --- run
-  /// Without a record and a command.
+  /// The options without a record and a command.
   fleet::RunOptions run;
   /// A card file, or a folder whose card is computed.
   std::string card_file;
@@ -38,7 +38,7 @@ struct RecordOptions {
   std::string key;
   // --- run, put
   std::string endpoint;
-  /// Without a life and a time.
+  /// The record without a life and a time.
   fleet::Instance worker;
   std::string life = "ready";
   std::vector<std::string> labels;
@@ -47,7 +47,7 @@ struct RecordOptions {
 
   // --- rm, drain, undrain, set, get
   fleet::Selection selection;
-  /// Of set: the id, unless there is a host, and NAME=VALUE.
+  /// Arguments of set: the id, unless there is a host, and NAME=VALUE.
   std::vector<std::string> words;
 
   // --- ls, watch

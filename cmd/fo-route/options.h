@@ -30,7 +30,7 @@ struct Options {
   bool strict_sets = false;
   bool no_resume = false;
 
-  /// Of ctl: an action and its arguments.
+  /// Action of ctl and its arguments.
   std::vector<std::string> words;
   std::string admin;
   base::Duration timeout = std::chrono::seconds(5);

@@ -12,7 +12,7 @@ namespace fo::gms_load {
 struct Options {
   cli::CommonOptions common;
   cli::EndpointOptions endpoint;
-  /// As cuda::Driver::open takes it.
+  /// Argument of cuda::Driver::open.
   std::string driver = "auto";
   /// The protocol's name of the lock type; empty: from $ENGINE_ID.
   std::string role;

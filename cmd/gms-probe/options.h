@@ -21,7 +21,7 @@ struct Options {
   gms::SocketsProbe sockets;
   http::HttpProbe http;
   engine::EngineProbe engine;
-  /// As given: an engine is identified by its URL, or by lock and id.
+  /// The options as they were given: an engine is identified by its URL, or by lock and id.
   std::optional<std::string> engine_url;
   std::string engine_lock;
   std::optional<std::string> engine_id;

@@ -12,7 +12,7 @@ namespace fo::gms_save {
 struct Options {
   cli::CommonOptions common;
   cli::EndpointOptions endpoint;
-  /// As cuda::Driver::open takes it.
+  /// Argument of cuda::Driver::open.
   std::string driver = "auto";
   bool replace = false;
   weights::SaveOptions save;

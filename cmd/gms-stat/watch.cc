@@ -148,8 +148,8 @@ class Watcher {
     return restored;
   }
 
-  // As SIGTSTP would do: nothing if no process could continue us, as in a container's only process
-  // group.
+  // Stops the process as SIGTSTP does. Does nothing if no process could continue us, as in a
+  // container's only process group.
   static void stop() {
     const sigset_t stopping = os::signal_set({SIGTSTP});
     ::pthread_sigmask(SIG_UNBLOCK, &stopping, nullptr);

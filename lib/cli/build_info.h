@@ -1,5 +1,5 @@
-// What a program was built from, and how, for --version. packaging/cmake/BuildInfo.cmake writes the
-// definition.
+// The version, source and build type of a program, for --version. packaging/cmake/BuildInfo.cmake
+// writes the definition.
 #pragma once
 
 #include <string_view>

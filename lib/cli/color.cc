@@ -28,8 +28,8 @@ std::vector<std::string_view> split_codes(std::string_view codes) {
   return parts;
 }
 
-// How many codes, from `at` on, set one colour: 30 to 49 and 90 to 107, of which 38 and 48 are
-// followed by "5;N" or "2;R;G;B".
+// Returns the number of codes, from `at` on, that set one colour: 30 to 49 and 90 to 107, of which
+// 38 and 48 are followed by "5;N" or "2;R;G;B".
 std::size_t colors_at(const std::vector<std::string_view>& codes, std::size_t at) {
   const auto code = base::parse_uint(codes[at]);
   const bool is_color = code && ((*code >= 30 && *code <= 49) || (*code >= 90 && *code <= 107));

@@ -9,7 +9,7 @@ namespace fo::cli {
 
 struct ConfigSetting {
   std::string option;
-  /// As on the command line: one value, or the elements of a list.
+  /// The values in the form of the command line: one value, or the elements of a list.
   std::vector<std::string> values;
 };
 

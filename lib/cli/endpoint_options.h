@@ -1,5 +1,5 @@
-// How a tool names a GMS: `--socket`, or `--socket-dir`, `--device` and `--tag`; and which users it
-// accepts as its server.
+// Options that name a GMS: `--socket`, or `--socket-dir`, `--device` and `--tag`; and which users
+// it accepts as its server.
 #pragma once
 
 #include <sys/types.h>

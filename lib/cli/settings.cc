@@ -140,7 +140,7 @@ std::string Settings::variable_of(const CLI::Option& option) const {
   return has_one ? option_variable(tool_, option.get_lnames().front()) : std::string();
 }
 
-// Also empty if the option has no variable.
+// The result is also empty if the option has no variable.
 std::string Settings::environment_of(const CLI::Option& option) const {
   const std::string variable = variable_of(option);
   const char* value = variable.empty() ? nullptr : std::getenv(variable.c_str());

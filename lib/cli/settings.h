@@ -25,7 +25,7 @@ struct Setting {
   /// Its long name without dashes.
   std::string name;
   Kind kind = Kind::kOne;
-  /// As on the command line; empty if the option has no value.
+  /// The values in the form of the command line; empty if the option has no value.
   std::vector<std::string> values;
   Origin origin = Origin::kDefault;
   /// The variable or the file.
@@ -55,7 +55,7 @@ class Settings {
   /// Whether --print-config is given; then missing required options are no error.
   bool ask_for_themselves();
 
-  /// In reverse order, as CLI11 takes them.
+  /// Returns the values in reverse order, which CLI11 requires.
   [[nodiscard]] std::vector<std::string> reversed() const {
     return {words_.rbegin(), words_.rend()};
   }

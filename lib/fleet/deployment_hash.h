@@ -20,7 +20,7 @@ struct DeploymentIds {
   std::string deployment;
   /// kHashDigits hex digits.
   std::string hash;
-  /// In the order of the services' names.
+  /// Services in the order of their names.
   std::vector<ServiceId> services;
 };
 

@@ -56,7 +56,7 @@ class NamespacePattern {
   static NamespacePattern of_router(std::string_view own);
 
   [[nodiscard]] bool matches(std::string_view name_space) const;
-  /// As parse() reads it.
+  /// Returns the text that parse() reads.
   [[nodiscard]] std::string text() const;
 
  private:

@@ -49,7 +49,8 @@ struct HealthRules {
   double suspicious_weight = 0.5;
   unsigned suspicious_successes = 2;
   unsigned faults_in_row = 3;
-  /// Of the outcomes in 30 s, for a part of over half to count. 0: it never does.
+  /// The share of faults in 30 s counts if there were at least this many outcomes; 0: it never
+  /// counts.
   std::uint64_t window_outcomes = 20;
   base::Duration cool_down = std::chrono::seconds(5);
   base::Duration max_cool_down = std::chrono::seconds(300);
@@ -87,11 +88,11 @@ class Health {
   /// The n of the cool-down.
   [[nodiscard]] unsigned failed_probations() const { return failed_probations_; }
 
-  /// What an observer keeps when it restarts.
+  /// The state that an observer keeps when it restarts.
   struct Snapshot {
     HealthState state = HealthState::kHealthy;
     unsigned failed_probations = 0;
-    /// What is left of it, if the worker is unhealthy.
+    /// The rest of the cool-down of an unhealthy worker.
     base::Duration cool_down{};
   };
   [[nodiscard]] Snapshot snapshot(base::Duration now) const;
@@ -137,7 +138,7 @@ class Health {
   base::Duration cool_down_ends_{0};
   /// When the last probation was passed.
   std::optional<base::Duration> rising_since_;
-  /// Since when the worker has been healthy, or when n was last reduced.
+  /// The time when the worker became healthy, or when n was last reduced.
   std::optional<base::Duration> healthy_since_;
   struct Lease {
     std::uint64_t number;
@@ -156,9 +157,9 @@ struct SetMember {
 };
 
 struct SetWeights {
-  /// In the order of the members.
+  /// Weights in the order of the members.
   std::vector<double> weights;
-  /// How many stay in although their own weight is 0: more than 0 is a panic.
+  /// Number of members that stay in although their own weight is 0; more than 0 is a panic.
   std::size_t kept_in = 0;
 };
 

@@ -14,7 +14,7 @@
 
 namespace fo::fleet {
 
-/// What a worker says of itself. What others have found out about its health is a separate record.
+/// The state that a worker reports of itself. Its health as others observe it is a separate record.
 enum class Life {
   kStarting,
   kReady,
@@ -33,16 +33,17 @@ struct Instance {
   std::string card = {};
   std::string kv_abi = {};
   Life life = Life::kStarting;
-  /// How many requests it serves at a time, and how many tokens its whole KV cache has room for.
+  /// Number of requests that it serves at a time, and number of tokens that its whole KV cache has
+  /// room for.
   std::optional<std::uint64_t> slots = {};
   std::optional<std::uint64_t> kv_tokens = {};
-  /// Of the failover lock, where there is one.
+  /// Generation of the failover lock; nullopt without a lock.
   std::optional<std::uint64_t> generation = {};
   std::string host = {};
   std::optional<std::uint64_t> pid = {};
   /// PCI addresses.
   std::vector<std::string> gpus = {};
-  /// As text::format_time writes it.
+  /// Time in the form of text::format_time.
   std::string started_at = {};
   std::map<std::string, std::string> labels = {};
 };

@@ -310,10 +310,10 @@ class WorkerRun {
   loop::Event changed_;
   loop::Children children_;
   os::Pipe events_;
-  // Until it is written.
+  // The card until it is written.
   std::optional<Record> card_;
   std::unique_ptr<KeptRecord> kept_;
-  // What the record should say, and what it says as far as that is known.
+  // The life that the record should have, and the one that it has as far as that is known.
   Life life_;
   std::optional<std::uint64_t> generation_;
   std::optional<Life> published_;

@@ -16,7 +16,8 @@ struct RunOptions {
   Record record;
   /// The card that the record names; it is written before the record.
   std::optional<Record> card = {};
-  /// Of fo-shadow, the record follows the states: only the active engine of a pair is ready.
+  /// If this is fo-shadow, the record follows its states: only the active engine of a pair is
+  /// ready.
   std::vector<std::string> command;
   /// Queried until it answers 200, and then the worker is ready; empty: it is ready at once.
   std::string ready_url;

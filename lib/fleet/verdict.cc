@@ -18,7 +18,7 @@ using text::WallTime;
 
 constexpr int kVerdictVersion = 1;
 constexpr std::string_view kVerdictKeys = "verdicts/";
-// Of a conviction that too few writers share.
+// Weight of a worker that too few writers have convicted.
 constexpr double kDoubtedWeight = HealthRules{}.suspicious_weight;
 
 std::string writer_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }

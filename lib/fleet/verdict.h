@@ -1,5 +1,5 @@
-// What a canary says about a worker: the record "verdicts/ID/WRITER", and what the verdicts of all
-// canaries mean together. Pure; time is an argument.
+// A canary's verdict on a worker, the record "verdicts/ID/WRITER", and the joint verdict of all
+// canaries. Pure; time is an argument.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@
 
 namespace fo::fleet {
 
-/// What a check has found that differs from what was expected.
+/// A difference that a check found between the expected answer and the answer.
 struct Evidence {
   /// The name of the question.
   std::string canary;
-  /// Of the token in the answer.
+  /// Position of the token in the answer.
   std::uint64_t position = 0;
   /// A token id or a log-probability.
   std::string expected;
@@ -34,13 +34,13 @@ nlohmann::json to_json(const Evidence& evidence);
 struct Verdict {
   /// The worker's.
   std::string id;
-  /// In the writer's table of health.
+  /// State in the writer's table of health.
   HealthState health = HealthState::kHealthy;
   /// 0 to 1; 0 for a conviction.
   double weight = 1;
   std::string reason = {};
   std::optional<Evidence> evidence = {};
-  /// Since when the health is this.
+  /// The time of the last change of health.
   text::WallTime since = {};
   /// nullopt exactly for a conviction.
   std::optional<text::WallTime> expires = {};
@@ -59,12 +59,12 @@ std::string encode(const Verdict& verdict);
 /// Throws kBadData for a text that is not a record of a verdict: "record 'key': reason".
 Verdict decode_verdict(const Record& record);
 
-/// What several verdicts on a worker mean together.
+/// The result of several verdicts on one worker.
 struct JointVerdict {
   /// nullopt: unknown, which changes nothing.
   std::optional<HealthState> health = {};
   double weight = 1;
-  /// That of the verdict that decides.
+  /// Reason of the verdict that decides.
   std::string reason = {};
 
   [[nodiscard]] bool is_conviction() const { return health == HealthState::kConvicted; }
@@ -93,7 +93,7 @@ class Verdicts {
   [[nodiscard]] std::size_t count_others(const std::map<std::string, Verdict>& on_worker,
                                          text::WallTime now) const;
 
-  /// By worker and writer.
+  /// Verdicts by worker and writer.
   std::map<std::string, std::map<std::string, Verdict>> by_worker_;
   /// When the verdicts of each writer expire that do.
   std::map<std::string, std::multiset<text::WallTime>> expiries_;

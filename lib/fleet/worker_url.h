@@ -19,7 +19,7 @@ inline constexpr char kAnyNetwork[] = "0.0.0.0/0,::/0";
 
 class AllowedWorkers {
  public:
-  /// As net::Networks.
+  /// `networks` has the form that net::Networks reads.
   explicit AllowedWorkers(const std::string& networks) : networks_(networks) {}
 
   /// True for an address in one of the networks.

@@ -35,7 +35,7 @@ class UnreadBytes {
   std::vector<char> bytes_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  // What a read should have space for, and what the last one had.
+  // Size of the space for a read: of the next one, and of the last one.
   std::size_t piece_ = kSmallPiece;
   std::size_t space_ = 0;
 };
@@ -117,7 +117,7 @@ class RequestReader {
   /// Begins the next request.
   void begin();
 
-  /// As in ResponseReader.
+  /// The same as ResponseReader::prepare().
   std::span<char> prepare() { return unread_.prepare(); }
   void commit(std::size_t count) { unread_.commit(count); }
   /// The number of received bytes that belong to later requests.

@@ -6,7 +6,7 @@
 
 namespace fo::json {
 
-/// On one line; invalid UTF-8 is replaced.
+/// Formats the value on one line; invalid UTF-8 is replaced.
 std::string dump(const nlohmann::json& value);
 
 }  // namespace fo::json

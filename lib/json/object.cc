@@ -81,7 +81,7 @@ class MemberScan final : public nlohmann::json_sax<json> {
   }
 
   const OnMember& on_member_;
-  // Of the value that was started last in the outermost object.
+  // Key of the value that was started last in the outermost object.
   std::string key_;
   bool is_object_ = false;
   int depth_ = 0;

@@ -18,7 +18,7 @@ namespace fo::json {
 struct JsonValue {
   enum class Kind { kText, kNumber, kObject, kList, kOther };
   Kind kind;
-  /// For messages: "a list".
+  /// Name of the kind in messages: "a list".
   const char* name;
   std::string text = {};
   /// The value of kNumber: a non-negative integer.

@@ -52,7 +52,7 @@ char32_t code_of_escape(std::string_view text, std::size_t at) {
   return code;
 }
 
-// What a checked string means; `raw` is between its quotes.
+// Decodes a string that was checked before; `raw` is the text between its quotes.
 std::string decode(std::string_view raw) {
   std::string text;
   text.reserve(raw.size());

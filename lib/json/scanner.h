@@ -24,7 +24,7 @@ class Scanner {
   /// `text` must outlive this object.
   explicit Scanner(std::string_view text) : text_(text) {}
 
-  /// That of the next value.
+  /// Returns the kind of the next value.
   Kind kind();
   /// The place of the next value in the text. After a value was read, the place where it ended.
   [[nodiscard]] std::size_t position() const { return at_; }
@@ -139,7 +139,7 @@ class MemberCuts {
 
 struct MemberChange {
   std::string_view name;
-  /// As JSON; nullopt removes the member.
+  /// The new value as JSON; nullopt removes the member.
   std::optional<std::string> value;
 };
 

@@ -40,7 +40,7 @@ struct Claim {
   /// Empty: the Lease is released.
   std::string holder;
   std::chrono::seconds duration{};
-  /// From 1 to kMaxTransitions.
+  /// Number of transitions, from 1 to kMaxTransitions.
   std::uint64_t transitions = 0;
   /// The beginning of this grant; nullopt keeps the stored time.
   std::optional<std::chrono::system_clock::time_point> acquired;

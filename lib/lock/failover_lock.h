@@ -68,8 +68,8 @@ class FailoverLock {
   virtual Result acquire(const base::Deadline& deadline, int interrupt_fd = -1,
                          const os::Reminder& reminder = {}) = 0;
 
-  /// What a holder waits for: that `fd` (-1: none) is ready for `events`, or the time `at`. Then it
-  /// calls check().
+  /// The event that a holder waits for: that `fd` (-1: none) is ready for `events`, or the time
+  /// `at`. Then it calls check().
   struct Watch {
     int fd = -1;
     short events = 0;

@@ -14,7 +14,7 @@ std::string overlap_json(const Loss& loss);
 
 class StatusEvents {
  public:
-  /// As os::StatusFd.
+  /// Argument of os::StatusFd.
   explicit StatusEvents(int fd) : fd_(fd) {}
 
   void waiting();

@@ -20,7 +20,7 @@ class Backoff {
   /// The next pause, which doubles each time: a random part of it, at least half, so that many
   /// clients that failed at once do not retry at once.
   base::Duration next();
-  /// After a success: the pauses begin with the first one again.
+  /// To be called after a success: the pauses begin with the first one again.
   void reset() { pause_ = first_; }
 
  private:

@@ -36,9 +36,9 @@ class Children {
   pid_t start(const std::vector<std::string>& argv, const os::SpawnOptions& options,
               std::function<void(os::WaitStatus)> on_end);
 
-  /// As os::run_captured, without blocking. Processes that the program started are not waited for;
-  /// at the deadline, or if this call is abandoned, they are killed, too, unless they have left its
-  /// process group.
+  /// Does what os::run_captured does, without blocking. It does not wait for processes that the
+  /// program started; at the deadline, or if this call is abandoned, it kills them, too, unless
+  /// they have left its process group.
   boost::asio::awaitable<std::optional<os::Captured>> run_captured(
       std::vector<std::string> argv, base::Deadline deadline,
       std::vector<std::pair<std::string, std::string>> environment = {});

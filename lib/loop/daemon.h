@@ -16,7 +16,7 @@
 
 namespace fo::loop {
 
-/// How a daemon has to end.
+/// The way in which a daemon has to end.
 enum class Stop {
   kGracefully,  // it accepts nothing more, and finishes what is in progress within a bound
   kNow

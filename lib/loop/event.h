@@ -1,4 +1,4 @@
-// What coroutines of one loop wait for besides I/O: a time, each other, a descriptor.
+// Ways for coroutines of one event loop to wait for a time, for each other, and for a descriptor.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

@@ -34,8 +34,8 @@ class Counter {
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// How often something took how long. `kBounds` are the buckets' upper bounds, inclusive and
-/// rising; one more bucket takes the rest.
+/// A histogram of durations. `kBounds` are the buckets' upper bounds, inclusive and rising; one
+/// more bucket takes the rest.
 template <const auto& kBounds>
 class Histogram {
  public:

@@ -21,8 +21,8 @@ namespace fo::net {
 
 class LineStream {
  public:
-  /// Of a server. With a context, TLS is used and handshake() must be called first. `max_bytes`
-  /// limits a received line, including its newline.
+  /// Takes a connection that a server accepted. With a context, TLS is used and handshake() must be
+  /// called first. `max_bytes` limits a received line, including its newline.
   LineStream(boost::asio::ip::tcp::socket connected, std::optional<boost::asio::ssl::context> tls,
              std::size_t max_bytes);
 

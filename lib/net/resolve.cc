@@ -41,7 +41,7 @@ constexpr std::chrono::milliseconds kFirstTry(250);
 // Enough for a slow server: 16 s in all.
 constexpr int kTries = 6;
 
-// What c-ares would do with its own sockets, except that they are CLOEXEC from birth and never
+// Socket calls like those of c-ares itself, except that sockets are created with CLOEXEC and never
 // raise SIGPIPE.
 
 ares_socket_t open_socket(int family, int type, int protocol, void*) {

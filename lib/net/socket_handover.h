@@ -25,7 +25,7 @@ boost::asio::awaitable<bool> give_sockets(int listener, std::span<const int> soc
 
 /// Sockets that the giver still has, too.
 struct ReceivedSockets {
-  /// In the order of give_sockets. Empty: there was no offer, or the giver has closed the
+  /// Sockets in the order of give_sockets. Empty: there was no offer, or the giver has closed the
   /// connection before it has sent everything.
   std::vector<base::UniqueFd> sockets;
   base::UniqueFd giver;

@@ -216,7 +216,7 @@ awaitable<void> Stream::drain(Deadline deadline) {
 void Stream::end(Limit& limit, error_code& error) const {
   const bool is_late = limit.end(error);
   if (is_late && is_open()) error = kDeadlinePassed;
-  // Of an operation that began after close().
+  // An operation that begins after close() reports a bad descriptor.
   if (error == asio::error::bad_descriptor) error = asio::error::operation_aborted;
 }
 

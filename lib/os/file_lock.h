@@ -85,8 +85,8 @@ struct FileKey {
   friend bool operator==(const FileKey&, const FileKey&) = default;
 };
 
-/// Of an open file: the device of its superblock, which fstat(2) does not return on btrfs or
-/// overlayfs. Throws Error(kOsError).
+/// Returns the key of an open file, with the device of its superblock, which fstat(2) does not
+/// return on btrfs or overlayfs. Throws Error(kOsError).
 FileKey file_key(int fd);
 
 /// The holder of a file's exclusive flock and the waiters, as /proc/locks shows them: only

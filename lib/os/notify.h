@@ -33,7 +33,7 @@ class Notifier {
   void send(std::string_view message, int flags) const;
 
   base::UniqueFd fd_;
-  /// As in the environment; empty without a manager.
+  /// The address in the environment; empty without a manager.
   std::string address_;
   std::optional<base::Duration> interval_;
 };

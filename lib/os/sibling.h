@@ -36,8 +36,8 @@ std::optional<Captured> run_captured(const std::vector<std::string>& argv,
                                      const base::Deadline& deadline, int interrupt_fd = -1,
                                      std::size_t max_output = std::size_t{64} * 1024);
 
-/// What helper program `name`, which failed, reported: `what` and the first line of its stderr
-/// without "NAME: error: ", and its status if that is one of the table.
+/// Returns the error that the failed helper program `name` reported: `what` and the first line of
+/// its stderr without "NAME: error: ", and its status if that is one of the table.
 base::Error helper_error(const Captured& helper, std::string_view name,
                          const std::string& what = "");
 

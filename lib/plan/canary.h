@@ -1,4 +1,5 @@
-// What periodic checks of an engine's answers detect, how soon, and how often they are wrong. Pure.
+// Computes how many faults periodic checks of an engine's answers detect, how soon, and how often
+// they are wrong. Pure.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +34,12 @@ double false_drains_per_day(const CanaryChecks& checks, std::uint64_t workers = 
 /// reset: in_a_row / false_result, which must be more than 0.
 double checks_until_unreset_breaker_opens(const CanaryChecks& checks);
 
-/// How long a lasting fault can stay undetected: in_a_row * interval, because it can begin just
-/// after a check.
+/// Returns the longest time for which a lasting fault stays undetected: in_a_row * interval,
+/// because it can begin just after a check.
 Seconds longest_drift_detection(const CanaryChecks& checks);
 
-/// How long a wrong token can stay undetected: interval + 2 s + vote, the time that the other
-/// workers need to answer the same question (0 to a day).
+/// Returns the longest time for which a wrong token stays undetected: interval + 2 s + vote, the
+/// time that the other workers need to answer the same question (0 to a day).
 Seconds longest_mismatch_detection(Seconds interval, Seconds vote);
 
 /// The chance that a check meets a fault that lasts for `transient` (0 to a day): transient /

@@ -1,4 +1,5 @@
-// What rate of requests replicas of an engine carry within the limits of their latency. Pure.
+// Computes the rate of requests that replicas of an engine carry within the limits of their
+// latency. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct MeasuredTpot {
   Seconds tpot;
 };
 
-/// What bounds the requests of one replica at a time.
+/// The limits of one replica's concurrent requests.
 struct Replica {
   /// The tokens that the whole KV cache holds. Its free part excludes what running requests hold,
   /// which would count them twice.

@@ -54,7 +54,7 @@ inline constexpr std::array<DegradationLevel, 5> kDegradationLevels{{
 /// At the last level and below this ratio, premium requests are refused, too.
 inline constexpr double kRefuseAllBelow = 0.05;
 
-/// How long the ratio must stay above a level's threshold before the level is left.
+/// Time for which the ratio must stay above a level's threshold before the level is left.
 inline constexpr base::Duration kLeaveAfter = std::chrono::seconds(10);
 
 /// The level that is entered at this ratio from level 0. A ratio is at least 0; infinity stands for
@@ -66,7 +66,7 @@ DegradationSetting setting_of(std::size_t level, double ratio);
 
 struct DegradationState {
   std::size_t level = 0;
-  /// Since when the ratio has been above the level's threshold; nullopt if it is not.
+  /// The time since which the ratio has been above the level's threshold; nullopt if it is not.
   std::optional<base::Duration> above_since;
 };
 

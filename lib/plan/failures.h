@@ -1,5 +1,5 @@
-// How often GPUs fail, and the tensor-parallel groups that they form. Failures are independent and
-// have a constant rate. Pure.
+// Computes failure rates of GPUs, and of the tensor-parallel groups that they form. Failures are
+// independent and have a constant rate. Pure.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 namespace fo::plan {
 
 struct Figure {
-  /// What the article says.
+  /// The statement in the article.
   std::string claim;
   /// Whether the computed values, rounded to the digits given, are those of the claim.
   bool is_right;

@@ -8,7 +8,7 @@ namespace fo::plan {
 namespace {
 
 constexpr double kMaxBandwidth = 1e18;
-// Of a model's dimensions, so that their product is finite and at most kMaxCount.
+// Limit of a model's dimensions, so that their product is finite and at most kMaxCount.
 constexpr double kMaxDimension = 1e6;
 
 void check(const Migration& migration, double tokens) {

@@ -1,6 +1,6 @@
-// How a sequence gets to another engine: its KV cache is transferred, or its tokens are computed
-// again (replay). A transfer needs a source that is alive: a dead GPU of a tensor-parallel group
-// held a part of every KV block, so that only replay is left. Pure.
+// Computes the time that a sequence takes to move to another engine: its KV cache is transferred,
+// or its tokens are computed again (replay). A transfer needs a source that is alive: a dead GPU of
+// a tensor-parallel group held a part of every KV block, so that only replay is left. Pure.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ double pcie_bandwidth(double transfers, std::uint64_t lanes);
 struct Migration {
   /// The time of a transfer before its first byte; may be 0.
   Seconds setup;
-  /// On each GPU of the group. The GPUs transfer their parts at the same time.
+  /// Bytes per token on each GPU of the group. The GPUs transfer their parts at the same time.
   double bytes_per_token;
   /// Bytes per second of the link of each GPU.
   double bandwidth;

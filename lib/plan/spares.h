@@ -1,5 +1,5 @@
-// How many spare groups cover those that are being repaired. A spare is a whole tensor-parallel
-// group: a spare GPU of another node cannot join one. Pure.
+// Computes the number of spare groups that replace those under repair. A spare is a whole
+// tensor-parallel group: a spare GPU of another node cannot join one. Pure.
 #pragma once
 
 #include <cstdint>

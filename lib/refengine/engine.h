@@ -20,7 +20,7 @@ namespace fo::refengine {
 struct RankPlace {
   std::string socket;
   base::DeviceOrdinal device;
-  /// As gms::RpcClient::connect takes it.
+  /// Argument of gms::RpcClient::connect.
   std::optional<uid_t> server_uid = {};
 };
 
@@ -29,7 +29,7 @@ struct EngineOptions {
   std::string model;
   std::vector<RankPlace> ranks;
   std::string driver;
-  /// For each rank.
+  /// Size of the KV cache of each rank.
   base::ByteCount kv_bytes = 256 * base::kMiB;
   std::string host = "127.0.0.1";
   std::uint16_t port = 8000;

@@ -14,7 +14,7 @@ nlohmann::json make_event(std::string_view name);
 
 class EventLog {
  public:
-  /// As os::StatusFd.
+  /// Argument of os::StatusFd.
   explicit EventLog(int fd) : fd_(fd) {}
   void write(const nlohmann::json& event) const;
 

@@ -31,7 +31,7 @@ struct StepHeader {
   Sampling sampling;
 };
 
-// Of a TokenChoice; its top tokens follow.
+// Header of a TokenChoice; its top tokens follow.
 struct ChoiceHeader {
   std::uint32_t is_token;
   std::uint32_t rank;

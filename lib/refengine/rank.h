@@ -55,15 +55,16 @@ class Rank {
   /// Closes a lost connection. The mappings stay.
   void forget_gms() { weights_.disconnect(); }
 
-  /// For the first rank: the embedding of `tokens`.
+  /// Only for the first rank: computes the embedding of `tokens`.
   void embed(std::span<const TokenId> tokens, std::span<float> hidden) const;
   /// Runs the rank's layers, in place.
   void forward(std::span<float> hidden, std::size_t position);
-  /// For the last rank: the token for `position`, which follows the last of the hidden states.
+  /// Only for the last rank: chooses the token for `position`, which follows the last of the hidden
+  /// states.
   TokenChoice choose(std::span<const float> hidden, const Sampling& sampling,
                      const Constraints& constraints, std::uint64_t position);
-  /// For the last rank: the probability of `token` after one token's hidden state, with those of
-  /// the `count` likeliest ones.
+  /// Only for the last rank: returns the probability of `token` after one token's hidden state,
+  /// with those of the `count` likeliest ones.
   TokenChoice score(std::span<const float> hidden, TokenId token, std::size_t count);
 
   [[nodiscard]] bool is_first() const { return options_.rank == 0; }
@@ -86,7 +87,7 @@ class Rank {
   // Only with copies_.
   cuda::PrimaryContext context_;
   gms::MemoryManager weights_;
-  // With copies_: a copy of each allocation.
+  // A copy of each allocation, if copies_ is set.
   std::vector<std::vector<std::byte>> host_weights_;
   WeightView view_;
   std::optional<Transformer> transformer_;

@@ -17,12 +17,12 @@ struct RankOptions {
   std::uint32_t rank = 0;
   std::uint32_t ranks = 1;
   ModelConfig config;
-  /// As cuda::Driver::open takes it.
+  /// Argument of cuda::Driver::open.
   std::string driver;
   /// The GMS with the weights.
   std::string socket;
   base::DeviceOrdinal device;
-  /// As gms::RpcClient::connect takes it.
+  /// Argument of gms::RpcClient::connect.
   std::optional<uid_t> server_uid = {};
   base::ByteCount kv_bytes = 0;
   /// Timeout of the published weights at start.

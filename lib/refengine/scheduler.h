@@ -26,7 +26,7 @@
 
 namespace fo::refengine {
 
-/// What happens to requests in flight when the engine sleeps: they are aborted, finished first, or
+/// The treatment of requests in flight when the engine sleeps: they are aborted, finished first, or
 /// continued after the wake (their KV cache is recomputed).
 enum class SleepMode { kAbort, kWait, kKeep };
 

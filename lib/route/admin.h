@@ -23,7 +23,7 @@
 
 namespace fo::route {
 
-/// What the pages do. Each `false` or nullopt is answered with 404.
+/// The actions behind the pages. Each `false` or nullopt is answered with 404.
 struct AdminActions {
   std::function<std::string()> state;
   std::function<std::string()> requests;

@@ -31,9 +31,9 @@ using http::Response;
 
 // Attempts on workers that failed after they were sent a request, without a token in between.
 constexpr unsigned kMaxAttempts = 3;
-// How often a client that waits for the rest of its answer is sent a comment.
+// Interval of the comments to a client that waits for the rest of its answer.
 constexpr base::Duration kCommentInterval = std::chrono::seconds(2);
-// How often a retry looks whether there is a budget for it.
+// Interval in which a retry checks the budget.
 constexpr base::Duration kBudgetLook = std::chrono::milliseconds(50);
 // Between two attempts while no descriptor or memory is left for a connection.
 constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
@@ -53,7 +53,7 @@ class Called {
   Job& job_;
 };
 
-// What a job has on its worker.
+// A job's place on its worker.
 class Placed {
  public:
   Placed(Dispatcher& dispatcher, Job& job) : dispatcher_(dispatcher), job_(job) {}
@@ -220,7 +220,7 @@ class Attempts {
 
 // --- One attempt.
 
-// What the worker is asked for.
+// Returns the request that the worker gets.
 Asked Attempts::asked() const {
   if (job_.resume_until) return Asked::kContinuation;
   const bool may_continue = parts_.options.resume.enabled && exchange_.may_continue();
@@ -488,7 +488,7 @@ awaitable<void> Attempts::refuse(const ApiError& refusal) {
   reply_.answer(std::move(response));
 }
 
-// After the failure of an answer of which a part was delivered.
+// To be called when an answer fails after a part of it was delivered.
 awaitable<Attempts::Next> Attempts::resume(const Attempt& attempt, const Outcome& outcome,
                                            const std::string& reason) {
   if (exchange_.finish_here()) {
@@ -502,7 +502,7 @@ awaitable<Attempts::Next> Attempts::resume(const Attempt& attempt, const Outcome
   if (refusal.empty() && !outcome.is_worth_another) refusal = reason;
   if (refusal.empty() && job_.fruitless >= kMaxAttempts) refusal = "too many workers have failed";
   if (!refusal.empty() && !exchange_.is_delivered() && job_.attempts < kMaxAttempts) {
-    // Of an answer in one piece, all can be produced again.
+    // An answer in one piece can be produced again from its beginning.
     job_.resume_until.reset();
     co_return Next::kAgain;
   }
@@ -534,7 +534,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
   }
   if (outcome.kind == OutcomeClass::kExhausted) {
     if (job_.resume_until && !job_.resume_until->expired()) {
-      // What is exhausted is released only while others run.
+      // Descriptors and memory are released only while other coroutines run.
       co_await loop::pause_for(kExhaustedPause);
       co_return Next::kAgain;
     }

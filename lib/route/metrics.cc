@@ -19,7 +19,7 @@ constexpr std::array kStates{HealthState::kHealthy, HealthState::kSuspicious,
                              HealthState::kConvicted};
 // The statuses that have a series before they occur.
 constexpr std::array kStatuses{200, 400, 401, 404, 429, 499, 502, 503, 504};
-// What an attempt that is repeated can be.
+// The classes of attempts that are repeated.
 constexpr std::array kRetried{OutcomeClass::kFault, OutcomeClass::kSuspected,
                               OutcomeClass::kBackpressure, OutcomeClass::kMisconfigured};
 

@@ -1,4 +1,4 @@
-// What the router counts, and its /metrics. Every series that can be known before its first event
+// The router's counters, and its /metrics. Every series that can be known before its first event
 // exists from the start with 0, so that a rate sees the first event.
 #pragma once
 
@@ -32,7 +32,7 @@ enum class RefusedFor { kPath, kKey, kModel, kBody, kLimit, kCapacity, kLevel, k
 inline constexpr std::array<const char*, 8> kRefusedNames{"path",  "key",      "model", "body",
                                                           "limit", "capacity", "level", "deadline"};
 
-/// What became of an answer whose worker failed after the first byte.
+/// The outcome of an answer whose worker failed after the first byte.
 enum class ResumeEnd {
   kResumed,   // another worker continued it
   kFinished,  // it needed no worker any more
@@ -42,13 +42,13 @@ enum class ResumeEnd {
 inline constexpr std::array<const char*, 4> kResumeEndNames{"resumed", "finished", "refused",
                                                             "no_worker"};
 
-/// How an answer has got to another worker: its KV cache was transferred, or its tokens were
-/// computed again.
+/// The way in which an answer moved to another worker: its KV cache was transferred, or its tokens
+/// were computed again.
 enum class MoveMethod { kTransfer, kReprefill };
 inline constexpr std::array<const char*, 2> kMoveMethodNames{"transfer", "reprefill"};
 
 struct Metrics {
-  /// By model, HTTP status and tier. The status 499 means that the client went.
+  /// Requests by model, HTTP status and tier. The status 499 means that the client disconnected.
   std::map<std::tuple<std::string, int, std::string>, std::uint64_t> requests;
   metrics::Histogram<kLatencyBounds> first_token;
   metrics::Histogram<kLatencyBounds> gap;
@@ -57,7 +57,7 @@ struct Metrics {
   /// Attempts beyond the first, by the end of the attempt before.
   std::map<OutcomeClass, std::uint64_t> retries;
   std::map<ResumeEnd, std::uint64_t> resumes;
-  /// From the loss of a stream's worker to the first token of the next one.
+  /// Time from the loss of a stream's worker to the first token of the next one.
   metrics::Histogram<kLatencyBounds> resume_gap;
   /// Answers that have got to another worker, and how long that took: from the loss of the old one,
   /// or the beginning of the move, to the first token of the new one.
@@ -81,7 +81,7 @@ struct Metrics {
 struct QueueGauge {
   std::size_t requests = 0;
   std::uint64_t tokens = 0;
-  /// Of the request that has waited longest; nullopt: nothing waits.
+  /// Age of the request that has waited longest; nullopt if nothing waits.
   std::optional<base::Duration> oldest_age;
 };
 

@@ -29,7 +29,7 @@ using Clock = Deadline::Clock;
 
 // A worker pulls a KV cache for 30 s at most.
 constexpr base::Duration kTransferTimeout = std::chrono::seconds(40);
-// How long the tokens of a snapshot may take to arrive here, and how often that is checked.
+// Time limit for the tokens of a snapshot to arrive here, and the interval of that check.
 constexpr base::Duration kArrivalTimeout = std::chrono::seconds(2);
 constexpr base::Duration kArrivalCheck = std::chrono::milliseconds(2);
 constexpr int kNoRoom = 503;
@@ -43,7 +43,7 @@ struct Move {
   WorkerPtr target;
 };
 
-// What has become of a transfer.
+// The result of a transfer.
 struct KvTransfer {
   /// The id of the KV cache on the target; empty: it has none.
   std::string snapshot = {};
@@ -208,7 +208,7 @@ awaitable<void> run(Move move) {
     failure = co_await warm(move);
     job = find_job(move);
   }
-  // What a convicted worker has produced is not to be continued.
+  // The output of a convicted worker must not be continued.
   if (move.source->is_convicted()) job = nullptr;
   if (const auto found = move.parts->jobs.find(move.id); found != move.parts->jobs.end()) {
     found->second->is_moving = false;
@@ -255,7 +255,7 @@ bool moves_before(const Job* a, const Job* b) {
 }  // namespace
 
 void move_requests(const std::shared_ptr<RouterParts>& parts) {
-  // How many requests of each worker may move at a time.
+  // Number of requests of each worker that may move at a time.
   std::map<const Worker*, std::size_t> left;
   for (const auto& [id, worker] : parts->workers.all()) {
     const bool is_leaving = worker->is_drained || worker->life == fleet::Life::kDraining;

@@ -39,7 +39,7 @@ using http::Response;
 using nlohmann::json;
 
 constexpr std::size_t kIdBytes = 12;
-// How often the time is applied.
+// Interval of Dispatcher::apply_time().
 constexpr base::Duration kTick = std::chrono::milliseconds(500);
 
 ApiError unknown_path(Api api, const Request& request) {

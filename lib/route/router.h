@@ -26,9 +26,9 @@ namespace fo::route {
 /// Whether and when an answer continues on another worker after its first byte.
 struct ResumeSettings {
   bool enabled = true;
-  /// How long a started answer waits for a worker that can continue it.
+  /// Time for which a started answer waits for a worker that can continue it.
   base::Duration wait = std::chrono::seconds(30);
-  /// How long the requests of a drained worker may take to end there, or to move.
+  /// Time for the requests of a drained worker to end there, or to move.
   base::Duration drain = std::chrono::seconds(30);
   KvMoveSettings moves;
 };
@@ -65,7 +65,7 @@ class Router {
   boost::asio::awaitable<void> handle(const http::Request& from, http::Reply& reply);
 
   Workers& workers();
-  /// For the admin socket: the requests in flight (requests_json), and the end of one of them;
+  /// Functions of the admin socket: the requests in flight (requests_json), and ending one of them;
   /// false if it is unknown.
   [[nodiscard]] std::string requests() const;
   bool kill(const std::string& request_id);
@@ -79,11 +79,12 @@ class Router {
   void pin_level(std::optional<std::size_t> level);
   /// Replaces the rules of clients' keys.
   void set_keys(std::optional<KeyRules> rules);
-  /// For /metrics, in Prometheus' format.
+  /// Returns the page /metrics in Prometheus' format.
   [[nodiscard]] std::string metrics_text() const;
-  /// For the admin socket; see state_json().
+  /// Returns the state for the admin socket; see state_json().
   [[nodiscard]] std::string state() const;
-  /// After a change of workers: gives waiting requests to those that can take them now.
+  /// To be called after a change of workers: gives waiting requests to those that can take them
+  /// now.
   void on_change();
 
  private:

@@ -1,4 +1,4 @@
-// What the requests of one router share. Of one loop.
+// The state that the requests of one router share, on one event loop.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -29,7 +29,7 @@ struct RouterParts {
         admission(options.keys),
         demand(time_now()) {}
 
-  /// Those of each query to a worker on behalf of a request.
+  /// Returns the headers of each request to a worker.
   [[nodiscard]] http::Fields worker_headers(const std::string& request_id) const {
     http::Fields headers = options.worker_headers;
     headers.emplace_back("x-request-id", request_id);
@@ -49,7 +49,7 @@ struct RouterParts {
   ResponseIds response_ids;
   PoisonBodies poison;
   RetryBudget retries;
-  /// Those that are in the router, by id.
+  /// Requests that are in the router, by id.
   std::map<std::string, Job*> jobs;
 };
 

@@ -35,19 +35,20 @@ using base::Deadline;
 using base::Error;
 using base::ExitStatus;
 
-// How long the next router waits for the running one, and for the first checks of its workers.
+// Time for which the next router waits for the running one, and for the first checks of its
+// workers.
 constexpr base::Duration kTakeoverTimeout = std::chrono::seconds(60);
 constexpr base::Duration kFirstChecks = std::chrono::seconds(5);
 constexpr base::Duration kCheckInterval = std::chrono::milliseconds(10);
-// How long the running router may take to say what an operator has set in it.
+// Time limit for the running router to report the settings of its operator.
 constexpr base::Duration kSettingsTimeout = std::chrono::seconds(2);
-// How long a client that was accepted last may take to send its request.
+// Time limit for the client that was accepted last to send its request.
 constexpr base::Duration kFirstRequest = std::chrono::seconds(1);
 // The timeout of the admin socket's and the metrics' last answers.
 constexpr base::Duration kProbeTime = std::chrono::seconds(5);
 
-// How many clients there may be with so many open files. A request needs two of them: one for its
-// client, one for its worker. Idle clients beyond the limit make room for others.
+// Returns the number of clients for this limit of open files. A request needs two of them: one for
+// its client, one for its worker. Idle clients beyond the limit make room for others.
 std::size_t max_clients(std::size_t files) {
   constexpr std::size_t kOtherFiles = 256;
   constexpr std::size_t kMost = std::size_t{16} * 1024;
@@ -233,7 +234,7 @@ void Server::serve_metrics(base::UniqueFd listener) {
 void Server::listen() {
   std::vector<http::Listener> opened;
   for (const std::string& address : options_.listen) opened.push_back(listeners_.tcp(address));
-  // After the last failure that an address can cause: what is accepted is served.
+  // No address can fail any more, so clients are accepted from here on.
   for (std::size_t i = 0; i < opened.size(); ++i) {
     const bool has_tls = !options_.tls.certificate.empty();
     has_tls ? public_.listen(std::move(opened[i].fd), options_.tls)

@@ -35,7 +35,7 @@ struct ServeOptions {
   /// A file with the last listing of the registry; empty: none.
   std::string state;
   RouterOptions router;
-  /// As many clients as PoolLimits allows connections to workers.
+  /// The router accepts as many clients as PoolLimits allows connections to workers.
   http::ServerLimits limits = {.connections = http::PoolLimits().connections};
   WorkerMonitor::Options monitor;
   /// Empty: the default one.
@@ -44,7 +44,8 @@ struct ServeOptions {
   /// Receives the sockets of the router that runs at the same admin socket, if there is one, which
   /// finishes its requests.
   bool takeover = false;
-  /// How long connections are accepted after the first signal, and how long requests may then take.
+  /// Time for which connections are accepted after the first signal, and then the time limit of
+  /// requests.
   base::Duration lame_duck = std::chrono::seconds(5);
   base::Duration drain = std::chrono::seconds(30);
   int ready_fd = -1;

@@ -1,5 +1,5 @@
-// What an operator has set in a router with fo-route ctl, and no file or registry says: the next
-// router continues with it after a takeover.
+// Settings that an operator made in a router with fo-route ctl, and that no file or registry has.
+// The next router takes them over.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace fo::route {
 struct OperatorSettings {
   /// Ids of workers that get no new requests.
   std::set<std::string> drained;
-  /// Of the sets of each model.
+  /// Weights of the sets of each model.
   std::map<std::string, CardWeights> weights;
   /// The level of degradation; nullopt: automatic.
   std::optional<std::size_t> level;
@@ -44,9 +44,10 @@ class OperatorControl {
   /// Throws what Router::pin_level throws.
   void set_level(std::optional<std::size_t> level);
 
-  /// Those that are in force: a record of the registry replaces weights.
+  /// Returns the settings in force: a record of the registry replaces weights.
   [[nodiscard]] OperatorSettings settings() const;
-  /// To a new router. Workers that are not known yet are drained when they are.
+  /// Applies the settings to a new router. Workers that are not known yet are drained as soon as
+  /// they are.
   void set_all(OperatorSettings settings);
 
   /// The router has a new worker; it has removed one.

@@ -5,7 +5,7 @@
 
 namespace fo::text {
 
-/// At most 63 of a-z, 0-9 and "-", no "-" at either end.
+/// True for at most 63 of a-z, 0-9 and "-", no "-" at either end.
 bool is_dns_label(std::string_view text);
 /// DNS labels separated by ".", at most 253 characters.
 bool is_dns_subdomain(std::string_view text);

@@ -8,8 +8,8 @@
 
 namespace fo::text {
 
-/// How many characters must be inserted, removed, replaced or swapped with the next to turn one
-/// word into the other. The cost is the product of their lengths.
+/// Returns the number of characters that must be inserted, removed, replaced or swapped with the
+/// next to turn one word into the other. The running time is the product of their lengths.
 inline std::size_t edit_distance(std::string_view from, std::string_view to) {
   // Rows of the usual table: the last but one, the last, and the current one.
   std::vector<std::size_t> older(to.size() + 1);

@@ -21,7 +21,7 @@ class TextTable {
   explicit TextTable(std::string alignment)
       : alignment_(std::move(alignment)), widths_(alignment_.size()) {}
 
-  /// As many cells as there are columns.
+  /// Adds a row; there must be as many cells as columns.
   void add(std::vector<std::string> cells);
 
   /// A line for each row, after `indent`.

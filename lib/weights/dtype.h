@@ -8,9 +8,9 @@
 namespace fo::weights {
 
 struct DType {
-  /// As a safetensors header spells it, e.g. "BF16".
+  /// The name in a safetensors header, e.g. "BF16".
   std::string_view name;
-  /// As tensor metadata spells it, e.g. "torch.bfloat16".
+  /// The name in tensor metadata, e.g. "torch.bfloat16".
   std::string_view torch_name;
   /// Size of one element in bytes.
   base::ByteCount size;

@@ -40,7 +40,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kTag = "weights";
 constexpr ByteCount kBatch = kFirstSlab;
 
-// What to read back from the device, and what to do with it.
+// A range to read back from the device, and its use.
 struct ReadBack {
   bool compare = false;
   /// The status of a difference.

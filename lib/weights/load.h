@@ -20,9 +20,9 @@
 namespace fo::weights {
 
 struct LoadOptions {
-  /// As open_model takes it; empty for a snapshot.
+  /// Argument of open_model; empty for a snapshot.
   std::string model;
-  /// As open_snapshot takes it; empty for a model. With a snapshot, `slab` and `pin_content` are
+  /// Argument of open_snapshot; empty for a model. With a snapshot, `slab` and `pin_content` are
   /// ignored.
   std::string snapshot;
   Checksums checksums = Checksums::kCheck;
@@ -31,13 +31,13 @@ struct LoadOptions {
   bool replace_first = false;
   /// kRw replaces a published layout, kRwOrRo publishes only if there is none, kRo imports.
   gms::LockType role = gms::LockType::kRwOrRo;
-  /// As gms::RpcClient::connect takes it.
+  /// Argument of gms::RpcClient::connect.
   std::optional<uid_t> server_uid;
   /// The limit for the lock, and for the server's socket; without a limit, the socket must exist at
   /// once.
   std::optional<base::Duration> timeout;
   base::ByteCount slab = base::kGiB;
-  /// As lane_config() takes them.
+  /// Arguments of lane_config().
   std::size_t copy_threads = 0;
   std::optional<base::ByteCount> ring;
   /// Compares device memory with the files; the writer does so before it publishes.
@@ -88,7 +88,7 @@ std::optional<LoadReport> load(LoadSource source, const std::shared_ptr<const cu
                                const cuda::DeviceInfo& device, const std::string& socket_path,
                                const LoadOptions& options);
 
-/// As text, and as one JSON object.
+/// Format the report as text, and as one JSON object.
 std::string format_text(const LoadReport& report);
 std::string format_json(const LoadReport& report);
 

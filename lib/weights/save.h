@@ -20,12 +20,12 @@ namespace fo::weights {
 struct SaveOptions {
   std::string folder;
   Replace replace = Replace::kNo;
-  /// As gms::RpcClient::connect takes it.
+  /// Argument of gms::RpcClient::connect.
   std::optional<uid_t> server_uid;
   /// The limit for the lock, and for the server's socket; without a limit, the socket must exist at
   /// once.
   std::optional<base::Duration> timeout;
-  /// As lane_config() takes them.
+  /// Arguments of lane_config().
   std::size_t copy_threads = 0;
   std::optional<base::ByteCount> ring;
   /// Called by the saving thread before anything is written, from time to time while bytes are
@@ -54,7 +54,7 @@ std::optional<SaveReport> save(const std::shared_ptr<const cuda::Driver>& driver
                                const cuda::DeviceInfo& device, const std::string& socket_path,
                                const SaveOptions& options);
 
-/// As text, and as one JSON object.
+/// Format the report as text, and as one JSON object.
 std::string format_text(const SaveReport& report);
 std::string format_json(const SaveReport& report);
 

@@ -28,7 +28,7 @@ std::optional<UnpublishReport> unpublish(const std::string& socket_path,
                                          std::optional<base::Duration> timeout,
                                          std::optional<uid_t> server_uid = std::nullopt);
 
-/// As text, and as one JSON object.
+/// Format the report as text, and as one JSON object.
 std::string format_text(const UnpublishReport& report);
 std::string format_json(const UnpublishReport& report);
 

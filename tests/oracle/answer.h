@@ -19,7 +19,7 @@ struct Usage {
 /// A part of one choice: that of an event, or all of it.
 struct ChoicePart {
   std::size_t index = 0;
-  /// What precedes the tokens: the prompt's text if it is echoed.
+  /// Text before the tokens: the prompt's text if it is echoed.
   std::string prefix = {};
   std::vector<AnswerToken> tokens = {};
   std::string finish = {};

@@ -21,10 +21,11 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// As http::Server::listen.
+  /// The same as http::Server::listen.
   std::uint16_t listen(const std::string& address);
   void listen(base::UniqueFd listener);
-  /// As http::Server::stop. A request that stalls ends with its connection, or with this object.
+  /// The same as http::Server::stop. A request that stalls ends with its connection, or with this
+  /// object.
   boost::asio::awaitable<bool> stop(base::Deadline deadline);
 
   /// May be changed while requests run; each has the knobs of its beginning.

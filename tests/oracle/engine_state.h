@@ -1,4 +1,4 @@
-// What the requests of one oracle share.
+// The state that the requests of one oracle share.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -20,12 +20,12 @@
 
 namespace fo::oracle {
 
-/// What clients did and what became of them, since the start.
+/// Counts of clients' requests and of their outcomes since the start.
 struct Counts {
-  /// At present.
+  /// Number of requests that run now.
   std::uint64_t running = 0;
   std::uint64_t waiting = 0;
-  /// Of the requests that run: their prompts and answers so far.
+  /// Tokens of the running requests: their prompts, and their answers so far.
   std::uint64_t kv_tokens = 0;
 
   /// Completions and chats.
@@ -43,11 +43,11 @@ struct Counts {
 
 struct EngineOptions {
   ModelInfo model = {};
-  /// For GET /version.
+  /// Answer of GET /version.
   std::string version = "0";
   /// The capacity that the usage of the KV cache is a share of.
   std::uint64_t kv_tokens = 1 << 20;
-  /// Of jitter, random chunks and the places of faults.
+  /// Seed of jitter, random chunks and the places of faults.
   std::uint64_t chance = 0;
   Knobs knobs = {};
   /// Ends the process, for the faults "exit" and "kill". Without it the engine closes its listener

@@ -64,7 +64,7 @@ struct Streamed {
   std::vector<json> events;
   bool is_done = false;
   bool is_whole = true;
-  /// Of choice 0.
+  /// Text of choice 0.
   std::string text;
   std::vector<TokenId> tokens;
   std::string finish;

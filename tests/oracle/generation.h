@@ -25,24 +25,24 @@ struct GenerationOptions {
   /// The text includes the stop string or the stop token that ends it.
   bool include_stop = false;
   SpecialTokens special = SpecialTokens::kSkipped;
-  /// As Selection has them.
+  /// The same as Selection::sampling.
   std::uint64_t sampling = 0;
   std::vector<TokenId> banned = {};
   std::vector<TokenId> allowed = {};
-  /// What is added to the logits of these tokens.
+  /// Values that are added to the logits of these tokens.
   std::map<TokenId, double> biases = {};
-  /// What a token's logit is less by for each time that it was generated, and for the first time.
+  /// The reduction of a token's logit for each time that it was generated, and for the first time.
   /// The prompt does not count, so that a continuation of the same tokens as a prompt is another
   /// one.
   double frequency_penalty = 0;
   double presence_penalty = 0;
   /// Tokens from this one on are wrong.
   std::uint64_t wrong_from = std::numeric_limits<std::uint64_t>::max();
-  /// How many of the best tokens are scored; -1 for none, not even the chosen one.
+  /// Number of the best tokens that are scored; -1 for none, not even the chosen one.
   int logprobs = -1;
 };
 
-/// What a token adds to an answer.
+/// A token's part of an answer.
 struct AnswerToken {
   TokenId token = 0;
   /// The text that became certain.
@@ -75,9 +75,9 @@ class Generation {
   bool check_end(TokenId token);
 
   GenerationOptions options_;
-  /// What is banned in the first min_tokens tokens.
+  /// Tokens that are banned in the first min_tokens tokens.
   std::vector<TokenId> banned_early_;
-  /// Those of the options, less the penalties.
+  /// The biases of the options, less the penalties.
   std::map<TokenId, double> biases_;
   std::set<TokenId> penalized_;
   ModelState state_;

@@ -1,5 +1,5 @@
-// What an oracle does to its clients besides answering: delays, faults and lies. All are options of
-// the program, members of POST /oracle, and can be set for one request. Pure.
+// The behaviour of an oracle besides answering: delays, faults and lies. All are options of the
+// program, members of POST /oracle, and can be set for one request. Pure.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Fault {
   Kind kind = Kind::kNone;
   /// The fault is before the answer's head.
   bool at_start = false;
-  /// How many tokens are sent before it: at least `first` and at most `last`, drawn for each
+  /// Number of tokens that are sent before it: at least `first` and at most `last`, drawn for each
   /// request.
   std::uint64_t first = 0;
   std::uint64_t last = 0;
@@ -74,10 +74,10 @@ struct Knob {
   std::string_view name;
   Member member;
   std::string_view help;
-  /// Of a number.
+  /// Lower limit of a number.
   std::uint64_t min = 0;
   std::uint64_t max = 0;
-  /// Of a text.
+  /// Permitted words of a text.
   std::vector<std::string> words = {};
 };
 std::span<const Knob> all_knobs();

@@ -10,7 +10,7 @@ namespace {
 using refengine::kSplitmixStep;
 using refengine::splitmix;
 
-// How often candidates are of a kind, of 1,024.
+// Shares of the kinds of candidates, of 1,024.
 constexpr std::uint64_t kShares = 1024;
 constexpr std::uint64_t kEndShare = 4;
 constexpr std::uint64_t kEmptyShare = 40;
@@ -20,7 +20,7 @@ constexpr std::uint64_t kLeadShare = 70;
 // Any byte, mostly an invalid one.
 constexpr std::uint64_t kAnyByteShare = 8;
 
-// Of this many incomplete characters, one is not completed.
+// One in this many incomplete characters is not completed.
 constexpr std::uint64_t kBroken = 32;
 
 // Tokens with a lower rank are always a candidate's duplicates or banned.

@@ -12,14 +12,14 @@
 
 namespace fo::oracle {
 
-/// What makes two models different.
+/// Parameters that make two models different.
 struct Weights {
   std::uint64_t seed = 0;
   /// The number of tokens between kThink in a prompt and the kEndThink of its answer.
   std::uint64_t thinking_tokens = 16;
 };
 
-/// What selects a token besides the tokens before it.
+/// The inputs that select a token, besides the tokens before it.
 struct Selection {
   /// A digest of the parameters that change an engine's choice; 0 for plain greedy decoding. Other
   /// parameters give other tokens, so a client that loses one of them gets the wrong continuation.
@@ -28,8 +28,8 @@ struct Selection {
   std::span<const TokenId> banned = {};
   /// If it is not empty, only these are chosen.
   std::span<const TokenId> allowed = {};
-  /// What is added to the logits of some tokens; null for none. The best candidate has the logit 0,
-  /// the second one -1.75, and so on; tokens that are no candidates have -20.
+  /// Values that are added to the logits of some tokens; null for none. The best candidate has the
+  /// logit 0, the second one -1.75, and so on; tokens that are no candidates have -20.
   const std::map<TokenId, double>* biases = nullptr;
 };
 
@@ -60,7 +60,7 @@ class ModelState {
   std::uint64_t hash_;
   std::uint64_t thinking_left_;
   bool is_thinking_ = false;
-  /// Of an incomplete character at the end: its first byte, and how many bytes it has and needs.
+  /// An incomplete character at the end: its first byte, and how many bytes it has and needs.
   unsigned char lead_ = 0;
   int has_ = 0;
   int needs_ = 0;

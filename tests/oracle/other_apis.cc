@@ -44,7 +44,7 @@ std::uint64_t hash_of(const std::vector<TokenId>& tokens, const ModelInfo& model
   return hash;
 }
 
-// From 0 to 1.
+// Returns a number from 0 to 1.
 double fraction_of(std::uint64_t hash) {
   return static_cast<double>(hash) / static_cast<double>(std::numeric_limits<std::uint64_t>::max());
 }

@@ -12,7 +12,7 @@ namespace fo::oracle {
 
 nlohmann::json format_models(const ModelInfo& model, std::time_t created);
 
-/// In vLLM's format, of a prompt or of messages.
+/// Returns the tokens of a prompt or of messages, in vLLM's format.
 nlohmann::json tokenize(const nlohmann::json& body, const ModelInfo& model);
 nlohmann::json detokenize(const nlohmann::json& body, const ModelInfo& model);
 

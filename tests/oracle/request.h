@@ -35,11 +35,11 @@ struct ModelInfo {
 
 struct CompletionRequest {
   Endpoint endpoint = Endpoint::kCompletions;
-  /// Of the model or an adapter.
+  /// Name of the model or an adapter.
   std::string model;
-  /// At least one.
+  /// Prompts; at least one.
   std::vector<std::vector<TokenId>> prompts;
-  /// For each prompt, its choices.
+  /// Number of choices for each prompt.
   std::uint64_t n = 1;
   GenerationOptions options;
   bool is_sampled = false;

@@ -30,7 +30,7 @@ class Slots {
 
    private:
     std::shared_ptr<Slots> slots_;
-    /// In the queue, while the request waits.
+    /// Place in the queue, while the request waits.
     std::list<Place*>::iterator at_;
     bool is_running_ = false;
   };

@@ -1,4 +1,4 @@
-// What this process logs while a test goes on, as an event that the test can wait for.
+// The log of this process during a test, as an event that the test can wait for.
 #pragma once
 
 #include <fcntl.h>

@@ -3,8 +3,9 @@
 namespace fo::canary {
 namespace {
 
-// Of an event's counter in the last minutes. A counter that exists from the start shows its first
-// event in increase(); that of a process which started with the event does not.
+// Returns an expression for an increase of an event's counter in the last minutes. A counter that
+// exists from the start shows its first event in increase(); that of a process which started with
+// the event does not.
 std::string happened(const std::string& counter, const std::string& window) {
   return "increase(" + counter + "[" + window + "]) > 0 or (" + counter + " unless " + counter +
          " offset " + window + ") > 0";
@@ -58,7 +59,7 @@ Samples resumes(const std::string& resumed, const std::string& refused) {
           {"fo_route_resumes_total{outcome=\"finished\"}", "0x400"}};
 }
 
-// After five minutes.
+// Time of the event in promtool's tests: after five minutes.
 constexpr std::uint64_t kEvent = 315;
 // The same after a time that is longer than every window, and from the first sample on.
 const std::string kLateEvent = "0x80 1x400";

@@ -19,12 +19,12 @@ struct Alert {
   /// "warning" or "critical".
   std::string severity;
   std::string expression;
-  /// How long the state must last; 0 for an event, which is reported at once.
+  /// Time that the state must last; 0 for an event, which is reported at once.
   std::uint64_t for_seconds = 0;
   /// A template of Prometheus that uses only labels ("{{ $labels.model }}") and the value as a
   /// percentage.
   std::string summary;
-  /// What to type.
+  /// Commands that an operator runs first.
   std::string runbook;
 
   /// A case in which it fires: the expression becomes true after `begins` seconds, with these

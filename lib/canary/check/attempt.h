@@ -27,7 +27,7 @@ struct Attempt {
   std::string reason = {};
   std::optional<fleet::Evidence> evidence = {};
   base::Duration took{};
-  /// Of a mismatch, the tokens that came.
+  /// The tokens of the answer, if it is a mismatch.
   std::vector<TokenId> tokens = {};
   bool uses_sampler = false;
 };
@@ -35,16 +35,17 @@ struct Attempt {
 struct AttemptRules {
   /// Drift is a difference over the canary's spread and this.
   double tolerance = 0.05;
-  /// Of a whole answer.
+  /// Time limit of a whole answer.
   base::Duration timeout = std::chrono::seconds(20);
   base::Duration probe_timeout = std::chrono::seconds(1);
-  /// Slow is over so many times the usual.
+  /// An answer is slow if it takes more than the baseline times this factor,
   double slow_factor = 3;
-  /// And at least so much more than the usual: a busy client is not a slow engine.
+  /// and exceeds the baseline by at least this much, so that a busy client does not make an engine
+  /// slow.
   base::Duration slow_excess = std::chrono::milliseconds(250);
 };
 
-/// The outcome of a reply, without a regard to its time.
+/// Returns the outcome of a reply. Its time is not considered.
 Attempt judge(const Canary& canary, const Reply& reply, bool uses_sampler, double tolerance);
 
 /// Asks the canary. The time counts, and is added to the baseline, only if the engine did nothing

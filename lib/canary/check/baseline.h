@@ -1,4 +1,4 @@
-// What a worker usually needs, as a moving average of its good checks. Pure.
+// The usual duration of a worker's checks: a moving average over those that passed. Pure.
 #pragma once
 
 #include <cstdint>

@@ -50,7 +50,7 @@ Comparison compare_tokens(const Canary& canary, std::span<const TokenId> got) {
       std::mismatch(expected.begin(), expected.end(), got.begin(), got.end()).first;
   const auto position = static_cast<std::size_t>(differs - expected.begin());
   if (position == std::max(expected.size(), got.size())) return {};
-  // How much more likely the end was than another token is unknown.
+  // The margin of the end of an answer is unknown.
   const bool is_safe =
       position < expected.size() && margin_of(canary.answer[position]) >= kSafeMargin;
   return {.match = is_safe ? Match::kMismatch : Match::kUncertain,

@@ -22,11 +22,12 @@ enum class Match {
 
 struct Comparison {
   Match match = Match::kSame;
-  /// Of all but kSame: the first token, or the largest difference of log-probabilities.
+  /// The first token that differs, or the largest difference of log-probabilities; nullopt for
+  /// kSame.
   std::optional<fleet::Evidence> evidence = {};
 };
 
-/// How far apart two answers are in log-probabilities, where their tokens are the same.
+/// The difference of two answers' log-probabilities where their tokens are the same.
 struct Deviation {
   double size = 0;
   std::size_t position = 0;

@@ -23,7 +23,7 @@ using Clock = Deadline::Clock;
 constexpr char kWhat[] = "check an engine";
 constexpr std::size_t kMaxMetricsBytes = 4 * 1024 * 1024;
 constexpr std::size_t kMaxErrorBytes = 64 * 1024;
-// Of a whole stream: several KiB for each token.
+// Limit of a whole stream: several KiB for each token.
 constexpr std::size_t kMaxStreamBytes = 16 * 1024 * 1024;
 constexpr std::size_t kSaltBytes = 16;
 

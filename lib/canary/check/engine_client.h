@@ -17,7 +17,7 @@ namespace fo::canary {
 
 struct EngineAddress {
   http::Origin origin;
-  /// Before the paths of the API; without a slash at its end.
+  /// Prefix of the API's paths, without a slash at its end.
   std::string base_path;
   /// Sent with each request, such as the engines' key.
   http::Fields headers;
@@ -41,7 +41,7 @@ enum class Trouble {
   kBroken,   // the connection or the answer was cut, is malformed, or is an error
 };
 
-/// What an engine says of itself.
+/// Result of probing an engine.
 struct Probe {
   /// kBusy and kUnnamed do not occur.
   Trouble trouble = Trouble::kNone;
@@ -71,7 +71,7 @@ struct Reply {
   std::string reason = {};
   /// Complete unless there was trouble.
   Answer answer = {};
-  /// From sending the request.
+  /// Time from sending the request to the first token.
   base::Duration first_token{};
   base::Duration whole{};
 };

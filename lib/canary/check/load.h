@@ -1,4 +1,4 @@
-// What an engine's /metrics say of its load, and whether it makes progress. Pure.
+// Reads an engine's load from its /metrics, and detects an engine that makes no progress. Pure.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ struct EngineLoad {
   std::optional<double> tokens = {};
 
   [[nodiscard]] bool is_busy() const { return running.value_or(0) > 0 || waiting.value_or(0) > 0; }
-  /// Not busy, as far as the engine counts its requests: without that nothing is known.
+  /// True if the engine counts its requests and has none.
   [[nodiscard]] bool is_idle() const { return running && !is_busy(); }
   [[nodiscard]] bool has_queue() const { return waiting.value_or(0) > 0; }
 };
@@ -28,7 +28,8 @@ EngineLoad read_engine_load(std::string_view metrics);
 /// An engine is hung if requests run and none of its tokens has moved for a time.
 class ProgressWatch {
  public:
-  /// How long requests have run without a token, as far as is known: zero if they do not.
+  /// Returns the time for which requests have run without a token; zero if none runs, or the engine
+  /// does not count tokens.
   base::Duration update(const EngineLoad& load, base::Duration now);
   /// The engine is another process, or could not be read.
   void reset() { last_.reset(); }

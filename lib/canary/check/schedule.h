@@ -21,7 +21,7 @@ struct Intervals {
   base::Duration progress = std::chrono::seconds(5);
   base::Duration token = std::chrono::seconds(10);
   base::Duration content = std::chrono::seconds(30);
-  /// Of content, for a worker that is suspected, if it is shorter.
+  /// Interval of content checks of a suspected worker, if it is shorter.
   base::Duration content_of_suspect = std::chrono::seconds(5);
 
   [[nodiscard]] base::Duration of(Step step) const;

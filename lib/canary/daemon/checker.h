@@ -17,9 +17,9 @@ struct CheckerOptions {
   /// Repetitions of a failed check, and the pause before each.
   unsigned retries = 2;
   base::Duration retry_pause = std::chrono::seconds(1);
-  /// How long requests may run without any token.
+  /// Time for which requests may run without any token.
   base::Duration hung_after = std::chrono::seconds(30);
-  /// Of a first token, where that is over 5 times the usual.
+  /// Lower limit of the time allowed for a first token; a slow worker gets 5 times its baseline.
   base::Duration first_token = std::chrono::seconds(3);
   /// The part of the questions that run the sampler.
   double sampler_part = 0.25;
@@ -35,7 +35,7 @@ class Checker {
 
   /// Begins to check the worker, until it is removed.
   void watch(const WorkerPtr& worker);
-  /// After is_removed was set.
+  /// To be called after is_removed was set.
   void on_removed(const WorkerPtr& worker);
 
  private:

@@ -21,8 +21,8 @@ std::string to_text(const Workers& workers, const DaemonCounts& counts);
 
 /// All workers, or the one with this id, as a JSON object; empty if the id is unknown.
 std::string state_json(const Workers& workers, const std::string& id);
-/// That object as a table; for a single worker also its last checks. Throws kProtocol for another
-/// text.
+/// Formats that object as a table; for a single worker also its last checks. Throws kProtocol for
+/// another text.
 std::string state_table(const std::string& json, bool has_checks);
 
 }  // namespace fo::canary

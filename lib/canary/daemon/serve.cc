@@ -86,7 +86,7 @@ class CanaryDaemon {
   /// Ids of workers whose verdicts are to be written; convictions are first.
   std::set<std::string> urgent_;
   std::set<std::string> due_;
-  /// And whose records are to be removed.
+  /// Ids of removed workers whose records are still to be deleted.
   std::set<std::string> gone_;
   loop::Event wake_{io_.get_executor()};
   os::LogLimit log_limit_;

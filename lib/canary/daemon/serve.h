@@ -12,7 +12,7 @@ namespace fo::canary {
 
 struct ServeOptions {
   std::string registry;
-  /// For verdicts, where `registry` is only read.
+  /// Registry for verdicts, if `registry` is only read.
   std::string state_registry;
   std::vector<CanaryFile> files;
   WorkersOptions workers;

@@ -176,7 +176,7 @@ void Workers::note(Worker& worker, Step step, const Attempt& attempt, const Now&
   worker.durations.at(static_cast<std::size_t>(step)).observe(attempt.took);
   ++counts_[{step, attempt.outcome}];
   if (attempt.outcome == Outcome::kMismatch) worker.mismatches.add();
-  // Of the cheap checks, only those that fail are worth a place.
+  // A cheap check is kept only if it failed.
   const bool is_kept = step == Step::kContent || attempt.outcome != Outcome::kPass;
   if (!is_kept) return;
   worker.checks.push_back({at.wall, step, attempt});
@@ -188,7 +188,7 @@ void Workers::change(Worker& worker, const Now& at, const Change& change) {
   const HealthState before = worker.health.state();
   change();
   const HealthState after = worker.health.state();
-  // After a probation the weight rises while the state stays.
+  // After a probation the weight rises without a change of state.
   const double weight = worker.health.weight(at.steady);
   const bool has_risen = std::exchange(worker.own_weight, weight) != weight;
   if (after == before) {

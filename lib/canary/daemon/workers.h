@@ -77,9 +77,9 @@ struct Worker {
   std::array<metrics::Histogram<kCheckBounds>, kSteps.size()> durations = {};
   metrics::Counter mismatches;
   metrics::Counter convictions;
-  /// By itself, at its last change; 0 to 1.
+  /// Weight without regard to its set, at its last change; 0 to 1.
   double own_weight = 1;
-  /// With regard to its set.
+  /// Weight with regard to its set.
   double weight = 1;
 
   [[nodiscard]] bool is_checked() const {
@@ -97,7 +97,7 @@ struct WorkersOptions {
   std::optional<net::TlsFiles> tls = {};
   http::Fields headers = {};
   Intervals intervals = {};
-  /// How long a verdict counts.
+  /// Time until a verdict expires.
   base::Duration lifetime = std::chrono::seconds(90);
 };
 
@@ -123,7 +123,7 @@ class Workers {
 
   /// Adds the result of a check to the worker's list, its histogram and the counts.
   void note(Worker& worker, Step step, const Attempt& attempt, const Now& at);
-  /// What a check says of the worker. Its verdict is written if it has changed.
+  /// Applies the finding of a check to the worker, and writes its verdict if it has changed.
   void find(Worker& worker, Finding finding, Cause cause, const Now& at);
   /// Time passes for the worker.
   void advance(Worker& worker, const Now& at);
@@ -140,7 +140,7 @@ class Workers {
   [[nodiscard]] const std::vector<std::unique_ptr<Canaries>>& files() const { return files_; }
 
   [[nodiscard]] SavedWorkers save(const Now& at) const;
-  /// Before any worker is known.
+  /// To be called before any worker is known.
   void load(SavedWorkers saved) { saved_ = std::move(saved); }
 
   using CheckCounts = std::map<std::pair<Step, Outcome>, std::uint64_t>;
@@ -161,7 +161,8 @@ class Workers {
   std::vector<std::unique_ptr<Canaries>> files_;
   Events events_;
   std::map<std::string, WorkerPtr> workers_;
-  /// Of workers that are not known now: from the last run, and the convicted ones that are gone.
+  /// State of workers that are not known now: from the last run, and of convicted workers that are
+  /// gone.
   SavedWorkers saved_;
   bool are_verdicts_listed_ = false;
   CheckCounts counts_;

@@ -20,7 +20,7 @@ using nlohmann::json;
 
 constexpr int kFileVersion = 1;
 constexpr std::size_t kMaxNameBytes = 100;
-// Of a canary's answer: a year would overflow no sum.
+// Limit of the time of a canary's answer, which keeps sums of times from overflowing.
 constexpr double kMaxSeconds = 86'400;
 
 const json& member(const json& object, const char* name) {
@@ -49,7 +49,7 @@ double finite(const json& value, const std::string& name) {
   return number;
 }
 
-// From 0 to `max`.
+// Reads a number from 0 to `max`.
 double number_member(const json& object, const char* name, double max) {
   const double number = finite(member(object, name), name);
   if (number < 0 || number > max) throw Misfit(std::string(name) + " is out of its range");

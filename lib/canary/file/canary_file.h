@@ -37,8 +37,8 @@ struct AnswerToken {
   std::map<std::string, double> top = {};
 };
 
-/// By how much the chosen token was more likely than any other: its log-probability less the
-/// highest one of the others. Without others it is infinite.
+/// Returns the margin of the chosen token over all others: its log-probability less the highest one
+/// of the others. Without others it is infinite.
 double margin_of(const AnswerToken& token);
 
 struct Canary {
@@ -46,12 +46,12 @@ struct Canary {
   /// The text of the prompt, for readers.
   std::string text = {};
   std::vector<TokenId> prompt;
-  /// Of the request; at least the size of the answer.
+  /// Value in the request; at least the size of the answer.
   std::uint64_t max_tokens = 0;
   std::vector<AnswerToken> answer = {};
-  /// By how much log-probabilities of good engines differed from those of the answer, at most.
+  /// Largest difference between log-probabilities of good engines and those of the answer.
   double spread = 0;
-  /// How long an engine took that did nothing else.
+  /// Time of the answer on an idle engine.
   base::Duration time{};
 };
 

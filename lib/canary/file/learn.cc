@@ -215,7 +215,7 @@ awaitable<Learned> learn(LearnOptions options) {
     canary->prompt = std::move(candidate.prompt);
     base::Duration sum{};
     for (const base::Duration time : candidate.times) sum += time;
-    // Of the part of the answer that is asked for.
+    // The time for the part of the answer that checks ask for.
     canary->time = sum / static_cast<base::Duration::rep>(candidate.times.size()) *
                    static_cast<base::Duration::rep>(canary->answer.size()) /
                    static_cast<base::Duration::rep>(candidate.answers.front().size());

@@ -1,5 +1,5 @@
-// What fo-canary run keeps over a restart (--state): the health and the baselines of each worker.
-// Pure.
+// The state that fo-canary run keeps over a restart (--state): the health and the baselines of each
+// worker. Pure.
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@
 
 namespace fo::canary {
 
-/// What a worker usually needs.
+/// The usual durations of a worker's checks.
 struct Baselines {
-  /// For a whole answer, in relation to the time in the file of canaries.
+  /// Time of a whole answer, as a multiple of the time in the file of canaries.
   Baseline answer;
-  /// For the first token, in seconds.
+  /// Time of the first token, in seconds.
   Baseline first_token;
 };
 
@@ -24,7 +24,7 @@ struct SavedWorker {
   WorkerHealth::Saved health;
   Baselines baselines = {};
 };
-/// By the id of the worker.
+/// Keys are ids of workers.
 using SavedWorkers = std::map<std::string, SavedWorker>;
 
 inline constexpr base::ByteCount kMaxStateBytes = 64 * base::kMiB;

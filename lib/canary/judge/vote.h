@@ -12,10 +12,10 @@
 
 namespace fo::canary {
 
-/// How many other workers are asked.
+/// Largest number of other workers that are asked.
 inline constexpr std::size_t kMaxJurors = 4;
 
-/// What another worker answers.
+/// The answer of another worker to the same canary.
 enum class Ballot {
   kExpected,  // as the file has it
   kSame,      // as the worker in question

@@ -14,7 +14,7 @@
 
 namespace fo::canary {
 
-/// What a check says of the worker, after its repetitions.
+/// The result of a check of a worker, after its repetitions.
 enum class Finding {
   kPass,
   kNeutral,     // nothing: the engine was busy, or the answer could not be compared
@@ -49,16 +49,16 @@ class WorkerHealth {
   [[nodiscard]] double weight(base::Duration steady) const;
   [[nodiscard]] unsigned failed_probations() const { return table_.failed_probations(); }
   [[nodiscard]] bool is_convicted() const { return state() == fleet::HealthState::kConvicted; }
-  /// Of a healthy worker it is empty.
+  /// Empty for a healthy worker.
   [[nodiscard]] const Cause& cause() const { return cause_; }
-  /// Since when the state is this.
+  /// The time of the last change of state.
   [[nodiscard]] text::WallTime since() const { return since_; }
 
-  /// What a restart keeps.
+  /// The state that a restart keeps.
   struct Saved {
     fleet::HealthState state = fleet::HealthState::kHealthy;
     unsigned failed_probations = 0;
-    /// Of an unhealthy worker.
+    /// The end of the cool-down of an unhealthy worker.
     std::optional<text::WallTime> cool_down_until = {};
     text::WallTime since = {};
     Cause cause = {};
@@ -72,7 +72,7 @@ class WorkerHealth {
   void change(const Now& at, const Change& change);
 
   fleet::Health table_;
-  /// How many passed checks end a weak suspicion; 0: there is none.
+  /// Number of passed checks that end a weak suspicion; 0 without a suspicion.
   unsigned passes_needed_ = 0;
   Cause cause_;
   text::WallTime since_{};

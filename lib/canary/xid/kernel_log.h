@@ -17,7 +17,7 @@ namespace fo::canary {
 struct KernelMessage {
   /// One line, without the time and the priority before it.
   std::string text = {};
-  /// Since the machine was started; nullopt if the log does not have it.
+  /// Time since the machine was started; nullopt if the log does not have it.
   std::optional<base::Duration> uptime = {};
   /// The time of day, as the log has it; empty if it has none.
   std::string time = {};

@@ -20,7 +20,7 @@ enum class XidClass {
 std::string_view to_string(XidClass xid_class);
 
 struct Xid {
-  /// As NVML and the records of workers name a GPU: "0000:3b:00.0".
+  /// The GPU as NVML and the records of workers name it: "0000:3b:00.0".
   std::string bus_id;
   std::uint64_t code = 0;
   /// The slices of a GPU in MIG mode, if the driver names them.
@@ -29,14 +29,14 @@ struct Xid {
   /// The process, if the driver names it.
   std::optional<std::uint64_t> pid = {};
   std::string process = {};
-  /// What the driver says besides.
+  /// The rest of the driver's message.
   std::string text = {};
 };
 
 XidClass class_of(const Xid& xid);
-/// What the code means, in a few words; empty for a code that is not known.
+/// Returns the meaning of the code in a few words; empty if the code is unknown.
 std::string_view name_of(std::uint64_t code);
-/// What an operator does about it, in one sentence.
+/// Returns the action for an operator, in one sentence.
 std::string advice_on(const Xid& xid);
 
 /// Parses "NVRM: Xid (PCI:0000:3b:00): 79, ..."; nullopt for any other message of the kernel.
@@ -50,7 +50,7 @@ class XidReader {
   std::optional<Xid> read(std::string_view message);
 
  private:
-  /// Of the GPU that the last message introduces; empty if it introduces none.
+  /// Bus id of the GPU that the last message introduces; empty if it introduces none.
   std::string introduced_;
 };
 

@@ -8,8 +8,8 @@
 
 namespace fo::canary {
 
-/// With "bus_id", "xid", "class", "advice" and "text"; and, if they are known, "name", "pid",
-/// "process", "gpu_instance", "compute_instance", "uptime" in seconds, and "time".
+/// Returns an object with "bus_id", "xid", "class", "advice" and "text"; and, if they are known,
+/// "name", "pid", "process", "gpu_instance", "compute_instance", "uptime" in seconds, and "time".
 std::string to_json(const Xid& xid, const KernelMessage& message);
 
 }  // namespace fo::canary

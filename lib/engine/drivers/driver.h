@@ -17,7 +17,7 @@ namespace fo::engine {
 
 enum class EngineKind { kVllm, kSglang, kDynamo, kCommand, kCold };
 
-/// What happens to requests in flight when the engine is put to sleep.
+/// The treatment of requests in flight when the engine is put to sleep.
 enum class SleepMode { kAbort, kFinish };
 
 struct DriverOptions {

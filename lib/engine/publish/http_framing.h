@@ -29,7 +29,7 @@ class HttpFraming {
   /// with.
   using Judge = std::function<int(std::string_view target)>;
 
-  /// Without a judge.
+  /// Makes a framing without a judge.
   HttpFraming() = default;
   /// `judge` must outlive this object; an empty one judges nothing. With a judge, the client's
   /// bytes never become opaque because of the client: a request that cannot be parsed is refused

@@ -23,7 +23,7 @@ struct Card {
   std::string architecture;
   std::string dtype;
   std::string quantization;
-  /// In tokens; 0 if unknown.
+  /// Length in tokens; 0 if unknown.
   std::uint64_t context_length = 0;
   /// Digest of the rest of the model's configuration.
   std::string config;
@@ -58,7 +58,7 @@ struct CardField {
   /// Its name in JSON.
   std::string_view name;
   bool in_checksum = false;
-  /// In canonical JSON; "" for an empty field.
+  /// The value in canonical JSON; "" for an empty field.
   std::string value;
 };
 

@@ -18,7 +18,7 @@ struct CardDifference {
 };
 
 struct CardComparison {
-  /// In the order of the fields.
+  /// Differences in the order of the fields.
   std::vector<CardDifference> differences;
   /// The cards have a name or an alias in common: workers of both may get requests for it.
   bool may_share_traffic = false;

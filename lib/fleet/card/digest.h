@@ -8,7 +8,7 @@
 
 namespace fo::fleet {
 
-/// What a digest begins with in a card; 64 hex digits follow.
+/// Prefix of a digest in a card; 64 hex digits follow.
 inline constexpr std::string_view kDigestPrefix = "sha256:";
 
 /// Whether `text` is kDigestPrefix and 64 lower-case hex digits.

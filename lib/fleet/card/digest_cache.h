@@ -18,7 +18,7 @@ struct FileIdentity {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::uint64_t size = 0;
-  /// In nanoseconds since 1970.
+  /// Time of the last change in nanoseconds since 1970.
   std::int64_t modified = 0;
   std::int64_t changed = 0;
 

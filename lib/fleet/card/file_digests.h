@@ -12,7 +12,7 @@ namespace fo::fleet {
 struct FileDigest {
   std::string name;
   base::ByteCount size = 0;
-  /// In 64 hex digits.
+  /// The digest in 64 hex digits.
   std::string sha256;
 };
 

@@ -34,7 +34,7 @@ struct ModelCardOptions {
   std::string kv_abi;
   std::vector<std::uint64_t> end_of_thinking;
   std::vector<std::uint64_t> stop_ids;
-  /// For the files of weights and adapters.
+  /// Options of digests of weights and adapters.
   DigestOptions digests;
 };
 

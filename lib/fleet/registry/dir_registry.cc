@@ -265,7 +265,7 @@ class DirWatch {
   UniqueFd inotify_;
   // The folders by their watch.
   std::map<int, std::string> folders_;
-  // In the order of time.
+  // Queries in the order of time.
   std::list<Query> queries_;
   Clock::time_point next_look_;
   bool has_warned_ = false;

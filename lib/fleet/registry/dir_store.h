@@ -41,7 +41,7 @@ class DirStore {
     /// The process that keeps the record lives; always true for kinds that are not kept.
     bool is_alive = true;
   };
-  /// Where the file of a record is: `path` is relative to the folder that is open as `folder`.
+  /// The place of a record's file: `path` is relative to the folder that is open as `folder`.
   struct Place {
     int folder;
     std::string_view path;

@@ -61,7 +61,7 @@ bool DirView::compare(const DirStore::Place& place) {
     }
     return entry->is_alive;
   } catch (const base::Error& error) {
-    // What cannot be read has not vanished.
+    // A record that cannot be read has not vanished.
     const auto unread = known_.find(key);
     if (unread != known_.end()) unread->second.round = round_;
     log_limit_.log(os::LogLevel::kWarning, error.what(), error.what());

@@ -1,4 +1,5 @@
-// What a watcher has seen of a registry's folder, and how that changes. No waiting.
+// The last listing of a registry's folder that a watcher has, and the changes to the next one.
+// Never waits.
 #pragma once
 
 #include <functional>

@@ -89,7 +89,7 @@ class EtcdRecord final : public KeptRecord {
     change.then.push_back(put);
     etcd::Outcome outcome = co_await cluster_->client.commit(change, deadline);
     if (!outcome.succeeded && before != 0) {
-      // What is left of the last lease is replaced.
+      // A record of the last lease is replaced.
       change.compares = {{{path}, Target::kLease, etcd::Compare::Relation::kEqual, before}};
       outcome = co_await cluster_->client.commit(change, deadline);
     }

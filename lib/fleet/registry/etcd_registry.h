@@ -14,7 +14,7 @@ namespace fo::fleet {
 inline constexpr base::Duration kDefaultRegistryTtl = std::chrono::seconds(10);
 
 struct EtcdRegistryConfig {
-  /// For messages.
+  /// Name of the registry in messages.
   std::string uri;
   etcd::Config etcd;
   /// All keys are below "PREFIX/".

@@ -39,7 +39,7 @@ class JoinedWatch {
   explicit JoinedWatch(std::function<void(const RegistryChange&)> on_change)
       : on_change_(std::move(on_change)) {}
 
-  /// What receives the changes of one of the registries.
+  /// Returns the receiver for the changes of one of the registries.
   std::function<void(const RegistryChange&)> receiver(std::size_t from) {
     return [this, from](const RegistryChange& change) { receive(from, change); };
   }
@@ -99,7 +99,7 @@ class JoinedRegistry final : public Registry {
       if (!may_be_in_workers(prefix) || !loop::is_transient(error)) throw;
       os::log(os::LogLevel::kWarning, "{}: its records are left out", error.what());
     }
-    // Of a card in both, the one beside the workers comes first.
+    // If both have a card, the one beside the workers comes first.
     std::stable_sort(records.begin(), records.end(),
                      [](const Record& a, const Record& b) { return a.key < b.key; });
     const auto end = std::unique(records.begin(), records.end(),

@@ -21,7 +21,7 @@ std::string text_of_segment(std::string_view segment);
 /// process that keeps it lives. Records of other kinds stay until they are removed.
 bool is_kept_kind(std::string_view key);
 
-/// What is behind the last '/', such as the id of a process.
+/// Returns the part after the last '/', such as the id of a process.
 std::string last_segment(std::string_view key);
 
 /// The id that the record must contain as "id"; empty if records of its kind have none.

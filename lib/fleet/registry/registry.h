@@ -51,7 +51,7 @@ struct RegistryChange {
     kListed,  // every record that was present at the beginning was reported; no record
   };
   Kind kind = Kind::kPut;
-  /// Only the key for kStale and kGone.
+  /// The record; for kStale and kGone only its key.
   Record record = {};
 };
 

@@ -1,4 +1,5 @@
-// What a watch of a registry reports: valid records, each change once, and why a record vanished.
+// The reports of a registry's watch: valid records, each change once, and the reason why a record
+// vanished.
 #pragma once
 
 #include <cstddef>

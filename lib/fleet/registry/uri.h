@@ -21,7 +21,7 @@ inline constexpr char kDefaultRegistry[] = "dir:/run/fo/registry";
 std::unique_ptr<Registry> make_registry(const std::string& uri,
                                         const std::string& state = kDefaultRegistry);
 
-/// What gives access to an etcd, as options; empty: not given.
+/// Options that give access to an etcd; empty if they are not given.
 struct EtcdParameters {
   std::string ca;
   std::string certificate;

@@ -64,8 +64,8 @@ UniqueFd lock_folder(const std::string& dir) {
   return std::move(*lock);
 }
 
-// What the parent needs to know of the devices; a child queries them, so that the parent does not
-// load CUDA. If that failed, there are no devices but the child's exit status; the child has
+// The facts about the devices that the parent needs; a child queries them, so that the parent does
+// not load CUDA. If that failed, there are no devices but the child's exit status; the child has
 // reported why.
 struct Probe {
   std::vector<cuda::DeviceInfo> devices;

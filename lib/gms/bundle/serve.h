@@ -11,14 +11,14 @@
 
 namespace fo::gms {
 
-/// What to do when a server dies by a signal.
+/// The reaction to a server that dies by a signal.
 enum class OnCrash {
   kRestart,  // restart it with the layout that it had published, until it crashes too often
   kExit,     // end all servers
 };
 
 struct ServeConfig {
-  /// As cuda::Driver::open takes it.
+  /// Argument of cuda::Driver::open.
   std::string driver = "auto";
   /// The one socket of a server for one device and tag; empty for a bundle in `socket_dir`.
   std::string socket_path;
@@ -28,7 +28,7 @@ struct ServeConfig {
   std::vector<std::string> tags;
   /// Receives a newline, and is closed, once every server answers; -1 for none. Takes ownership.
   int ready_fd = -1;
-  /// Who may connect besides root and our own user.
+  /// Users and groups that may connect besides root and our own user.
   AccessRules access;
   /// The sockets' permission bits.
   mode_t socket_mode = 0600;

@@ -20,7 +20,7 @@ namespace fo::gms {
 
 struct RemapCheckRequest {
   std::string socket;
-  /// As RpcClient::connect takes it.
+  /// Argument of RpcClient::connect.
   std::optional<uid_t> server_uid;
   /// Another layout is stale; empty: any layout is accepted.
   LayoutHash expect_hash;

@@ -50,7 +50,8 @@ class RpcClient {
                            Retry retry = Retry::kNever,
                            std::optional<uid_t> server_uid = std::nullopt);
 
-  /// What a server reports without a handshake. The connection is closed afterwards.
+  /// Asks for the state that a server reports without a handshake. The connection is closed
+  /// afterwards.
   GetRuntimeStateResponse runtime_state();
   std::vector<Event> event_history();
 

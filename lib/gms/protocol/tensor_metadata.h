@@ -15,7 +15,7 @@ namespace fo::gms {
 inline constexpr std::size_t kMaxTensorRank = 64;
 
 struct TensorMetadata {
-  /// As PyTorch spells it, e.g. "torch.bfloat16".
+  /// The type in PyTorch's spelling, e.g. "torch.bfloat16".
   std::string dtype;
   std::vector<base::ByteCount> shape;
   /// In elements, one for each dimension.

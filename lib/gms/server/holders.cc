@@ -109,8 +109,8 @@ class ProcessFiles {
   std::string folder_;
 };
 
-// What the program beside the simulated driver lists: all files of a device, or those in use. Its
-// answer is "FOLDER", then "DEVICE INODE SIZE NAME" for each file; each ends with a NUL.
+// Runs the program beside the simulated driver, which lists all files of a device, or those in use.
+// Its answer is "FOLDER", then "DEVICE INODE SIZE NAME" for each file; each ends with a NUL.
 std::string list_memory(const std::string& driver, const char* which, int ordinal,
                         const Deadline& deadline) {
   constexpr const char* kHelper = "fo-sim-memory";
@@ -187,7 +187,7 @@ class DeviceFolder {
   std::map<ino_t, File> files_;
 };
 
-// What one process holds of a simulated device, by inode.
+// The memory of a simulated device that one process holds, by inode.
 struct Hold {
   std::size_t fds = 0;
   bool is_mapped = false;

@@ -53,7 +53,7 @@ awaitable<Created> create_all(std::shared_ptr<const cuda::Driver> driver,
           std::make_shared<ServedMemory>(cuda::PhysicalMemory::create(driver, device, size)));
     }
   } catch (const cuda::OutOfMemory&) {
-    // As many as there is memory for.
+    // Only as many are created as there is memory for.
   }
   co_return created;
 }

@@ -1,4 +1,5 @@
-// What a GMS reports about itself, read without delaying other clients, as text and as JSON.
+// Reads the state that a GMS reports about itself, without delaying other clients, and formats it
+// as text and as JSON.
 #pragma once
 
 #include <sys/types.h>
@@ -45,7 +46,7 @@ struct Stat {
 };
 
 struct StatRequest {
-  /// As RpcClient::connect takes it.
+  /// Argument of RpcClient::connect.
   std::optional<uid_t> server_uid;
   bool events = false;
   /// Also list allocations and tensors if a reader's lock is free at once. The lock is released as

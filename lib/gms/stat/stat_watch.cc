@@ -237,7 +237,7 @@ std::vector<std::string> StatWatch::table(std::size_t columns, Time now, Time ma
                                                      "memory_layout_hash",
                                                      ""};
   text::TextTable cells("rllrrrrrrll");
-  // As wide as the widest possible value, so that columns do not move.
+  // The column is as wide as the widest possible value, so that columns do not move.
   cells.add({"device", "tag", fmt::format("{:<16}", "state"), " for", "writer", "waiting",
              "readers", "allocations", " allocated",
              fmt::format("{:<{}}", "layout hash", kShortHash), "socket"});

@@ -28,7 +28,7 @@ struct Renewal {
 
 /// A granted lock, and until when no other contender is granted it.
 struct Lease {
-  /// As in Grant.
+  /// The same as Grant::generation.
   std::uint64_t generation = 0;
   std::chrono::system_clock::time_point granted_at;
   Renewal renewed;

@@ -224,7 +224,7 @@ class LockdModel {
   /// By ticket.
   std::map<std::uint64_t, ConnectionId> queue_;
   std::uint64_t last_ticket_ = 0;
-  /// Of the queue: tickets by engine id, without leases, and the number of waiters by origin.
+  /// The queue's tickets by engine id, without leases, and the number of waiters by origin.
   std::map<std::string, std::set<std::uint64_t>> tickets_;
   std::map<std::string, std::size_t> places_;
   /// Members that do not wait; among them those that are not informed yet, and those through which

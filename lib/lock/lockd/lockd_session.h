@@ -80,7 +80,7 @@ class LockdSession : public std::enable_shared_from_this<LockdSession> {
 
   /// For a local process: it has closed the connection, even if that was not read yet.
   [[nodiscard]] bool is_closed_by_peer();
-  /// As is_closed_by_peer(), and no process has the other end of its lifeline.
+  /// True if is_closed_by_peer() is, and no process has the other end of its lifeline.
   [[nodiscard]] bool is_gone();
 
   // The server's data of this client.

@@ -49,7 +49,7 @@ struct Service {
 /// An entry of v1alpha1's spec.pvcs with create: true.
 struct NewVolumeClaim {
   std::string path;
-  /// As in the input: name, size, storageClass, volumeAccessMode.
+  /// The fields as the input has them: name, size, storageClass, volumeAccessMode.
   yaml::Node fields;
 };
 

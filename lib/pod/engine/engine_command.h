@@ -15,7 +15,7 @@
 
 namespace fo::pod {
 
-/// What is known about one option of a command line.
+/// The known values of one option of a command line.
 struct OptionValue {
   enum class State { kAbsent, kKnown, kUnknown };
   State state = State::kAbsent;

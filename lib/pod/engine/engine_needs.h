@@ -49,7 +49,7 @@ class EngineNeeds {
   const PodPlan& plan_;
   Family family_;
   bool is_asleep_;
-  // As far as known, its weights are in the GMS.
+  // True if its weights are known to be in the GMS.
   bool uses_gms_ = false;
   std::vector<Option> options_;
   std::vector<std::pair<std::string_view, std::string_view>> variables_;

@@ -34,7 +34,7 @@ class EnginePorts {
     bool is_variable = false;
     int base = 0;
     int stride = 1;
-    // As in the input; "" if only the layout requires the port.
+    // The text of the input; "" if only the layout requires the port.
     std::string text;
     std::string path;
     yaml::Position position;

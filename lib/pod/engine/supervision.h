@@ -17,7 +17,7 @@ namespace fo::pod {
 /// Where the active engine's API is published. Each engine's own API is at 127.0.0.1.
 struct PublishedApi {
   int port = 0;
-  /// As in a URL.
+  /// The host in the form that a URL has.
   std::string host;
 
   [[nodiscard]] int engine_port(int engine) const { return port + 1 + engine; }

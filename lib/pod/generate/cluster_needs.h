@@ -1,4 +1,4 @@
-// What a failover pod requires of its cluster and images, as text.
+// Describes the requirements of a failover pod for its cluster and images.
 #pragma once
 
 #include <string>

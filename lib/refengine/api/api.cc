@@ -62,7 +62,7 @@ awaitable<void> pull_kv(const ApiContext& context, const Request& request, Reply
   return KvTransfer::pull(kv_transfer(context), request, reply);
 }
 
-// As in vLLM, only the query is read. Both levels release weights and KV cache here, because the
+// Only the query is read, as vLLM does. Both levels release weights and KV cache here, because the
 // weights are in the GMS and not in this process.
 awaitable<void> sleep(const ApiContext& context, const Request& request, Reply& reply) {
   const std::string_view level = request.parameter("level").value_or("1");

@@ -36,7 +36,8 @@ struct AnswerToken {
   bool has_logprob = true;
 };
 
-/// What ended an answer besides the model's end of text: nothing, a stop token or a stop string.
+/// The reason why an answer ended, besides the model's end of text: nothing, a stop token or a stop
+/// string.
 using StopReason = std::variant<std::monostate, TokenId, std::string>;
 
 /// A whole answer, or what a stream adds to it.
@@ -74,7 +75,7 @@ std::string format_tokens(std::span<const TokenId> tokens, bool return_token_str
                           std::uint32_t positions);
 std::string format_prompt(std::span<const TokenId> tokens);
 
-/// As http::error_response, with "param".
+/// Does what http::error_response does, with "param" added.
 http::Response format_error(const ApiError& error);
 
 }  // namespace fo::refengine

@@ -203,7 +203,7 @@ std::vector<LogitBias> read_biases(const json& body, const ModelConfig& config) 
   return result;
 }
 
-// As in vLLM, an echo with probabilities has those of the prompt, and a stream has no others.
+// An echo with probabilities has those of the prompt, and a stream has no others.
 std::int32_t read_prompt_logprobs(const json& body, const CompletionRequest& request) {
   const auto count = read_count(body, "prompt_logprobs", 0, kMaxLogprobs);
   if (count && request.stream) refuse("prompt_logprobs", "needs stream to be false");

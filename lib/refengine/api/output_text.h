@@ -40,7 +40,7 @@ class OutputText {
   TextDecoder decoder_;
   // Characters after which an invalid byte was the last one.
   std::string pending_;
-  // Of the whole text before a stop string cuts it, and pending_.
+  // Length of the whole text before a stop string cuts it, with pending_.
   std::size_t characters_ = 0;
   std::size_t offset_ = 0;
 };

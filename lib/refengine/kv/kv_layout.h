@@ -23,7 +23,7 @@ LayerRange layers_of_rank(std::uint32_t layers, std::uint32_t rank, std::uint32_
 /// f32, [layer][key, value][kv head][position][head_dim].
 class KvLayout {
  public:
-  /// With as many positions as fit into `bytes`, at most the model's.
+  /// Makes a layout with as many positions as fit into `bytes`, at most the model's.
   KvLayout(const ModelConfig& config, LayerRange layers, base::ByteCount bytes);
 
   [[nodiscard]] std::uint32_t positions() const { return positions_; }

@@ -24,7 +24,7 @@ class KvMemory {
   void free();
   [[nodiscard]] bool allocated() const { return static_cast<bool>(mapping_); }
 
-  /// What Transformer::forward reads and writes.
+  /// The memory that Transformer::forward reads and writes.
   [[nodiscard]] float* data();
   /// After it wrote `count` positions from `position`. With copies, needs a current context.
   void write_through(std::uint32_t layers, std::uint32_t kv_heads, std::size_t head_dim,

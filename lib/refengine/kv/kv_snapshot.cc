@@ -18,7 +18,7 @@ using base::Error;
 using base::ExitStatus;
 using nlohmann::json;
 
-// Of the stream and of the layout of keys and values.
+// Version of the stream and of the layout of keys and values.
 constexpr const char* kFormat = "fo-kv-1";
 constexpr base::ByteCount kMaxOfferBytes = 16 * base::kMiB;
 

@@ -19,10 +19,10 @@ namespace fo::refengine {
 /// Tokens of a block; the last block may have fewer.
 inline constexpr std::size_t kBlockTokens = 16;
 
-/// What makes KV caches of two engines interchangeable.
+/// KV caches of two engines are interchangeable if these are equal.
 struct KvIdentity {
   std::string model;
-  /// Of the configuration and the weights (Rank::fingerprint).
+  /// Fingerprint of the configuration and the weights (Rank::fingerprint).
   std::string fingerprint;
   base::ByteCount bytes_per_token = 0;
   friend bool operator==(const KvIdentity&, const KvIdentity&) = default;

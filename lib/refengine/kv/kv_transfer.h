@@ -33,7 +33,7 @@ class KvTransfer {
   KvTransfer(Options options, const ModelConfig& config, const std::string& model_name,
              std::uint32_t positions, std::shared_ptr<Scheduler> scheduler);
 
-  /// Of the mapped weights, which a wake may change.
+  /// Sets the fingerprint of the mapped weights, which a wake may change.
   void set_fingerprint(std::string fingerprint) { identity_.fingerprint = std::move(fingerprint); }
 
   /// A request that runs, while this object exists. Of several with the same id only the first can

@@ -17,7 +17,7 @@ constexpr std::size_t dtype_size(DType dtype) { return dtype == DType::kF32 ? 4 
 std::optional<DType> parse_torch_dtype(std::string_view name);
 std::string_view torch_dtype_name(DType dtype);
 
-/// As safetensors spells it: "F32", "F16", "BF16".
+/// Returns the name in safetensors: "F32", "F16", "BF16".
 std::string_view safetensors_dtype_name(DType dtype);
 
 constexpr float bf16_to_f32(std::uint16_t bits) {

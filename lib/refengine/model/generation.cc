@@ -71,7 +71,7 @@ Generation::Step Generation::next() const {
   return step;
 }
 
-// As in vLLM, bad words are looked for in the output only, and an eos is also banned where it would
+// Bad words are looked for as in vLLM, in the output only, and an eos is also banned where it would
 // be ignored.
 Constraints Generation::constraints() const {
   constexpr float kBanned = -std::numeric_limits<float>::infinity();

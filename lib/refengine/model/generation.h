@@ -32,7 +32,7 @@ struct GenerationOptions {
   std::uint64_t min_tokens = 0;
   /// Sequences that the output does not have.
   std::vector<std::vector<TokenId>> bad_words;
-  /// For each token.
+  /// Constraints of each token.
   Constraints constraints;
   Sampling sampling;
   /// How many of the likeliest tokens to report with the probability of each prompt token; -1: no
@@ -40,9 +40,9 @@ struct GenerationOptions {
   std::int32_t prompt_logprobs = -1;
 };
 
-/// What one step of the model produces.
+/// The result of one step of the model.
 struct StepResult {
-  /// For each of Step::targets.
+  /// A score for each of Step::targets.
   std::vector<TokenChoice> scores;
   /// If Step::wants_token.
   std::optional<TokenChoice> token;

@@ -19,12 +19,12 @@ constexpr std::string_view kEventStream = "text/event-stream";
 // The body of an error is cut here.
 constexpr std::size_t kMaxErrorBytes = std::size_t{64} * 1024;
 constexpr std::size_t kMaxReasonBytes = 200;
-// Of the events of an answer in one piece.
+// Limit of the events of an answer in one piece.
 constexpr base::ByteCount kMaxWholeBytes = 64 * base::kMiB;
 // More choices than any engine serves; their ends are not tracked.
 constexpr std::uint64_t kMaxChoices = 4096;
 
-// What fo-refengine(1) says of a KV cache that a request names.
+// Header in which fo-refengine(1) reports on a KV cache that a request names.
 constexpr std::string_view kKvSnapshotHeader = "x-fo-kv-snapshot";
 // Headers of a worker that belong to its connection, or name its insides.
 constexpr std::array<std::string_view, 13> kDroppedHeaders{"connection",
@@ -127,7 +127,7 @@ void Exchange::begin_attempt() {
   attempt_tokens_ = 0;
   finished_.clear();
   if (asked_ == Asked::kContinuation) {
-    // What the last attempt brought before its fault is still to be delivered.
+    // Text that the last attempt received before its fault is still to be delivered.
     resumption_->begin_continuation();
     return;
   }
@@ -281,7 +281,7 @@ bool Exchange::has_part() const {
   return whole_ && resumption_->transcript().safe_point() > 0 && resumption_->refusal().empty();
 }
 
-// Of events without content.
+// Checks the size of the events without content.
 void Exchange::check_held(std::size_t bytes) {
   if (bytes <= limits_.first_event + limits_.event) return;
   fail({.kind = AnswerFault::Kind::kInvalid,

@@ -32,7 +32,7 @@ namespace fo::route {
 
 inline constexpr std::string_view kKvSnapshotUsed = "used";
 
-/// What an answer of a worker was, apart from what the connection did.
+/// A fault in a worker's answer itself, and not in the connection.
 struct AnswerFault {
   enum class Kind {
     kStatus,      // an HTTP status of an error
@@ -55,8 +55,8 @@ class Exchange {
   struct Limits {
     /// An answer in one piece that is longer is delivered as it arrives.
     base::ByteCount held = 4 * base::kMiB;
-    /// Of an event up to the first with content, and of a later one. Events without content are
-    /// held up to the sum of both.
+    /// Limits of an event up to the first one with content, and of a later event. Events without
+    /// content are held up to the sum of both.
     base::ByteCount first_event = 16 * base::kMiB;
     base::ByteCount event = base::kMiB;
   };
@@ -69,7 +69,7 @@ class Exchange {
     kFailed,  // see fault()
   };
 
-  /// What a worker is asked for.
+  /// The request that a worker gets.
   enum class Asked {
     kAsGiven,      // the client's request
     kResumable,    // the same, as resumable_body() has it
@@ -79,7 +79,7 @@ class Exchange {
   /// `request` must outlive this object.
   Exchange(const ClientRequest& request, const Limits& limits);
 
-  /// For the attempts from now on; kContinuation only if resumption() can continue.
+  /// Sets the request of the attempts from now on; kContinuation only if resumption() can continue.
   void set_asked(Asked asked) { asked_ = asked; }
   [[nodiscard]] Asked asked() const { return asked_; }
   /// Forgets what was held. Unless it is a continuation, only if nothing was delivered.
@@ -103,8 +103,8 @@ class Exchange {
   [[nodiscard]] bool has_head() const { return is_delivering_; }
   [[nodiscard]] const http::ResponseHead& head() const { return head_; }
   std::string take_output();
-  /// What the worker has done with the KV cache that the request names: kKvSnapshotUsed, or why it
-  /// has not used it. Empty if it does not say.
+  /// The worker's report on the KV cache that the request names: kKvSnapshotUsed, or the reason why
+  /// it was not used. Empty if it does not say.
   [[nodiscard]] const std::string& kv_snapshot() const { return kv_snapshot_; }
 
   /// Whether a failed answer has a part that need not be produced again: it was delivered, or is
@@ -129,7 +129,7 @@ class Exchange {
 
   /// Whether a request that is asked for so may continue; that depends on its fields.
   [[nodiscard]] bool may_continue() const { return resumption_.has_value(); }
-  /// Only if it may.
+  /// To be called only if the request may continue.
   [[nodiscard]] Resumption& resumption() { return *resumption_; }
   [[nodiscard]] const Resumption& resumption() const { return *resumption_; }
   /// Why the failed answer cannot continue; empty if it can.
@@ -177,7 +177,7 @@ class Exchange {
   std::string kv_snapshot_;
   http::SseReader events_;
   bool is_delivering_ = false;
-  /// What was received for the client and not taken.
+  /// Bytes received for the client that were not taken yet.
   std::string held_;
   /// The body of an answer with the status of an error.
   std::string error_body_;

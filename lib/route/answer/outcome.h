@@ -44,23 +44,24 @@ enum class AttemptEnd {
   kDeadline,  // that of the request, which covers all its attempts
 };
 
-/// That of a fault that the exchange found in an answer.
+/// Returns the end of an attempt for a fault that the exchange found in an answer.
 AttemptEnd end_of(AnswerFault::Kind kind);
 
 struct Attempt {
   AttemptEnd end = AttemptEnd::kComplete;
-  /// Of kStatus.
+  /// For kStatus: the status.
   int status = 0;
   /// The code that the error itself contains, of kStatus and kErrorFrame; 0 if there is none.
   int error_code = 0;
-  /// Of kStatus: 404 may mean that the worker does not have the API, or the earlier answer, that
+  /// For kStatus: 404 may mean that the worker does not have the API, or the earlier answer, that
   /// the client asks for.
   bool may_lack_object = false;
-  /// Of kStatus: 400 and 422 may mean that the worker does not know the fields of a continuation.
+  /// For kStatus: 400 and 422 may mean that the worker does not know the fields of a continuation.
   bool may_lack_fields = false;
-  /// Of kStatus: its Retry-After.
+  /// For kStatus: the time in its Retry-After.
   std::optional<base::Duration> retry_after = {};
-  /// Of kStalled and kNoFirstToken: other streams of the worker have brought tokens meanwhile.
+  /// For kStalled and kNoFirstToken: true if other streams of the worker have brought tokens
+  /// meanwhile.
   bool others_moved = false;
 };
 
@@ -81,10 +82,10 @@ struct Outcome {
   OutcomeClass kind = OutcomeClass::kNeutral;
   /// The request may succeed on another worker.
   bool is_worth_another = false;
-  /// Of kBackpressure: for how long the worker gets less.
+  /// For kBackpressure: the time for which the worker gets less.
   base::Duration pause{0};
-  /// Of kBackpressure: the status was 503. A worker of which that is the only answer is out after a
-  /// while (Unavailability).
+  /// For kBackpressure: true if the status was 503. A worker that answers nothing else is out after
+  /// a while (Unavailability).
   bool is_unavailable = false;
 };
 
@@ -95,11 +96,12 @@ Outcome classify(const Attempt& attempt);
 /// client; else still kSuspected. At the end of the request, kSuspected is neutral.
 OutcomeClass resolve_suspected(const Attempt& suspected, const Attempt& other);
 
-/// How long a worker may be silent in all its streams: 5 s, or 20 times its mean gap between the
-/// tokens of a stream.
+/// Returns the time for which a worker may be silent in all its streams: 5 s, or 20 times its mean
+/// gap between the tokens of a stream.
 base::Duration stall_limit(base::Duration mean_gap);
 
-/// How long the first token may take: `base`, and one second for each 1,000 tokens of the prompt.
+/// Returns the time limit of the first token: `base`, and one second for each 1,000 tokens of the
+/// prompt.
 base::Duration first_token_limit(base::Duration base, std::uint64_t prompt_tokens);
 
 }  // namespace fo::route

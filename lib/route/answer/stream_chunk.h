@@ -60,9 +60,9 @@ struct StreamChunk {
   Place text_at;
   Place logprobs_at;
   Place stop_reason_at;
-  /// What removes the ids of the prompt and of the tokens, in order.
+  /// Edits that remove the ids of the prompt and of the tokens, in order.
   std::vector<fo::json::Edit> id_cuts;
-  /// What removes "usage"; empty without it.
+  /// Edits that remove "usage"; empty without it.
   std::vector<fo::json::Edit> usage_cuts;
 };
 

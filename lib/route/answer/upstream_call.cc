@@ -28,7 +28,8 @@ constexpr base::Duration kLastLook = std::chrono::milliseconds(200);
 
 Deadline deadline_at(TimePoint time) { return Deadline::after(time - Clock::now()); }
 
-// That of a failure to connect. After a lack of descriptors, a timeout says nothing of the worker.
+// Returns the end of a call that could not connect. After a lack of descriptors, a timeout is no
+// fault of the worker.
 CallEnd end_of(const base::Error& error, bool was_exhausted) {
   const bool is_late = was_exhausted && error.status() == ExitStatus::kTryAgain;
   if (is_late || base::is_exhausted(error.code())) return CallEnd::kExhausted;
@@ -58,8 +59,8 @@ void UpstreamCall::cut() {
   if (connection_) connection_->close();
 }
 
-// What is exhausted may be released at any time, so that is tried again as long as a worker may
-// take to accept.
+// Descriptors or memory may be released at any time, so connecting is tried again as long as a
+// worker may take to accept.
 awaitable<CallEnd> UpstreamCall::connect(bool is_fresh, Deadline deadline) {
   const Deadline limit = deadline.sooner(Deadline::after(times_.connect));
   CallEnd end = CallEnd::kDone;

@@ -16,15 +16,15 @@ namespace fo::route {
 
 struct CallTimes {
   base::Duration connect = std::chrono::seconds(2);
-  /// Until the first token of a stream with a short prompt; see first_token_limit().
+  /// Time limit of the first token of a stream with a short prompt; see first_token_limit().
   base::Duration first_token = std::chrono::seconds(60);
   /// Between two tokens of a stream whose worker's other streams go on.
   base::Duration stream = std::chrono::seconds(120);
-  /// Until the end of an answer in one piece.
+  /// Time limit of an answer in one piece.
   base::Duration answer = std::chrono::minutes(10);
 };
 
-/// How a call ended. Where the exchange knows more, it has a fault.
+/// The end of a call. If the exchange knows more, it has a fault.
 enum class CallEnd {
   kDone,          // the answer is complete
   kFault,         // see Exchange::fault()
@@ -88,7 +88,8 @@ class UpstreamCall {
   std::string reason_;
   TimePoint began_;
   TimePoint last_token_;
-  // Since when the call reads; while the call waits for the client, it does not see the worker.
+  // The time since which the call reads; while the call waits for the client, it does not see the
+  // worker.
   TimePoint reads_since_;
 };
 

@@ -14,7 +14,7 @@ constexpr std::size_t kMaxPrefixes = 100'000;
 constexpr double kMaxLoad = 1.25;
 // With more workers than this, the less loaded of two is nearly as good as the least loaded.
 constexpr std::size_t kFewWorkers = 16;
-// How often a worker is drawn before all of them are looked at.
+// Number of workers that are drawn before all of them are considered.
 constexpr int kMaxDraws = 16;
 
 constexpr double kClassWidth = 1.2;
@@ -121,7 +121,8 @@ const Choice::Worker* Choice::find_cached(const Candidate& request) const {
     const std::optional<WorkerNumber> number = prefixes_.find(*hash);
     if (!number) continue;
     const auto place = places_.find(*number);
-    // Of a worker that is gone, the cache is, too; another one may have a shorter beginning.
+    // The cache of a worker that is gone does not exist any more; another worker may have a shorter
+    // prefix.
     if (place == places_.end()) continue;
     const Worker& worker = workers_[place->second];
     if (!has_room(worker, request)) continue;

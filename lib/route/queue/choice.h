@@ -39,7 +39,7 @@ struct Room {
 std::vector<std::uint64_t> prefix_hashes(std::string_view prompt);
 
 struct Candidate {
-  /// Of the prompt and the expected answer.
+  /// Tokens of the prompt and of the expected answer.
   std::uint64_t tokens = 0;
   std::span<const std::uint64_t> prefixes = {};
   /// Workers that must not get the request.
@@ -75,7 +75,7 @@ class Choice {
     std::uint64_t requests = 0;
     std::uint64_t tokens = 0;
 
-    /// With `more` tokens than are in flight.
+    /// Returns the load with `more` tokens than are in flight.
     [[nodiscard]] double load(std::uint64_t more = 0) const {
       return static_cast<double>(tokens + more) / room.weight;
     }
@@ -104,9 +104,9 @@ class Choice {
   std::vector<Worker> workers_;
   std::unordered_map<WorkerNumber, std::size_t> places_;
   Prefixes prefixes_;
-  /// Of round robin: the place after that of the last choice.
+  /// For round robin: the place after that of the last choice.
   std::size_t next_ = 0;
-  /// Of the workers with a weight: the sum of the weights and tokens, and the largest cache.
+  /// Over the workers with a weight: the sum of the weights and tokens, and the largest cache.
   double weights_ = 0;
   std::uint64_t tokens_ = 0;
   std::optional<std::uint64_t> largest_cache_;

@@ -1,5 +1,5 @@
-// What the clients of a set demand, what its workers carry, and the level of degradation that the
-// ratio of the two requires. Pure: time, which must not go back, is an argument.
+// Measures the demand of a set's clients and the capacity of its workers, and computes the level of
+// degradation from their ratio. Pure: time, which must not go back, is an argument.
 #pragma once
 
 #include <array>
@@ -53,7 +53,7 @@ class Demand {
 struct UsedWorker {
   /// 0 to 1.
   double weight = 1;
-  /// At a time, at level 0.
+  /// Number of concurrent requests at level 0.
   std::uint64_t slots = 0;
   /// nullopt if unknown: only the slots bound its requests.
   std::optional<std::uint64_t> kv_tokens = {};
@@ -67,7 +67,7 @@ struct MeanRequest {
   double answer_tokens = 0;
 };
 
-/// That mean, of which later requests weigh more.
+/// A mean in which later requests have more weight.
 class ServedMean {
  public:
   /// `ttft` is the time to the first token, or to the end of an answer in one piece, whose

@@ -21,7 +21,7 @@ using fleet::HealthState;
 using fleet::Life;
 using Clock = Deadline::Clock;
 
-// How often a waiting request looks for another set while its own has no usable worker.
+// Interval in which a waiting request looks for another set while its own has no usable worker.
 constexpr base::Duration kLook = std::chrono::seconds(1);
 
 }  // namespace
@@ -40,7 +40,7 @@ struct Dispatcher::State {
         : queue(options.queue), choice(options.policy, seed) {}
     SetQueue queue;
     std::map<std::uint64_t, Waiting*> queued;
-    /// Those beside the queue.
+    /// Requests that wait beside the queue.
     std::list<Waiting*> first;
     Choice choice;
     std::map<WorkerNumber, WorkerPtr> workers;
@@ -150,7 +150,7 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   }
   const fleet::SetWeights weights = fleet::weights_of_set(health);
   for (std::size_t i = 0; i < in.size(); ++i) in[i]->weight = weights.weights[i];
-  // What the workers served before an outage says nothing of what they will serve after it.
+  // The rate before an outage does not predict the rate after it.
   if (!was_usable && is_usable(key)) set.queue.forget_pace();
   if (is_usable(key)) {
     set.unusable_since.reset();
@@ -280,7 +280,7 @@ bool Dispatcher::State::has_usable_weighted(const std::string& model) const {
   });
 }
 
-// Since when the model has an outage, of which a request finds out now.
+// Returns the beginning of the model's outage, which a request notices now.
 TimePoint Dispatcher::State::outage_begin(const std::string& model) {
   std::optional<TimePoint> last;
   for (const auto& [key, weight] : workers.sets_of(model)) {

@@ -1,6 +1,7 @@
-// Gives requests to workers: each request waits in the queue of its set until a worker of that has
-// a slot and room for its tokens. A request that was with a worker before, or that only one worker
-// can answer, waits beside the queue, and before it. Coroutines of one loop.
+// Assigns requests to workers. Each request waits in the queue of its set until a worker of the set
+// has a slot and room for its tokens. A request that a worker had before, or that only one worker
+// can answer, waits beside the queue, and is served before it. All calls are made on one event
+// loop.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -24,13 +25,13 @@ namespace fo::route {
 struct DispatchOptions {
   QueueLimits queue;
   Policy policy = Policy::kPrefix;
-  /// The status of a refusal for want of capacity.
+  /// Status of a response that refuses a request because capacity is missing.
   int overload_status = 503;
   /// A set of weight 0 takes over when no set with a weight has been usable for `takeover`.
   /// Otherwise it gets no request, except those that only its workers can answer.
   bool uses_unweighted_sets = true;
   base::Duration takeover = std::chrono::seconds(10);
-  /// How long a worker in probation may take for its one request.
+  /// Time limit for the one request of a worker in probation.
   base::Duration lease = std::chrono::minutes(10);
 };
 
@@ -56,12 +57,12 @@ class Dispatcher {
   /// The requests that may kill engines. After a change, on_change().
   [[nodiscard]] Suspects& suspects();
 
-  /// After a change of workers or their health, or of a waiting job: gives waiting requests to the
-  /// workers that have room now.
+  /// To be called after a change of workers or their health, or of a waiting job: gives waiting
+  /// requests to the workers that have room now.
   void on_change();
   /// To be called about twice a second: the workers' health depends on the time.
   void apply_time();
-  /// For requests that arrive from now on, and for the workers' slots at once.
+  /// Sets the level of requests that arrive from now on, and of the workers' slots at once.
   void set_level(const plan::DegradationSetting& setting);
 
   [[nodiscard]] QueueGauge queued(const SetKey& set) const;

@@ -32,7 +32,7 @@ struct Job {
   std::size_t tier = 0;
   /// The SHA-256 of its client's key; empty without rules for keys.
   std::string key;
-  /// Those that the client's limits count until its end.
+  /// Tokens that count towards the client's limits until the request ends.
   std::uint64_t admitted_tokens = 0;
   TimePoint received = base::Deadline::Clock::now();
   /// When its answer began; nullopt if it has not.
@@ -44,7 +44,7 @@ struct Job {
   std::string model;
   SetKey set;
   WorkerPtr worker;
-  /// Of its prompt and its expected answer: what it needs in the worker's cache.
+  /// Tokens of its prompt and its expected answer, for which the worker's cache needs room.
   std::uint64_t tokens = 0;
   /// prefix_hashes() of its prompt.
   std::vector<std::uint64_t> prefixes;
@@ -52,7 +52,7 @@ struct Job {
   std::uint64_t number = 0;
   /// It has had a worker before.
   bool has_waited = false;
-  /// Of the worker's health, for a worker in probation.
+  /// Lease of the worker's health, for a worker in probation.
   std::optional<std::uint64_t> lease;
   UpstreamCall* call = nullptr;
   /// Attempts that were sent.
@@ -78,9 +78,9 @@ struct Job {
   std::string preferred;
   /// The KV cache that this worker has pulled, by its id there; empty: none.
   std::string snapshot;
-  /// Since when it moves; nullopt: it does not.
+  /// The time when it began to move; nullopt if it does not move.
   std::optional<TimePoint> moving_since;
-  /// Of the client's answer; kClientGoneStatus until it is known.
+  /// Status of the client's answer; kClientGoneStatus until it is known.
   int status = kClientGoneStatus;
   std::uint64_t bytes_sent = 0;
 };

@@ -35,9 +35,9 @@ struct QueuedRequest {
   /// Chosen by the caller, and unique in the queue.
   std::uint64_t id = 0;
   std::size_t tier = plan::kPremium;
-  /// Of the prompt and the expected answer.
+  /// Tokens of the prompt and of the expected answer.
   std::uint64_t tokens = 0;
-  /// That of the client.
+  /// The client's deadline.
   base::Duration deadline = base::Duration::max();
 };
 
@@ -45,8 +45,9 @@ class SetQueue {
  public:
   explicit SetQueue(const QueueLimits& limits = {});
 
-  /// For requests that arrive from now on: the share of each tier, 0 to refuse it, and the factor
-  /// of the timeout. Requests of a tier that is refused now keep its share until they are taken.
+  /// Sets the share of each tier, 0 to refuse it, and the factor of the timeout, for requests that
+  /// arrive from now on. Requests of a tier that is refused now keep its share until they are
+  /// taken.
   void set_level(const plan::DegradationSetting& setting) { level_ = setting; }
 
   enum class Answer {
@@ -81,14 +82,14 @@ class SetQueue {
 
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
   [[nodiscard]] std::uint64_t tokens(std::size_t tier) const { return tiers_[tier].tokens; }
-  /// Since when its oldest request has waited.
+  /// Returns the arrival of its oldest request.
   [[nodiscard]] std::optional<base::Duration> oldest_arrival() const;
 
   /// The wait of a request that is the last of its tier, at the present pace; 0 while the pace is
   /// unknown, because no request has had to wait lately.
   [[nodiscard]] base::Duration predicted_wait(std::size_t tier) const;
-  /// For a refusal: the predicted wait, a random part of 20 % more or less, 1 to 60 s. `random` is
-  /// uniform in [0, 1).
+  /// Returns the Retry-After of a refusal: the predicted wait, a random part of 20 % more or less,
+  /// 1 to 60 s. `random` is uniform in [0, 1).
   [[nodiscard]] base::Duration retry_after(std::size_t tier, double random) const;
   /// The pace is unknown until it is measured again: a worker has joined, or accepts requests
   /// again, and what was measured without it would refuse requests that it can serve in time.

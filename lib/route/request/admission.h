@@ -16,11 +16,11 @@
 
 namespace fo::route {
 
-/// What a key permits. Limits that are not set do not exist.
+/// The permissions of a key. A limit that is not set does not exist.
 struct KeyRule {
   std::size_t tier = plan::kStandard;
   std::optional<std::uint64_t> requests_per_minute = {};
-  /// Of prompts and answers.
+  /// Tokens of prompts and answers.
   std::optional<std::uint64_t> tokens_per_minute = {};
   std::optional<std::uint64_t> requests_at_a_time = {};
   /// Empty: all models.
@@ -38,8 +38,8 @@ class TokenBucket {
  public:
   explicit TokenBucket(std::uint64_t per_minute);
 
-  /// For how long it is too empty for `amount`: 0 if it is not. More than a minute's amount needs a
-  /// full bucket.
+  /// Returns the time until it has `amount`; 0 if it has it now. More than a minute's amount needs
+  /// a full bucket.
   [[nodiscard]] base::Duration wait_for(std::uint64_t amount, base::Duration now) const;
   /// Removes `amount`, of which the bucket may owe a part.
   void remove(std::uint64_t amount, base::Duration now);
@@ -80,7 +80,7 @@ class Admission {
     std::size_t tier = plan::kPremium;
     /// The SHA-256 of the key, for end(); empty without rules.
     std::string key = {};
-    /// Of a limit per minute: when the request would be within it.
+    /// For a limit per minute: the time until the request would be within it.
     base::Duration retry_after{0};
   };
   /// Counts a request of about `tokens`, which is running until end(), or counts nothing and says

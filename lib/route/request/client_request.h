@@ -17,7 +17,7 @@
 
 namespace fo::route {
 
-/// What an operator may relax.
+/// Rules that an operator may relax.
 struct RequestRules {
   /// Fields of bodies that are forwarded although they address an engine's insides.
   std::vector<std::string> allowed_fields;
@@ -33,7 +33,7 @@ struct ClientRequest {
   std::string target;
   /// The headers that are forwarded, such as Content-Type and trace ids.
   http::Fields headers;
-  /// That of the http::Request, which must outlive this object.
+  /// The body of the http::Request, which must outlive this object.
   std::string_view body;
 
   /// The name of the model; empty if the request has none.
@@ -54,7 +54,7 @@ struct ClientRequest {
   std::string previous_response;
   /// The client's own deadline, from its x-request-timeout.
   std::optional<base::Duration> timeout;
-  /// Of a chat or a completion.
+  /// Present for a chat or a completion.
   std::optional<ResumeFacts> resume;
   /// The client's x-request-id; empty if it has none, or an invalid one.
   std::string client_id;

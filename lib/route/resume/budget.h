@@ -1,6 +1,5 @@
-// How much of the workers' time may go into doing again what a failed worker had done: so that the
-// death of one does not become an overload of the others. Pure: time, which must not go back, is an
-// argument.
+// Limits the share of the workers' time that repeats the work of a failed worker, so that the death
+// of one worker does not overload the others. Pure: time, which must not go back, is an argument.
 #pragma once
 
 #include <array>
@@ -23,7 +22,7 @@ class ResumeBudget {
   /// The number of answers that may be resumed at a time by workers with so many slots.
   static std::size_t max_running(std::uint64_t slots);
 
-  /// Of the workers of the set now. With fewer slots than before, resumes that have begun go on.
+  /// Sets the number of slots of the set's workers. When it falls, resumes that have begun go on.
   void set_slots(std::uint64_t slots);
 
   /// An answer waits to be resumed. Its number is unique among those here.
@@ -67,7 +66,7 @@ class RetryBudget {
 
  private:
   static constexpr base::Duration kSlice = std::chrono::milliseconds(500);
-  /// Of the slice with this number since the epoch.
+  /// Counts in the slice with this number since the epoch.
   struct Slice {
     std::int64_t number = -1;
     std::uint64_t requests = 0;

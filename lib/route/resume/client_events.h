@@ -36,7 +36,7 @@ class ClientEvents {
     std::string finish = "null";
     std::string stop_reason = "null";
   };
-  /// Only after learn(). `usage` is up to this part; nullopt if it is not known.
+  /// To be called only after learn(). `usage` is up to this part; nullopt if it is not known.
   [[nodiscard]] std::string made(const Part& part, const std::optional<Usage>& usage) const;
   /// The event with the usage alone.
   [[nodiscard]] std::string made_usage(const Usage& usage) const;

@@ -1,9 +1,8 @@
-// How the state of a request that moves gets to its next worker: the old worker's KV cache is
-// transferred, or the new worker computes the tokens again. The choice is that of `fo-plan migrate`
-// (plan/migration.h). Pure; moves.cc is its network.
-//
-//     GET /kv_snapshot at the old worker -> KvOffer -> is the transfer faster?
-//     POST /kv_snapshot/pull at the new worker -> KvSnapshot, which the continuation names
+// Chooses the way in which the state of a moving request gets to its next worker: the old worker's
+// KV cache is transferred, or the new worker computes the tokens again. The choice is that of
+// `fo-plan migrate` (plan/migration.h). Pure; moves.cc is its network.  GET /kv_snapshot at the old
+// worker -> KvOffer -> is the transfer faster? POST /kv_snapshot/pull at the new worker ->
+// KvSnapshot, which the continuation names
 #pragma once
 
 #include <cstdint>
@@ -19,17 +18,17 @@
 
 namespace fo::route {
 
-/// What a transfer and a replay take. A rate that is not given is the measured one, and before the
-/// first measurement the default.
+/// The costs of a transfer and of a replay. A rate that is not given is the measured one, and
+/// before the first measurement the default.
 struct KvMoveSettings {
-  /// From one worker to another, in bytes per second.
+  /// Bandwidth between two workers, in bytes per second.
   std::optional<base::ByteCount> bandwidth;
   /// The tokens of a prompt that a worker computes per second.
   std::optional<std::uint64_t> prefill;
 };
 inline constexpr double kDefaultBandwidth = 1024.0 * 1024 * 1024;
 inline constexpr double kDefaultPrefill = 5000;
-/// Of a transfer, before its first byte: three requests of HTTP.
+/// Time of a transfer before its first byte: three HTTP requests.
 inline constexpr plan::Seconds kTransferSetup{0.02};
 
 /// Measures a worker by the time in which it has computed a prompt. Short prompts do not count:
@@ -40,7 +39,7 @@ void add_transfer(Worker& worker, base::ByteCount bytes, base::Duration time);
 
 /// The KV cache of a running request.
 struct KvOffer {
-  /// Those whose keys and values are computed; at least one.
+  /// The tokens whose keys and values are computed; at least one.
   std::vector<TokenId> tokens;
   base::ByteCount bytes = 0;
 };
@@ -60,7 +59,7 @@ KvSnapshot read_kv_snapshot(std::string_view body);
 /// arrived yet.
 bool is_same_sequence(const std::vector<TokenId>& offered, const std::vector<TokenId>& known);
 
-/// What moving the offered cache to `target` takes.
+/// Returns the cost of moving the offered cache to `target`.
 plan::Migration migration_of(const KvOffer& offer, const Worker& target,
                              const KvMoveSettings& settings);
 

@@ -66,7 +66,7 @@ class PoisonBodies {
  public:
   static constexpr base::Duration kTime = std::chrono::minutes(10);
 
-  /// Of more than `max_bodies`, the oldest are forgotten.
+  /// Remembers at most `max_bodies`, and forgets the oldest first.
   explicit PoisonBodies(std::size_t max_bodies = 4096) : max_bodies_(max_bodies) {}
 
   /// `key` is the hash of the client's key, since another client's request is not the same one.

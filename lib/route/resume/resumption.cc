@@ -12,7 +12,7 @@
 namespace fo::route {
 namespace {
 
-// What vLLM generates without a limit of the client.
+// Tokens that vLLM generates if the client sets no limit.
 constexpr std::uint64_t kCompletionTokens = 16;
 constexpr std::size_t kMaxRewind = 8;
 
@@ -142,8 +142,8 @@ Resumption::Output Resumption::on_part(std::string_view data, const StreamChunk&
   return output;
 }
 
-// What an event of the engine brings, with `text` in place of its own, and the end that a stop
-// string makes.
+// Returns the content of an engine's event, with `text` in place of its own, and the end that a
+// stop string makes.
 ClientEvents::Part Resumption::part_of(std::string_view data, const StreamChunk& chunk,
                                        std::string text) const {
   const auto value_at = [&](const StreamChunk::Place& place) {

@@ -1,7 +1,7 @@
-// What it takes to continue an answer with one choice on another worker, and what the client gets
-// of each event meanwhile: the tokens and text so far, the stop strings, which the router matches
-// in place of the engine, and the usage. Pure. An Exchange (answer/exchange.h) has one for a
-// request that may continue; what the network does is resume/resumer.h.
+// The state that is needed to continue an answer with one choice on another worker, and the
+// client's part of each event: the tokens and text so far, the stop strings, which the router
+// matches in place of the engine, and the usage. Pure. An Exchange (answer/exchange.h) has one for
+// a request that may continue; what the network does is resume/resumer.h.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ class Resumption {
   /// `request`, a chat or a completion, must outlive this object.
   explicit Resumption(const ClientRequest& request);
 
-  /// What is known of the model. Without a card, its context_length alone may be known, or nothing.
+  /// Sets the known facts of the model. Without a card, its context_length alone may be known, or
+  /// nothing.
   void set_card(std::shared_ptr<const fleet::Card> card) { card_ = std::move(card); }
 
   /// The answer is produced from its beginning.
@@ -35,7 +36,7 @@ class Resumption {
   void begin_continuation();
 
   struct Output {
-    /// For the client, and the number of tokens that they bring.
+    /// Events for the client, and the number of their tokens.
     std::string events = {};
     std::uint64_t tokens = 0;
     /// A stop string ends the answer, or its limit, whatever the worker sends.
@@ -47,7 +48,7 @@ class Resumption {
   Output on_event(std::string_view data, const StreamChunk& chunk);
   /// The size of the events that are held, because their text is not certain yet.
   [[nodiscard]] std::size_t held_bytes() const { return held_.size(); }
-  /// What precedes "[DONE]".
+  /// Returns the events before "[DONE]".
   std::string closing();
   /// The rest of an answer that needs no worker any more, because its last token ends it, or its
   /// limit is reached; nullopt if it needs one.
@@ -63,8 +64,8 @@ class Resumption {
   [[nodiscard]] const Transcript& transcript() const { return transcript_; }
   /// The ids that an engine leaves out of an answer's text, and those that a client cannot see.
   [[nodiscard]] std::set<TokenId> hidden_ids() const;
-  /// How many tokens of the safe point may be produced again: with ids or log-probabilities, the
-  /// client would get them twice.
+  /// Returns the number of tokens before the safe point that may be produced again: with ids or
+  /// log-probabilities, the client would get them twice.
   [[nodiscard]] std::size_t max_rewind() const;
   void rewind(std::size_t end, std::size_t repeated) { transcript_.rewind(end, repeated); }
   /// The body of POST /v1/completions. `snapshot` is the id of a KV cache that the worker has
@@ -98,7 +99,7 @@ class Resumption {
   std::string held_;
   /// Tokens that the client has got.
   std::uint64_t delivered_ = 0;
-  /// Those that the engine has not named: one for each event with content.
+  /// Tokens without ids from the engine: one is counted for each event with content.
   std::uint64_t unnamed_ = 0;
   /// The certain text's characters, and how many of them precede the present continuation.
   std::uint64_t characters_ = 0;

@@ -125,7 +125,7 @@ class FactsReader {
       const bool are_offered = choice == nullptr || *choice != "none";
       if (!value.empty() && are_offered) refuse(name, "the worker parses the calls");
     } else if (name == "tool_choice") {
-      // Of no effect without tools.
+      // These have no effect without tools.
     } else if (name == "max_completion_tokens") {
       read_count(name, value, facts_.max_tokens);
     } else if (name == "logprobs") {

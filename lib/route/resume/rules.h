@@ -16,7 +16,7 @@
 
 namespace fo::route {
 
-/// What an operator decides.
+/// Options of the operator.
 struct ResumeOptions {
   /// Sampled answers with a seed do not continue: the generator of the new worker starts again, so
   /// that the rest is another than that of an undisturbed answer.
@@ -26,8 +26,8 @@ struct ResumeOptions {
   bool penalties = false;
 };
 
-/// What a request says of its answer, as far as it matters for a continuation. A field that is
-/// missing or null, or whose value is invalid, has the value here.
+/// The fields of a request that matter for a continuation. A field that is missing or null, or
+/// whose value is invalid, has the value here.
 struct ResumeFacts {
   /// Why the answer cannot continue after its first byte, for people: "'tools': the worker parses
   /// the calls"; empty if it can. The other members are valid in both cases.
@@ -37,7 +37,7 @@ struct ResumeFacts {
   std::vector<std::string> stops;
   bool include_stop = false;
   std::uint64_t min_tokens = 0;
-  /// Of one choice; nullopt without a limit of the client. "max_completion_tokens" of a chat has
+  /// Limit of one choice; nullopt if the client sets none. "max_completion_tokens" of a chat has
   /// precedence over "max_tokens".
   std::optional<std::uint64_t> max_tokens;
   std::vector<std::uint64_t> stop_ids;
@@ -49,10 +49,11 @@ struct ResumeFacts {
   /// "stream_options": the chunk with the usage, and usage in each chunk.
   bool wants_usage = false;
   bool wants_continuous_usage = false;
-  /// Of completions only.
+  /// Only completions have it.
   std::optional<std::uint64_t> logprobs;
 
-  /// By token. A continuation has it together with the bias that replaces a frequency penalty.
+  /// Biases by token. A continuation has it together with the bias that replaces a frequency
+  /// penalty.
   std::map<std::uint64_t, double> logit_bias;
   /// 0 for none; otherwise `repeated` has it, too: the engine applies it to the tokens that it
   /// generates itself, so that the continuation's bias is only that for the tokens before.
@@ -66,8 +67,8 @@ struct ResumeFacts {
   /// "stop_token_ids", "min_tokens", "max_tokens", "seed", "logit_bias", "stream_options" and
   /// "return_token_ids".
   std::string repeated;
-  /// Those of "min_p", "repetition_penalty", "temperature", "top_k" and "top_p" that the client
-  /// gave: for the others a card's generation config applies.
+  /// Names of those of "min_p", "repetition_penalty", "temperature", "top_k" and "top_p" that the
+  /// client gave: for the others a card's generation config applies.
   std::set<std::string> given;
 };
 

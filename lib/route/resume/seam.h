@@ -17,7 +17,7 @@ struct SeamCheck {
   /// Why the worker cannot continue the answer; empty if it can, and `resumption` stands at the
   /// place from which it does.
   std::string reason;
-  /// What the worker failed with, if it has given no text.
+  /// The failed attempt, if the worker has given no text.
   std::optional<Attempt> failure = {};
 };
 

@@ -21,7 +21,7 @@ class StopMatcher {
   /// stop string that ends in text that does not count, that of the first "min_tokens" tokens, does
   /// not end the answer. Once stopped(), text is dropped.
   std::string feed(std::string_view text, bool counts);
-  /// What is held back, for an answer that ends without a stop string.
+  /// Returns the text that is held back, for an answer that ends without a stop string.
   std::string flush();
 
   [[nodiscard]] bool stopped() const { return !matched_.empty(); }

@@ -57,9 +57,9 @@ class Transcript {
   [[nodiscard]] std::vector<TokenId> seam_ids(std::size_t end,
                                               const std::set<TokenId>& special) const;
   [[nodiscard]] std::size_t seam_begin() const { return seam_begin_; }
-  /// How many bytes of the text were received after the place that `compared` reaches: `compared`
-  /// is the text of seam_ids(end) and `context` that of the context alone. nullopt if it is not the
-  /// beginning of what was received.
+  /// Returns the number of bytes of the text that were received after the end of `compared`:
+  /// `compared` is the text of seam_ids(end) and `context` that of the context alone. nullopt if it
+  /// is not the beginning of what was received.
   [[nodiscard]] std::optional<std::size_t> match_seam(std::string_view context,
                                                       std::string_view compared) const;
 
@@ -74,10 +74,10 @@ class Transcript {
   std::size_t safe_ = 0;
   /// The certain text from the seam's beginning on.
   std::string text_;
-  /// What follows it, and ends with half a character; then it does not count yet.
+  /// Text after it that ends with half a character, and is not certain yet.
   std::string uncertain_;
   std::size_t seam_begin_ = 0;
-  /// How many of the last bytes of text_ will come again.
+  /// Number of the last bytes of text_ that will arrive again.
   std::size_t repeated_ = 0;
 };
 

@@ -35,7 +35,7 @@ class WholeAnswer {
     Kind kind = Kind::kNull;
     /// WTF-8 of kText; JSON of kOther, and of the items of kList.
     std::string text = {};
-    /// Of kObject, in the order of their first appearance.
+    /// Members of kObject, in the order of their first appearance.
     std::vector<Member> members = {};
 
     void become(Kind other);

@@ -29,7 +29,7 @@ struct SourceOptions {
   /// Which namespaces are the router's.
   std::vector<fleet::NamespacePattern> namespaces;
   fleet::AllowedWorkers allowed{fleet::kDefaultWorkers};
-  /// For https; nullopt refuses such workers.
+  /// TLS files for https; nullopt refuses such workers.
   std::optional<net::TlsFiles> tls;
   /// The slots of a worker whose record has none.
   std::uint64_t slots = 256;
@@ -42,7 +42,7 @@ class RegistrySource {
  public:
   struct Events {
     std::function<void(const WorkerPtr&)> on_new;
-    /// Of workers that are known.
+    /// Called after a change of known workers.
     std::function<void()> on_change;
     std::function<void(const WorkerPtr&)> on_removed;
   };
@@ -95,7 +95,7 @@ class RegistrySource {
   Events events_;
   /// Texts of instances by key.
   std::map<std::string, std::string> instances_;
-  /// By checksum. A card that was used stays, since a checksum stands for one card.
+  /// Cards by checksum. A card that was used stays, since a checksum stands for one card.
   std::map<std::string, std::shared_ptr<const fleet::Card>> cards_;
   /// Their texts by key.
   std::map<std::string, std::string> card_texts_;

@@ -52,7 +52,7 @@ class Share {
   /// True if that adds a slot.
   bool on_success(std::uint64_t slots, TimePoint now);
   [[nodiscard]] bool is_overloaded(TimePoint now) const { return now < grows_after_; }
-  /// At most `slots`, at least 1.
+  /// Returns the limit of concurrent requests: at most `slots`, at least 1.
   [[nodiscard]] std::uint64_t limit(std::uint64_t slots) const;
 
  private:
@@ -76,7 +76,7 @@ class Unavailability {
   TimePoint last_;
 };
 
-/// How fast a worker does a kind of work, as an average that weighs later work more.
+/// The rate of a worker for one kind of work: an average in which later work has more weight.
 class Rate {
  public:
   void add(std::uint64_t amount, base::Duration time);
@@ -95,7 +95,7 @@ struct Worker {
   std::string id;
   /// Never that of another worker; Workers::add sets it.
   std::uint64_t number = 0;
-  /// For people: NAME of --worker NAME=URL, else the id.
+  /// Name in messages: NAME of --worker NAME=URL, else the id.
   std::string name;
   /// set_url() sets these together.
   std::string url;
@@ -103,7 +103,7 @@ struct Worker {
   /// A prefix of its paths, from the URL; empty for none.
   std::string base_path;
 
-  // What its record says, or itself.
+  // Facts from its record, or from the worker itself.
   fleet::Life life = fleet::Life::kReady;
   /// The registry does not know whether it still runs.
   bool is_stale = false;
@@ -114,7 +114,7 @@ struct Worker {
   std::set<std::string> other_models;
   /// The checksum of its card; may be empty.
   std::string card;
-  /// What is known of its model: the card, or the context_length alone; null if nothing is.
+  /// The known facts of its model: the card, or the context_length alone; null if nothing is.
   std::shared_ptr<const fleet::Card> facts;
   std::optional<std::uint64_t> kv_tokens;
   std::uint64_t slots = 0;
@@ -123,16 +123,17 @@ struct Worker {
 
   /// An operator of this router drains it.
   bool is_drained = false;
-  /// Since when its record or an operator has it drained; nullopt: it is not.
+  /// The time when its record or an operator began to drain it; nullopt if it is not drained.
   std::optional<TimePoint> leaving_since;
 
-  /// What the canaries say.
+  /// The joint verdict of the canaries.
   fleet::JointVerdict verdict;
 
-  // What this router has found.
+  // Facts that this router has found.
   /// It accepts connections, and its /health is 200.
   bool is_reachable = false;
-  /// How often it has become reachable: another process may answer at its address since.
+  /// Number of times that it became reachable: after each, another process may answer at its
+  /// address.
   std::uint64_t arrivals = 0;
   /// It does not name its tokens, or refuses to be asked for them.
   bool is_plain = false;
@@ -156,7 +157,7 @@ struct Worker {
   /// differs from its record.
   std::set<std::pair<std::string, Api>> refused;
 
-  // What is in flight.
+  // Requests in flight.
   std::uint64_t requests = 0;
   std::uint64_t tokens = 0;
   std::uint64_t streams = 0;
@@ -177,7 +178,8 @@ struct Worker {
   [[nodiscard]] bool is_convicted() const {
     return health.state() == fleet::HealthState::kConvicted || verdict.is_conviction();
   }
-  /// By itself: with the lower one of the weights of its health and of the verdict.
+  /// Returns it as a member of its set, with the lower one of the weights of its health and of the
+  /// verdict.
   [[nodiscard]] fleet::SetMember as_member(base::Duration now) const;
   /// Its weight as a part of the capacity: one that was lost less than 10 s ago still counts in
   /// full, because a standby takes over within seconds.

@@ -20,10 +20,10 @@ namespace fo::route {
 class WorkerMonitor {
  public:
   struct Options {
-    /// How often a worker that cannot be reached is tried, and after a minute.
+    /// Interval of attempts to reach a worker, in the first minute and after it.
     base::Duration retry = std::chrono::milliseconds(50);
     base::Duration slow_retry = std::chrono::seconds(1);
-    /// How often a worker that can be reached is asked for its models.
+    /// Interval in which a reachable worker is asked for its models.
     base::Duration check = std::chrono::seconds(5);
     base::Duration timeout = std::chrono::seconds(1);
     /// Sent with each query, such as the engines' key.
@@ -46,7 +46,7 @@ class WorkerMonitor {
   void on_refused(const WorkerPtr& worker, const std::string& reason);
   /// The worker may have ended: it is checked at once.
   void on_fault(const WorkerPtr& worker);
-  /// After is_removed was set: ends the coroutine that watches the worker.
+  /// To be called after is_removed was set: ends the coroutine that watches the worker.
   void on_removed(const WorkerPtr& worker);
 
  private:
@@ -56,7 +56,7 @@ class WorkerMonitor {
   std::shared_ptr<State> state_;
 };
 
-/// What an engine says of its models.
+/// The models that an engine reports.
 struct ServedModels {
   /// First the model that the engine was started with, then others, such as adapters.
   std::vector<std::string> names;

@@ -20,7 +20,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// As Dynamo reads its own variables.
+// Reads a variable as Dynamo does.
 bool is_true(const char* name) {
   std::string value = variable(name);
   std::transform(value.begin(), value.end(), value.begin(),

@@ -11,7 +11,7 @@
 namespace fo::fleet {
 
 struct KubeReaderConfig {
-  /// For messages.
+  /// Name of the registry in messages.
   std::string uri;
   kube::Config kube;
   std::string name_space;

@@ -64,7 +64,7 @@ class KubeView {
   // Texts by key and rank, and keys by owner.
   std::map<std::string, std::map<Rank, std::string>> offers_;
   std::map<std::string, std::set<std::string>> keys_;
-  // What was last reported by key: its text, or an empty one for a stale record.
+  // The last reported text of each key; empty for a stale record.
   std::map<std::string, std::string> reported_;
   bool is_unreachable_ = false;
 };

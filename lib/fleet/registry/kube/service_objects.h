@@ -1,5 +1,5 @@
-// What Kubernetes' objects say about the workers behind a Service: EndpointSlices name the workers,
-// and a ConfigMap has their card. Pure.
+// Reads the workers behind a Service from Kubernetes' objects: EndpointSlices name the workers, and
+// a ConfigMap has their card. Pure.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ kube::Collection endpoint_slices_in(const std::string& name_space);
 kube::Collection config_maps_in(const std::string& name_space);
 
 struct SliceWorker {
-  /// Of its record, "instances/SERVICE/worker/generate/ID".
+  /// Key of its record, "instances/SERVICE/worker/generate/ID".
   std::string key;
-  /// Without what is in a card. Its id is the pod's uid, or the digest of its URL for an endpoint
-  /// that is not a pod; it is draining while the pod terminates.
+  /// The record without the members that a card has. Its id is the pod's uid, or the digest of its
+  /// URL for an endpoint that is not a pod; it is draining while the pod terminates.
   Instance instance;
   /// False: Kubernetes sends it no requests, but it may answer.
   bool is_ready = false;
