@@ -51,6 +51,11 @@ options_of_page() {
   [ "$status" -eq 0 ]
 }
 
+@test "no heading or item begins with a word that mdoc reads as a macro" {
+  run grep -nE '^\.(Sh|Ss|It) (An|At|Do|In|No|So) ' man/*.[1-9]
+  [ "$output" = "" ]
+}
+
 @test "every tool has a page with every section" {
   local tool page section bad=0
   for tool in $(all_programs); do
