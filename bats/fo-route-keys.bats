@@ -100,6 +100,20 @@ ask() {
   run -64 ctl level 5
 }
 
+@test "salts by key change no answer, and need keys" {
+  key good
+  printf 'salt-by-key = true\n' >"$T/route.toml"
+  start_with_keys --config "$T/route.toml"
+  [ "$(ask good)" = 200 ]
+  local text
+  text=$(jq -r '.choices[0].text' "$T/answer")
+  URL=$WORKER
+  [ "$(ask good)" = 200 ]
+  [ "$(jq -r '.choices[0].text' "$T/answer")" = "$text" ]
+  run -64 --separate-stderr timeout 30 fo-route serve --worker http://127.0.0.1:1 --salt-by-key
+  [ "${stderr_lines[0]}" = "fo-route: error: --salt-by-key needs --keys" ]
+}
+
 @test "an invalid file of keys is 78, and names the line but no key" {
   local hash
   hash=$(printf secret | sha256sum | cut -d' ' -f1)

@@ -68,6 +68,8 @@ void declare_serve(CLI::App& app, Options& options) {
   app.add_option("--tls-key", serve.tls.key, "the certificate's key")->type_name("FILE");
   app.add_option("--keys", options.keys_file, "the clients' keys, their tiers and limits (TOML)")
       ->type_name("FILE");
+  app.add_flag("--salt-by-key", serve.router.rules.salt_by_key,
+               "a prefix cache of its own for each key (cache_salt)");
   add_count(app, "--slots", serve.source.slots, "requests of an engine at a time, unless it says");
   app.add_option_function<std::string>(
          "--routers",
@@ -173,6 +175,9 @@ void check(Options& options) {
     refuse("expected --worker or --registry");
   }
   if (!serve.state.empty() && serve.registry.empty()) refuse("--state needs --registry");
+  if (serve.router.rules.salt_by_key && options.keys_file.empty()) {
+    refuse("--salt-by-key needs --keys");
+  }
   if (serve.tls.certificate.empty() != serve.tls.key.empty()) {
     refuse("--tls-cert and --tls-key: one needs the other");
   }

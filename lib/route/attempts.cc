@@ -10,6 +10,7 @@
 #include "fleet/health.h"
 #include "http/connection.h"
 #include "http/sse.h"
+#include "json/scanner.h"
 #include "loop/pause.h"
 #include "os/log.h"
 #include "os/random.h"
@@ -325,6 +326,9 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
   if (exchange_.asked() != Asked::kAsGiven) {
     own_body = exchange_.asked() == Asked::kResumable ? resumable_body(job_.request)
                                                       : exchange_.resumption().body(snapshot);
+    body = own_body;
+  } else if (!job_.request.additions.empty()) {
+    own_body = fo::json::change_members(body, job_.request.additions);
     body = own_body;
   }
   http::RequestHead head = this->head();

@@ -384,6 +384,7 @@ awaitable<std::optional<Response>> run_completion(std::shared_ptr<EngineState> s
                                                   Reply& reply) {
   Knobs knobs = state->admit();
   const nlohmann::json body = parse_body(request.body);
+  if (state->options.on_request) state->options.on_request(body);
   apply_knobs(knobs, {{"oracle", knobs_of_headers(request.headers)}});
   apply_knobs(knobs, body);
   std::optional<Response> answer;

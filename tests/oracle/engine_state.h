@@ -50,6 +50,8 @@ struct EngineOptions {
   /// Seed of jitter, random chunks and the places of faults.
   std::uint64_t chance = 0;
   Knobs knobs = {};
+  /// Called with the body of each completion and chat.
+  std::function<void(const nlohmann::json& body)> on_request = {};
   /// Ends the process, for the faults "exit" and "kill". Without it the engine closes its listener
   /// and all connections, as if its process had ended.
   std::function<void(Fault::Kind)> end_process = {};

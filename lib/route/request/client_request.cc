@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "fleet/card/digest.h"
 #include "json/object.h"
 #include "text/ascii.h"
 
@@ -36,6 +37,11 @@ constexpr std::array<std::string_view, 11> kInnerFields{"priority",
                                                         "custom_logit_processor",
                                                         "return_hidden_states",
                                                         "data_parallel_rank"};
+
+// The paths at which vLLM reads "cache_salt" and "priority".
+constexpr std::array<std::string_view, 6> kPathsWithAdditions{
+    "/v1/chat/completions", "/v1/completions", "/v1/responses",
+    "/v1/embeddings",       "/v1/rerank",      "/v1/score"};
 
 bool is_inner_field(std::string_view name) {
   return text::is_one_of(name, kInnerFields) || name.starts_with("bootstrap_") ||
@@ -84,6 +90,9 @@ class Prompt {
   ~Prompt() { request_.prompt_tokens += (bytes_ + kBytesPerToken - 1) / kBytesPerToken; }
   Prompt(const Prompt&) = delete;
   Prompt& operator=(const Prompt&) = delete;
+
+  /// Before the prompt.
+  void add_salt(const std::string& salt) { add_prefix(salt); }
 
   void add(const json& value) {
     if (value.is_string()) {
@@ -154,7 +163,26 @@ void refuse_inner_fields(const json& object, const std::vector<std::string>& all
   }
 }
 
-void read_body(ClientRequest& request, const RequestRules& rules) {
+// Adds a member to the parsed body, unless the client has given it.
+void add_member(ClientRequest& request, json& body, const char* name, json value) {
+  if (fo::json::find(body, name) != nullptr) return;
+  request.additions.push_back({name, value.dump()});
+  body[name] = std::move(value);
+}
+
+// A secret of the key's owner and the router. It says nothing of the key's own hash, which may be
+// known to others.
+std::string salt_of(const std::string& key) { return fleet::sha256_hex("cache_salt:" + key); }
+
+void add_members(const http::Request& from, const RequestRules& rules, ClientRequest& request,
+                 json& body) {
+  if (!text::is_one_of(from.path, kPathsWithAdditions)) return;
+  if (const auto key = find_key(from); key && rules.salt_by_key) {
+    add_member(request, body, "cache_salt", salt_of(*key));
+  }
+}
+
+void read_body(const http::Request& from, const RequestRules& rules, ClientRequest& request) {
   json body;
   try {
     body = fo::json::parse_object(request.body, request.body.size());
@@ -166,11 +194,14 @@ void read_body(ClientRequest& request, const RequestRules& rules) {
   if (const json* more = fo::json::find(body, "vllm_xargs")) {
     refuse_inner_fields(*more, rules.allowed_fields);
   }
+  add_members(from, rules, request, body);
   request.model = text_field(body, "model");
   check_model(request.model);
   request.is_streamed = flag_field(body, "stream");
   request.previous_response = text_field(body, "previous_response_id");
   Prompt prompt(request);
+  const json* const salt = fo::json::find(body, "cache_salt");
+  if (salt != nullptr && salt->is_string()) prompt.add_salt(salt->get_ref<const std::string&>());
   for (const char* name : {"system", "instructions", "tools", "messages", "prompt", "input",
                            "query", "documents", "text_1", "text_2"}) {
     if (const json* value = fo::json::find(body, name)) prompt.add(*value);
@@ -286,7 +317,7 @@ ReadRequest read_request(const http::Request& from, Api api, const RequestRules&
       request.model = model_of_form(type, request.body);
       request.prompt_tokens = kTokensPerPart;
     } else if (from.method == "POST" && api != Api::kResponse) {
-      read_body(request, rules);
+      read_body(from, rules, request);
     }
   } catch (const Refusal& refusal) {
     return {.request = std::nullopt, .refusal = refusal.error};

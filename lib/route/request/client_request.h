@@ -11,6 +11,8 @@
 
 #include "base/units.h"
 #include "http/message.h"
+#include "json/scanner.h"
+#include "plan/degradation.h"
 #include "route/request/api_error.h"
 #include "route/request/api_paths.h"
 #include "route/resume/rules.h"
@@ -23,6 +25,9 @@ struct RequestRules {
   std::vector<std::string> allowed_fields;
   /// Forward the client's Authorization.
   bool pass_authorization = false;
+  /// Give requests of different keys different salts of the engine's prefix cache, so that the time
+  /// of an answer does not say what the clients of other keys have sent.
+  bool salt_by_key = false;
   ResumeOptions resume = {};
 };
 
@@ -35,6 +40,8 @@ struct ClientRequest {
   http::Fields headers;
   /// The body of the http::Request, which must outlive this object.
   std::string_view body;
+  /// Members that the body has for the worker, in addition to the client's or in place of a null.
+  std::vector<fo::json::MemberChange> additions;
 
   /// The name of the model; empty if the request has none.
   std::string model;
@@ -47,8 +54,9 @@ struct ClientRequest {
   std::uint64_t choices = 1;
   /// The client's limit of the answer, for all choices together; nullopt without one.
   std::optional<std::uint64_t> max_tokens;
-  /// The beginning of the prompt's text, at most kPrefixBytes: requests with an equal beginning can
-  /// share a part of an engine's cache.
+  /// The salt of the engine's prefix cache, if there is one, and the beginning of the prompt's
+  /// text, at most kPrefixBytes: requests with an equal beginning can share a part of an engine's
+  /// cache.
   std::string prefix;
   /// The id of an earlier answer, which only the worker that made it knows; empty for none.
   std::string previous_response;

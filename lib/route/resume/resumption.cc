@@ -1,7 +1,6 @@
 #include "route/resume/resumption.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -318,10 +317,11 @@ std::string resumable_body(const ClientRequest& request) {
   const std::string counts = request.resume->wants_continuous_usage
                                  ? R"({"include_usage":true,"continuous_usage_stats":true})"
                                  : R"({"include_usage":true})";
-  const std::array<fo::json::MemberChange, 4> changes{{{"stream", "true"},
-                                                       {"stream_options", counts},
-                                                       {"return_token_ids", "true"},
-                                                       {"stop", std::nullopt}}};
+  std::vector<fo::json::MemberChange> changes = request.additions;
+  changes.insert(changes.end(), {{"stream", "true"},
+                                 {"stream_options", counts},
+                                 {"return_token_ids", "true"},
+                                 {"stop", std::nullopt}});
   return fo::json::change_members(request.body, changes);
 }
 

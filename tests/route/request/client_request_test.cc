@@ -177,6 +177,68 @@ TEST(ReadRequest, RefusesFieldsOfAnEnginesInsides) {
   }
 }
 
+http::Request with_key(const std::string& key, const std::string& body = "{}",
+                       const std::string& path = "/v1/chat/completions") {
+  http::Request request = post(body, {{"authorization", "Bearer " + key}});
+  request.target = request.path = path;
+  return request;
+}
+
+// The member that is added to a body; empty if it is not.
+std::string addition(const http::Request& from, std::string_view name, const RequestRules& rules) {
+  for (const auto& [added, value] : read(from, Api::kChat, rules).additions) {
+    if (added == name) return value.value_or("removed");
+  }
+  return "";
+}
+
+const RequestRules kSalted{.salt_by_key = true};
+
+TEST(ReadRequest, EachKeyHasASaltOfItsOwn) {
+  const std::string salt = addition(with_key("a"), "cache_salt", kSalted);
+  // printf %s cache_salt:a | sha256sum
+  EXPECT_EQ(salt, "\"b564b8d07aef9527cd0d30b585e51f9583c23a4202054711c09aab1de745cd04\"");
+  EXPECT_EQ(addition(with_key("a", R"({"cache_salt":null})"), "cache_salt", kSalted), salt);
+  EXPECT_EQ(addition(post("{}", {{"x-api-key", "a"}}), "cache_salt", kSalted), salt);
+  EXPECT_EQ(addition(with_key("b"), "cache_salt", kSalted).size(), salt.size());
+  EXPECT_NE(addition(with_key("b"), "cache_salt", kSalted), salt);
+  EXPECT_EQ(addition(with_key("a"), "cache_salt", {}), "");
+  EXPECT_EQ(addition(post("{}"), "cache_salt", kSalted), "");
+}
+
+TEST(ReadRequest, AClientsSaltIsKept) {
+  // The worker refuses what is no salt.
+  for (const char* salt : {R"("mine")", R"("")", "1"}) {
+    const std::string body = "{\"cache_salt\":" + std::string(salt) + "}";
+    EXPECT_EQ(addition(with_key("a", body), "cache_salt", kSalted), "") << salt;
+  }
+}
+
+TEST(ReadRequest, SaltsAreForThePathsAtWhichEnginesReadThem) {
+  const auto is_salted = [](const std::string& path) {
+    return !addition(with_key("a", "{}", path), "cache_salt", kSalted).empty();
+  };
+  for (const char* path : {"/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/score"}) {
+    EXPECT_TRUE(is_salted(path)) << path;
+  }
+  for (const char* path : {"/v1/messages", "/tokenize", "/v1/audio/speech", "/pooling"}) {
+    EXPECT_FALSE(is_salted(path)) << path;
+  }
+}
+
+TEST(ReadRequest, PromptsWithDifferentSaltsHaveNoCommonPrefix) {
+  const std::string body = R"({"prompt":"12345678"})";
+  const http::Request from = with_key("a", body);
+  const ClientRequest request = read(from, Api::kChat, kSalted);
+  EXPECT_TRUE(request.prefix.ends_with("12345678"));
+  EXPECT_EQ(request.prefix.size(), 64U + 8);
+  EXPECT_EQ(request.prompt_tokens, 2U);
+  EXPECT_EQ(read_body(R"({"prompt":"1234","cache_salt":"s"})").prefix, "s1234");
+  const std::string salt(route::kPrefixBytes + 1, 's');
+  EXPECT_EQ(read_body(R"({"prompt":"1234","cache_salt":")" + salt + "\"}").prefix.size(),
+            route::kPrefixBytes);
+}
+
 TEST(ReadRequest, ARefusalIsShort) {
   const std::string name = "bootstrap_" + std::string(1'000'000, 'x');
   const route::ApiError refusal = refusal_of(post("{\"" + name + "\":1}"));
