@@ -30,6 +30,7 @@ using Clock = Deadline::Clock;
 using http::Reply;
 using http::Response;
 
+constexpr const char* kWorkerLost = "worker_lost";
 // Attempts on workers that failed after they were sent a request, without a token in between.
 constexpr unsigned kMaxAttempts = 3;
 // Interval of the comments to a client that waits for the rest of its answer.
@@ -131,7 +132,7 @@ ApiError error_of(const Job& job, const Attempt& attempt, const std::string& rea
             .code = "overloaded",
             .retry_after = std::chrono::seconds(1)};
   }
-  return {.status = 502, .message = "the worker failed: " + reason, .code = "worker_lost"};
+  return {.status = 502, .message = "the worker failed: " + reason, .code = kWorkerLost};
 }
 
 ApiError poison_error() {
@@ -146,10 +147,12 @@ bool is_refusal(const Attempt& attempt) {
   return attempt.end == AttemptEnd::kStatus && (attempt.status == 400 || attempt.status == 422);
 }
 
-// Whether the worker has answered with an error.
+// Whether the worker has answered with an error, and not because it has no room at present.
 bool is_answered(const Attempt& attempt) {
-  return attempt.end == AttemptEnd::kStatus || attempt.end == AttemptEnd::kErrorFrame ||
-         attempt.end == AttemptEnd::kAborted;
+  const bool is_error = attempt.end == AttemptEnd::kStatus ||
+                        attempt.end == AttemptEnd::kErrorFrame ||
+                        attempt.end == AttemptEnd::kAborted;
+  return is_error && classify(attempt).kind != OutcomeClass::kBackpressure;
 }
 
 // A request that may be one that kills its engine, while a worker has it.
@@ -195,12 +198,12 @@ class Attempts {
   awaitable<Next> resume(const Attempt& attempt, const Outcome& outcome, const std::string& reason);
   awaitable<void> refuse(const ApiError& refusal);
   awaitable<void> deliver();
-  awaitable<void> give_up(const ApiError& error);
+  awaitable<void> give_up(ApiError error);
   awaitable<void> comment();
   awaitable<void> look_for_death(const WorkerPtr& worker);
   awaitable<void> wait_for_budget();
   void on_first_token(base::Duration gap);
-  void on_resumed();
+  void on_resumed(TimePoint began);
   [[nodiscard]] Asked asked() const;
   [[nodiscard]] http::RequestHead head() const;
   void add_ids(http::Fields& headers) const;
@@ -282,8 +285,9 @@ awaitable<void> Attempts::deliver() {
 void Attempts::on_first_token(base::Duration gap) {
   job_.fruitless = 0;
   if (parts_.dispatcher.suspects().on_token(job_.number)) parts_.dispatcher.on_change();
+  const std::optional<TimePoint> moving_since = std::exchange(job_.moving_since, std::nullopt);
   if (job_.resume_until) {
-    on_resumed();
+    on_resumed(moving_since.value_or(job_.lost_at));
     return;
   }
   job_.first_token = Clock::now();
@@ -292,13 +296,13 @@ void Attempts::on_first_token(base::Duration gap) {
   add_prefill(*job_.worker, exchange_.resumption().transcript().prompt().size(), gap);
 }
 
-void Attempts::on_resumed() {
+// `began` is when its worker was lost, or began to be left.
+void Attempts::on_resumed(TimePoint began) {
   const TimePoint now = Clock::now();
   const bool has_cache = exchange_.kv_snapshot() == kKvSnapshotUsed;
   parts_.dispatcher.end_resume(job_);
   ++parts_.metrics.resumes[ResumeEnd::kResumed];
   parts_.metrics.resume_gap.observe(now - job_.lost_at);
-  const TimePoint began = std::exchange(job_.moving_since, std::nullopt).value_or(job_.lost_at);
   parts_.metrics.add_move(has_cache ? MoveMethod::kTransfer : MoveMethod::kReprefill, now - began);
   os::log(os::LogLevel::kInfo, "request {}: resumed after {} tokens on worker {}{}",
           base::quoted(job_.id), exchange_.delivered_tokens(), base::quoted(job_.worker->name),
@@ -452,9 +456,15 @@ void Attempts::note_success(TimePoint began) {
 
 // --- The ends.
 
-awaitable<void> Attempts::give_up(const ApiError& error) {
+awaitable<void> Attempts::give_up(ApiError error) {
   job_.status = error.status;
-  if (!exchange_.is_delivered()) {
+  const bool is_delivered = exchange_.is_delivered();
+  std::string bytes = is_delivered ? exchange_.take_output() : std::string();
+  if (is_delivered || error.code == kWorkerLost) {
+    error.delivered_tokens = exchange_.delivered_tokens();
+    reply_.close_after();
+  }
+  if (!is_delivered) {
     Response response = to_response(error);
     add_ids(response.headers);
     reply_.answer(std::move(response));
@@ -465,9 +475,7 @@ awaitable<void> Attempts::give_up(const ApiError& error) {
     throw base::Error(base::ExitStatus::kUnavailable,
                       "request " + base::quoted(job_.id) + ": " + error.message);
   }
-  reply_.close_after();
-  std::string bytes = exchange_.take_output();
-  bytes += to_event(error, exchange_.delivered_tokens());
+  bytes += to_event(error);
   co_await reply_.write(bytes);
 }
 
@@ -602,6 +610,8 @@ awaitable<Attempts::Next> Attempts::attempt() {
   const Attempt attempt = co_await ask(reason);
   const Job::CutFor cut_for = std::exchange(job_.cut_for, Job::CutFor::kNothing);
   const bool is_cut = attempt.end == AttemptEnd::kDeadline && !job_.is_killed;
+  const bool has_moved = is_cut && cut_for == Job::CutFor::kMove;
+  if (!has_moved) job_.moving_since.reset();
   if (is_cut && cut_for != Job::CutFor::kNothing) {
     co_return co_await leave(cut_for == Job::CutFor::kConviction);
   }

@@ -33,6 +33,36 @@ constexpr base::Duration kTransferTimeout = std::chrono::seconds(40);
 constexpr base::Duration kArrivalTimeout = std::chrono::seconds(2);
 constexpr base::Duration kArrivalCheck = std::chrono::milliseconds(2);
 constexpr int kNoRoom = 503;
+// After a failed move, until the next one begins.
+constexpr base::Duration kMinMovePause = std::chrono::milliseconds(500);
+constexpr base::Duration kMaxMovePause = std::chrono::seconds(8);
+
+// A worker that prepares to continue a job: its place counts before it has the job, so that moves
+// that begin together go to different workers.
+class Target {
+ public:
+  Target(WorkerPtr worker, std::uint64_t tokens) : worker_(std::move(worker)), tokens_(tokens) {
+    ++worker_->coming_requests;
+    worker_->coming_tokens += tokens_;
+  }
+  Target(Target&& other) noexcept = default;
+  Target& operator=(Target other) noexcept {
+    std::swap(worker_, other.worker_);
+    std::swap(tokens_, other.tokens_);
+    return *this;
+  }
+  ~Target() {
+    if (!worker_) return;
+    --worker_->coming_requests;
+    worker_->coming_tokens -= tokens_;
+  }
+  Worker* operator->() const { return worker_.get(); }
+  Worker& operator*() const { return *worker_; }
+
+ private:
+  WorkerPtr worker_;
+  std::uint64_t tokens_;
+};
 
 // The job that moves may end meanwhile, or lose its old worker.
 struct Move {
@@ -40,7 +70,7 @@ struct Move {
   std::string id;
   unsigned attempts;
   WorkerPtr source;
-  WorkerPtr target;
+  Target target;
 };
 
 // The result of a transfer.
@@ -52,20 +82,23 @@ struct KvTransfer {
   bool lacks_room = false;
 };
 
+std::uint64_t load_of(const Worker& worker) { return worker.requests + worker.coming_requests; }
+
 bool has_room(const Worker& worker, const Job& job) {
-  if (worker.requests >= worker.slots) return false;
-  return !worker.kv_tokens || worker.requests == 0 ||
-         worker.tokens + job.tokens <= *worker.kv_tokens;
+  if (load_of(worker) >= worker.slots) return false;
+  return !worker.kv_tokens || load_of(worker) == 0 ||
+         worker.tokens + worker.coming_tokens + job.tokens <= *worker.kv_tokens;
 }
 
-// The worker with the least requests that could continue the job. Of a failover pair, both records
-// have the same URL.
-WorkerPtr find_target(const RouterParts& parts, const Job& job, const WorkerPtr& other_than) {
+// The worker with the least requests that could continue the job, and has not failed to prepare for
+// it. Of a failover pair, both records have the same URL.
+WorkerPtr find_target(const RouterParts& parts, const Job& job) {
   WorkerPtr target;
   for (const WorkerPtr& worker : parts.workers.set(job.set)) {
-    const bool is_usable = worker->url != job.worker->url && worker != other_than &&
-                           worker->weight > 0 && !worker->is_plain && has_room(*worker, job);
-    if (is_usable && (!target || worker->requests < target->requests)) target = worker;
+    const bool is_usable = worker->url != job.worker->url && worker->weight > 0 &&
+                           !worker->is_plain && !job.failed_targets.contains(worker->id) &&
+                           has_room(*worker, job);
+    if (is_usable && (!target || load_of(*worker) < load_of(*target))) target = worker;
   }
   return target;
 }
@@ -202,23 +235,28 @@ awaitable<void> run(Move move) {
   if (job != nullptr && transferred.snapshot.empty()) {
     os::log(os::LogLevel::kInfo, "request {}: its tokens are computed again: {}",
             base::quoted(move.id), transferred.reason);
-    const WorkerPtr other =
-        transferred.lacks_room ? find_target(*move.parts, *job, move.target) : nullptr;
-    if (other) move.target = other;
+    if (transferred.lacks_room) {
+      job->failed_targets.insert(move.target->id);
+      WorkerPtr other = find_target(*move.parts, *job);
+      if (other) move.target = Target(std::move(other), job->tokens);
+    }
     failure = co_await warm(move);
     job = find_job(move);
   }
-  // The output of a convicted worker must not be continued.
-  if (move.source->is_convicted()) job = nullptr;
-  if (const auto found = move.parts->jobs.find(move.id); found != move.parts->jobs.end()) {
-    found->second->is_moving = false;
-    const bool has_moved = job != nullptr && failure.empty();
-    if (!has_moved) found->second->moving_since.reset();
-  }
+  // The end of the job's attempt has ended the move.
   if (job == nullptr) co_return;
+  // What a convicted worker has produced is not to be continued.
+  if (move.source->is_convicted()) {
+    job->moving_since.reset();
+    co_return;
+  }
   if (!failure.empty()) {
     os::log(os::LogLevel::kWarning, "request {}: not moved to worker {}: {}", base::quoted(move.id),
             base::quoted(move.target->name), failure);
+    job->moving_since.reset();
+    job->failed_targets.insert(move.target->id);
+    if (!job->move_backoff) job->move_backoff.emplace(kMinMovePause, kMaxMovePause);
+    job->next_move = Clock::now() + job->move_backoff->next();
     co_return;
   }
   job->preferred = move.target->id;
@@ -229,11 +267,14 @@ awaitable<void> run(Move move) {
 
 // False if no worker could continue the job.
 bool begin_move(const std::shared_ptr<RouterParts>& parts, Job& job) {
-  WorkerPtr target = find_target(*parts, job, nullptr);
-  if (!target) return false;
-  job.is_moving = true;
+  WorkerPtr target = find_target(*parts, job);
+  if (!target) {
+    // A worker that has failed may be able to do it now.
+    job.failed_targets.clear();
+    return false;
+  }
   job.moving_since = Clock::now();
-  Move move{parts, job.id, job.attempts, job.worker, std::move(target)};
+  Move move{parts, job.id, job.attempts, job.worker, Target(std::move(target), job.tokens)};
   boost::asio::co_spawn(parts->executor, run(std::move(move)), boost::asio::detached);
   return true;
 }
@@ -277,8 +318,8 @@ void move_requests(const std::shared_ptr<RouterParts>& parts) {
     }
     const auto moves = left.find(job->worker.get());
     if (moves == left.end()) continue;
-    if (!job->is_moving) {
-      if (can_move(*parts, *job)) waiting.push_back(job);
+    if (!job->moving_since) {
+      if (Clock::now() >= job->next_move && can_move(*parts, *job)) waiting.push_back(job);
     } else if (moves->second > 0) {
       --moves->second;
     }

@@ -74,8 +74,9 @@ class KvMoves : public ::testing::Test {
   }
 
   // A stream begins on the source, which is drained; then it ends on the target. Expects that it is
-  // whole.
-  void move(const std::string& target_url, std::uint64_t prefill = 100) {
+  // whole. With `third_url`, there is another worker.
+  void move(const std::string& target_url, std::uint64_t prefill = 100,
+            const std::string& third_url = {}) {
     Fleet fleet(move_at_once(prefill));
     json body{{"model", "model"}, {"prompt", "Hello"},  {"max_tokens", 100},
               {"stream", true},   {"ignore_eos", true}, {"temperature", 0}};
@@ -86,6 +87,7 @@ class KvMoves : public ::testing::Test {
     const Client call = fleet.begin(body, kCompletions);
     fleet.run_until([&] { return source_->is_held() && !call->text().empty(); });
     fleet.add_worker(target_url);
+    if (!third_url.empty()) fleet.add_worker(third_url);
     fleet.worker(0).is_drained = true;
     fleet.router().on_change();
     fleet.run_until([&] { return call->has_ended(); });
@@ -179,6 +181,24 @@ TEST_F(KvMoves, ASnapshotOfTokensThatNeverArriveIsNotUsed) {
     answer["tokens"] = 100'000;
     response.body = answer.dump();
   });
+}
+
+// That is no refusal of the snapshot.
+TEST_F(KvMoves, AnOverloadedWorkerIsNotAskedWithoutTheSnapshot) {
+  for (const int status : {429, 503, 529}) {
+    source_ = std::make_unique<LocalEngine>();
+    const LocalEngine third;
+    int asked = 0;
+    const Changed changed(target_->url(),
+                          [&](const http::Request& request, http::Response& response) {
+                            if (request.path != kCompletions) return;
+                            ++asked;
+                            set_status(response, status);
+                          });
+    move(changed.url(), 100, third.url());
+    expect_method("reprefill");
+    EXPECT_EQ(asked, 1) << status;
+  }
 }
 
 TEST_F(KvMoves, AWorkerThatRefusesTheSnapshotIsAskedWithoutIt) {

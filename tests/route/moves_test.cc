@@ -68,6 +68,59 @@ TEST_F(Moves, TheStreamsOfADrainedWorkerGoOnElsewhere) {
   EXPECT_EQ(fleet.worker(0).health.state(), fleet::HealthState::kHealthy);
 }
 
+TEST_F(Moves, StreamsThatMoveTogetherGoToDifferentWorkers) {
+  Fleet fleet(move_at_once());
+  fleet.add_engines(1);
+  const json body = stream(400);
+  fleet.engine(0).knobs().gap = std::chrono::milliseconds(10);
+  const std::vector<Client> calls = begin_streams(fleet, 8, body);
+  fleet.add_engines(4);
+  fleet.worker(0).is_drained = true;
+  fleet.router().on_change();
+  wait(fleet, calls);
+  for (const Client& call : calls) EXPECT_EQ(call->events().back(), "[DONE]");
+  for (const std::size_t engine : {1, 2, 3, 4}) {
+    EXPECT_EQ(fleet.counts(engine).requests, 2U + 2U) << engine;
+    EXPECT_EQ(fleet.worker(engine).coming_requests, 0U);
+    EXPECT_EQ(fleet.worker(engine).coming_tokens, 0U);
+  }
+}
+
+TEST_F(Moves, AfterAFailureAStreamMovesToAnotherWorker) {
+  Fleet fleet(move_at_once());
+  fleet.add_engines(1);
+  const json body = stream(2000);
+  const std::string text = fleet.text_of(body);
+  fleet.engine(0).knobs().gap = std::chrono::milliseconds(20);
+  const std::vector<Client> calls = begin_streams(fleet, 1, body);
+  fleet.add_engines(2);
+  fleet.engine(1).knobs().refuse_next = 1000;
+  fleet.worker(0).is_drained = true;
+  fleet.router().on_change();
+  wait(fleet, calls);
+  EXPECT_EQ(calls[0]->text(), text);
+  EXPECT_EQ(fleet.counts(0).length, 0U);
+  EXPECT_EQ(fleet.counts(1).refused, 1U);
+  EXPECT_EQ(fleet.counts(2).length, 2U) << "the warming, and the rest";
+}
+
+TEST_F(Moves, TheOnlyOtherWorkerIsAskedAgainAfterAFailure) {
+  Fleet fleet(move_at_once());
+  fleet.add_engines(1);
+  const json body = stream(2000);
+  const std::string text = fleet.text_of(body);
+  fleet.engine(0).knobs().gap = std::chrono::milliseconds(20);
+  const std::vector<Client> calls = begin_streams(fleet, 1, body);
+  fleet.add_engines(1);
+  fleet.engine(1).knobs().refuse_next = 2;
+  fleet.worker(0).is_drained = true;
+  fleet.router().on_change();
+  wait(fleet, calls);
+  EXPECT_EQ(calls[0]->text(), text);
+  EXPECT_EQ(fleet.counts(0).length, 0U);
+  EXPECT_EQ(fleet.counts(1).refused, 2U);
+}
+
 TEST_F(Moves, AStreamThatCannotContinueEndsWhereItIs) {
   Fleet fleet(move_at_once());
   fleet.add_engines(2);

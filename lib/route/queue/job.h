@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/deadline.h"
+#include "loop/backoff.h"
 #include "route/answer/exchange.h"
 #include "route/answer/upstream_call.h"
 #include "route/request/client_request.h"
@@ -73,14 +75,18 @@ struct Job {
   /// Why its call is cut, apart from that.
   enum class CutFor { kNothing, kMove, kConviction };
   CutFor cut_for = CutFor::kNothing;
-  /// Another worker prepares to continue it: this one, by id, is to get it.
-  bool is_moving = false;
+  /// The worker that has prepared to continue it, by id: it is to get it.
   std::string preferred;
   /// The KV cache that this worker has pulled, by its id there; empty: none.
   std::string snapshot;
-  /// The time when it began to move; nullopt if it does not move.
+  /// Since when another worker prepares to continue it, until that brings a token; nullopt: it does
+  /// not move.
   std::optional<TimePoint> moving_since;
-  /// Status of the client's answer; kClientGoneStatus until it is known.
+  /// The workers, by id, that could not prepare to continue it, and when the next one is asked.
+  std::set<std::string> failed_targets;
+  std::optional<loop::Backoff> move_backoff;
+  TimePoint next_move{};
+  /// Of the client's answer; kClientGoneStatus until it is known.
   int status = kClientGoneStatus;
   std::uint64_t bytes_sent = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "http/sse.h"
 #include "json/dump.h"
@@ -19,18 +20,19 @@ const char* type_of(int status) {
   return status >= 400 && status < 500 ? "invalid_request_error" : "server_error";
 }
 
-json to_object(const ApiError& error) {
-  return {{"message", error.message},
-          {"type", type_of(error.status)},
-          {"param", text_or_null(error.param)},
-          {"code", text_or_null(error.code)}};
+json to_json(const ApiError& error) {
+  json object{{"message", error.message},
+              {"type", type_of(error.status)},
+              {"param", text_or_null(error.param)},
+              {"code", text_or_null(error.code)}};
+  if (error.delivered_tokens) object["delivered_tokens"] = *error.delivered_tokens;
+  return {{"error", std::move(object)}};
 }
 
 }  // namespace
 
 http::Response to_response(const ApiError& error) {
-  http::Response response{
-      error.status, "application/json", fo::json::dump({{"error", to_object(error)}}), {}};
+  http::Response response{error.status, "application/json", fo::json::dump(to_json(error)), {}};
   if (error.retry_after) {
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(*error.retry_after).count();
     response.headers.emplace_back("Retry-After", std::to_string(seconds));
@@ -39,10 +41,8 @@ http::Response to_response(const ApiError& error) {
   return response;
 }
 
-std::string to_event(const ApiError& error, std::uint64_t delivered_tokens) {
-  json object = to_object(error);
-  object["delivered_tokens"] = delivered_tokens;
-  return http::format_sse(fo::json::dump({{"error", std::move(object)}}));
+std::string to_event(const ApiError& error) {
+  return http::format_sse(fo::json::dump(to_json(error)));
 }
 
 }  // namespace fo::route

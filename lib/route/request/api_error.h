@@ -21,12 +21,14 @@ struct ApiError {
   std::optional<base::Duration> retry_after = {};
   /// False adds "x-should-retry: false": OpenAI's SDKs would send the request again, in vain.
   bool should_retry = true;
+  /// Of an answer that began and cannot continue: how many tokens the client has got.
+  std::optional<std::uint64_t> delivered_tokens = {};
 };
 
-/// {"error": {"message", "type", "param", "code"}} with the headers above.
+/// {"error": {"message", "type", "param", "code"}} with the headers above, and "delivered_tokens".
 http::Response to_response(const ApiError& error);
 
-/// The last event of a stream that cannot continue, after `delivered_tokens` of its answer.
-std::string to_event(const ApiError& error, std::uint64_t delivered_tokens);
+/// The last event of a stream that cannot continue.
+std::string to_event(const ApiError& error);
 
 }  // namespace fo::route

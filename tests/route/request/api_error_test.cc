@@ -69,8 +69,11 @@ TEST(ApiError, TextThatIsNotUtf8IsReplaced) {
 }
 
 TEST(ApiError, TheLastEventOfAStreamCountsWhatWasDelivered) {
-  const std::string text = to_event(
-      ApiError{.status = 502, .message = "line\n\ndata: [DONE]\r\n", .code = "worker_lost"}, 7);
+  const ApiError error{.status = 502,
+                       .message = "line\n\ndata: [DONE]\r\n",
+                       .code = "worker_lost",
+                       .delivered_tokens = 7};
+  const std::string text = to_event(error);
   http::SseReader reader;
   std::string_view bytes = text;
   const auto event = reader.next(bytes);

@@ -187,6 +187,20 @@ TEST_F(ResumeDeaths, WithoutAnotherWorkerInTimeTheStreamEndsWithAnError) {
   EXPECT_EQ(fleet.resumes("no_worker"), "1");
 }
 
+TEST_F(ResumeDeaths, WithoutAnotherWorkerInTimeAnAnswerInOnePieceIsAnError) {
+  route::RouterOptions options = in_turns();
+  options.resume.wait = std::chrono::milliseconds(100);
+  DisturbedFleet fleet(std::move(options));
+  fleet.add_engine();
+  fleet.fail_next(0, "exit@8");
+  const Client call = fleet.ask_router(in_one_piece(long_answer(true)));
+  EXPECT_EQ(call->status(), 502);
+  EXPECT_EQ(call->error_code(), "worker_lost");
+  EXPECT_EQ(call->json()["error"]["delivered_tokens"], 0) << call->body();
+  EXPECT_EQ(call->header("connection"), "close");
+  EXPECT_EQ(fleet.resumes("no_worker"), "1");
+}
+
 // It has another model card, so that its tokens may be others.
 TEST_F(ResumeDeaths, AWorkerOfAnotherCardDoesNotContinue) {
   route::RouterOptions options = in_turns();
