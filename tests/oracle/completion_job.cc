@@ -155,6 +155,7 @@ Job::Job(std::shared_ptr<EngineState> state, CompletionRequest request, Knobs kn
       GenerationOptions options = request_.options;
       // Sampled choices of one prompt differ.
       if (request_.is_sampled) options.sampling += i;
+      if (options.logprob_noise > 0) options.noise = state_->draw();
       choices_.emplace_back(state_->options.model.weights, prompt, std::move(options));
       choices_.back().whole.index = choices_.size() - 1;
     }

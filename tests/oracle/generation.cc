@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "refengine/model/splitmix.h"
+
 namespace fo::oracle {
 namespace {
+
+using refengine::splitmix;
 
 constexpr std::uint64_t kWrong = 0x77726f6e67;
 
@@ -38,6 +42,8 @@ AnswerToken Generation::next() {
   if (options_.logprobs >= 0) {
     answer.logprob = state_.logprob(answer.token, wanted);
     answer.best = state_.best(static_cast<std::size_t>(options_.logprobs), wanted);
+    add_noise(answer.token, answer.logprob);
+    for (ScoredToken& one : answer.best) add_noise(one.token, one.logprob);
   }
   state_.add(answer.token);
   penalize(answer.token);
@@ -49,6 +55,14 @@ AnswerToken Generation::next() {
   }
   answer.text = text_.take(finished());
   return answer;
+}
+
+// The same for one token of an answer, whether it is the chosen one or one of the best.
+void Generation::add_noise(TokenId token, double& logprob) const {
+  if (options_.logprob_noise <= 0) return;
+  const std::uint64_t bits = splitmix(options_.noise ^ (tokens_ << 32) ^ token);
+  const double unit = 2 * static_cast<double>(bits >> 11) / static_cast<double>(1ULL << 53) - 1;
+  logprob = std::min(logprob + options_.logprob_noise * unit, 0.0);
 }
 
 void Generation::penalize(TokenId token) {

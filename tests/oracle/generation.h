@@ -40,6 +40,10 @@ struct GenerationOptions {
   std::uint64_t wrong_from = std::numeric_limits<std::uint64_t>::max();
   /// Number of the best tokens that are scored; -1 for none, not even the chosen one.
   int logprobs = -1;
+  /// Each log-probability is off by up to this, as those of real engines are when the batch has
+  /// another shape; `noise` selects by how much.
+  double logprob_noise = 0;
+  std::uint64_t noise = 0;
 };
 
 /// A token's part of an answer.
@@ -71,6 +75,7 @@ class Generation {
  private:
   [[nodiscard]] Selection selection(const std::vector<TokenId>& banned) const;
   void penalize(TokenId token);
+  void add_noise(TokenId token, double& logprob) const;
   /// Ends the answer if this token does. True if it is not part of the text.
   bool check_end(TokenId token);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -37,6 +38,35 @@ TEST(OracleGeneration, IsTheModelsContinuation) {
   EXPECT_EQ(ended.finish, "length");
   const std::vector<TokenId> known = continuation(kPrompt, 30);
   EXPECT_TRUE(std::equal(known.begin(), known.end(), ended.tokens.begin()));
+}
+
+TEST(OracleGeneration, NoiseMovesLogProbabilitiesAndNoTokens) {
+  const auto tokens_of = [](double amplitude, std::uint64_t noise) {
+    Generation generation({}, kPrompt,
+                          {.max_tokens = 50,
+                           .ignore_end = true,
+                           .logprobs = 5,
+                           .logprob_noise = amplitude,
+                           .noise = noise});
+    std::vector<AnswerToken> tokens;
+    while (!generation.finished()) tokens.push_back(generation.next());
+    return tokens;
+  };
+  const std::vector<AnswerToken> exact = tokens_of(0, 1);
+  const std::vector<AnswerToken> noisy = tokens_of(0.02, 1);
+  const std::vector<AnswerToken> other = tokens_of(0.02, 2);
+  double largest = 0;
+  double apart = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    ASSERT_EQ(noisy[i].token, exact[i].token);
+    ASSERT_EQ(noisy[i].best.front().logprob, noisy[i].logprob);
+    ASSERT_EQ(noisy[i].best.size(), 5U);
+    largest = std::max(largest, std::abs(noisy[i].logprob - exact[i].logprob));
+    apart = std::max(apart, std::abs(noisy[i].logprob - other[i].logprob));
+  }
+  EXPECT_LE(largest, 0.02);
+  EXPECT_GT(largest, 0.015);
+  EXPECT_GT(apart, 0.02);
 }
 
 TEST(OracleGeneration, EndsWithTheEndToken) {

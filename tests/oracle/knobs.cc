@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -65,6 +66,8 @@ const std::vector<Knob>& knobs_table() {
        0,
        0,
        {"yes", "no", "stall"}},
+      {"wrong_sampler", &Knobs::wrong_sampler, "tokens are wrong at a temperature above 0"},
+      {"logprob_noise", &Knobs::logprob_noise, "log-probabilities are off by up to this", 0, 10},
       {"reasoning", &Knobs::reasoning, "chats think before they answer"},
       {"tool_calls", &Knobs::tool_calls, "chats with tools answer with a call of the first"},
   };
@@ -96,6 +99,20 @@ void set_member(Knobs& knobs, const Knob& knob, std::uint64_t Knobs::*member,
                                std::to_string(knob.max));
   }
   knobs.*member = *number;
+}
+
+void set_member(Knobs& knobs, const Knob& knob, double Knobs::*member, const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, number);
+  const bool is_number = result.ec == std::errc() && result.ptr == end;
+  const bool is_in_range =
+      number >= static_cast<double>(knob.min) && number <= static_cast<double>(knob.max);
+  if (!is_number || !is_in_range) {
+    refuse_knob(knob.name,
+                "a number from " + std::to_string(knob.min) + " to " + std::to_string(knob.max));
+  }
+  knobs.*member = number;
 }
 
 void set_member(Knobs& knobs, const Knob& knob, bool Knobs::*member, const std::string& text) {

@@ -62,6 +62,8 @@ struct Knobs {
   std::uint64_t busy_status = 503;
   std::string token_ids = "yes";
   std::string health = "yes";
+  bool wrong_sampler = false;
+  double logprob_noise = 0;
   bool reasoning = false;
   bool tool_calls = false;
 };
@@ -69,8 +71,8 @@ struct Knobs {
 /// One member of Knobs, under its name in JSON ("first_token"); an option or a header has "-" in
 /// place of "_".
 struct Knob {
-  using Member = std::variant<base::Duration Knobs::*, std::uint64_t Knobs::*, bool Knobs::*,
-                              std::string Knobs::*, Fault Knobs::*>;
+  using Member = std::variant<base::Duration Knobs::*, std::uint64_t Knobs::*, double Knobs::*,
+                              bool Knobs::*, std::string Knobs::*, Fault Knobs::*>;
   std::string_view name;
   Member member;
   std::string_view help;

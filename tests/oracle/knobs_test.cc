@@ -22,6 +22,8 @@ TEST(OracleKnobs, AreReadBackAsTheyWereSet) {
                     {"slots", "2"},
                     {"random_chunks", true},
                     {"reasoning", "true"},
+                    {"logprob_noise", "0.004"},
+                    {"wrong_sampler", true},
                     {"token_ids", "refused"}});
   Knobs copy;
   set_knobs(copy, knobs_to_json(knobs));
@@ -32,7 +34,8 @@ TEST(OracleKnobs, AreReadBackAsTheyWereSet) {
   EXPECT_EQ(copy.fail.last, 9u);
   EXPECT_EQ(copy.chunk, 4u);
   EXPECT_EQ(copy.slots, 2u);
-  EXPECT_TRUE(copy.random_chunks && copy.reasoning);
+  EXPECT_TRUE(copy.random_chunks && copy.reasoning && copy.wrong_sampler);
+  EXPECT_EQ(copy.logprob_noise, 0.004);
   EXPECT_EQ(knobs_to_json(Knobs{})["fail"], "none");
 }
 
@@ -41,7 +44,8 @@ TEST(OracleKnobs, AnInvalidValueChangesNothing) {
        {R"({"gap":"1ms","chunk":0})", R"({"gap":"1ms","chunk":4097})", R"({"gap":"1ms","no":1})",
         R"({"gap":"soon"})", R"({"gap":[]})", R"({"gap":"1ms","refuse_status":200})",
         R"({"gap":"1ms","token_ids":"no"})", R"({"gap":"1ms","reasoning":1})", R"([])",
-        R"({"gap":"1ms","fail":{}})"}) {
+        R"({"gap":"1ms","fail":{}})", R"({"gap":"1ms","logprob_noise":-0.1})",
+        R"({"gap":"1ms","logprob_noise":11})", R"({"gap":"1ms","logprob_noise":"0.1x"})"}) {
     Knobs knobs;
     EXPECT_EQ(status_of([&] { set_knobs(knobs, json::parse(text)); }), ExitStatus::kUsage) << text;
     EXPECT_EQ(knobs_to_json(knobs), knobs_to_json({})) << text;

@@ -362,7 +362,8 @@ CompletionRequest parse_completion(Endpoint endpoint, const json& from, const Mo
   if (temperature < 0 || temperature > kMaxTemperature) {
     refuse("temperature", "is not a number from 0 to 2");
   }
-  request.is_sampled = temperature > 0;
+  // A sampler that may choose only the best token is greedy, whatever its seed.
+  request.is_sampled = temperature > 0 && read_number(body, "top_k", 0) != 1;
 
   GenerationOptions& options = request.options;
   const auto longest = std::ranges::max_element(request.prompts, {}, &std::vector<TokenId>::size);
@@ -381,6 +382,8 @@ CompletionRequest parse_completion(Endpoint endpoint, const json& from, const Mo
   options.frequency_penalty = read_number(body, "frequency_penalty", 0);
   options.presence_penalty = read_number(body, "presence_penalty", 0);
   options.logprobs = read_logprobs(endpoint, body);
+  options.logprob_noise = knobs.logprob_noise;
+  if (knobs.wrong_sampler && temperature > 0) options.wrong_from = 0;
   return request;
 }
 

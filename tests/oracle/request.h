@@ -42,6 +42,8 @@ struct CompletionRequest {
   /// Number of choices for each prompt.
   std::uint64_t n = 1;
   GenerationOptions options;
+  /// The temperature is above 0, and several tokens may be chosen: without top_k or with another
+  /// one than 1, as in vLLM.
   bool is_sampled = false;
   bool stream = false;
   bool include_usage = false;

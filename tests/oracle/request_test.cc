@@ -92,6 +92,26 @@ TEST(OracleRequest, ParametersThatChangeAChoiceAreInItsDigest) {
             text_request({{"temperature", 1.0}}).options.sampling);
 }
 
+TEST(OracleRequest, OfOneCandidateOnlyTheBestTokenIsChosen) {
+  const json one{{"temperature", 1}, {"top_k", 1}};
+  EXPECT_EQ(text_request(one).options.sampling, 0U);
+  EXPECT_FALSE(text_request(one).is_sampled);
+  for (const std::uint64_t seed : {1U, 2U}) {
+    EXPECT_EQ(text_request({{"temperature", 1}, {"top_k", 1}, {"seed", seed}}).options.sampling,
+              0U);
+  }
+  EXPECT_TRUE(text_request({{"temperature", 1}, {"top_k", 2}}).is_sampled);
+}
+
+TEST(OracleRequest, AWrongSamplerIsOneAtATemperature) {
+  const auto wrong_from = [](const json& more) {
+    return text_request(more, {.wrong_sampler = true}).options.wrong_from;
+  };
+  EXPECT_EQ(wrong_from({{"temperature", 1}, {"top_k", 1}}), 0U);
+  EXPECT_EQ(wrong_from({{"temperature", 1}}), 0U);
+  EXPECT_EQ(wrong_from({{"temperature", 0}}), text_request().options.wrong_from);
+}
+
 TEST(OracleRequest, BiasesAreLimitedAsInVllm) {
   const json biases{{"5", 1.5}, {"300", -200}, {"301", 1000}};
   EXPECT_EQ(text_request({{"logit_bias", biases}}).options.biases,

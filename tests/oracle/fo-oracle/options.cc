@@ -25,6 +25,14 @@ void add_member(CLI::App& app, const std::string& name, const Knob& knob, std::u
       ->type_name("N");
 }
 
+void add_member(CLI::App& app, const std::string& name, const Knob& knob, double& value) {
+  app.add_option(name, value, std::string(knob.help))
+      ->check(
+          CLI::Range(static_cast<double>(knob.min), static_cast<double>(knob.max)).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
 void add_member(CLI::App& app, const std::string& name, const Knob& knob, bool& value) {
   app.add_flag(name, value, std::string(knob.help));
 }
