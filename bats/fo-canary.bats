@@ -201,6 +201,50 @@ await_healths() { wait_for "[ \"\$(healths)\" = '$1' ]"; }
   wait_for "fo-reg get verdicts/$(id 1)/a | jq -e '.weight == 0.5'"
 }
 
+@test "a fatal error of a GPU in a log convicts its worker on that host, until it is acquitted" {
+  start_oracles 2
+  learn
+  register 2
+  start_bg placed fo-reg put --endpoint ns/worker/generate --url "${URLS[1]}" --model oracle --id "$(id 3)" --host gpu-1 --gpu 0000:3b:00.0
+  xid() { echo "[  102.000000] NVRM: Xid (PCI:0000:3b:00): $1, pid=1122, name=a, text" >>"$T/$2"; }
+  xid 48 kern.log
+  : >"$T/own.log"
+  start_canary --metrics 127.0.0.1:0 --ready-fd 9 --xid "gpu-1=$T/kern.log" --xid "$T/own.log" 9>"$T/port"
+  await_healths "healthy healthy healthy"
+  xid 48 own.log
+  xid 31 kern.log
+  wait_for "grep -q \"host 'gpu-1': Xid 31 of GPU 0000:3b:00.0: memory page fault (application); workers on it: 1\" $T/canary.err"
+  wait_for "grep -q 'Xid 48.*(fatal); workers on it: 0' $T/canary.err"
+  [ "$(healths)" = "healthy healthy healthy" ]
+  xid 79 kern.log
+  await_healths "healthy healthy convicted"
+  wait_for "fo-reg get verdicts/$(id 3)/a | jq -e '.reason == \"Xid 79 of GPU 0000:3b:00.0: the GPU has fallen off the bus\" and .expires == null'"
+  curl -sS "http://127.0.0.1:$(cat "$T/port")/metrics" | grep -x 'fo_canary_xids_total{class="fatal"} 2'
+  canary acquit "$(id 3)"
+  await_healths "healthy healthy healthy"
+}
+
+@test "what the kernel's own log has from the start on convicts" {
+  need_root
+  [ -w /dev/kmsg ] || skip_because root "the kernel's log is not writable here"
+  start_oracles 2
+  learn
+  register 1
+  start_bg placed fo-reg put --endpoint ns/worker/generate --url "${URLS[1]}" --model oracle --id "$(id 2)" --gpu fffffffe:3b:00.0
+  fatal() { echo "NVRM: Xid (PCI:FFFFFFFE:3b:00): 79, a test of failover" >/dev/kmsg; }
+  fatal
+  start_canary --xid /dev/kmsg
+  await_healths "healthy healthy"
+  fatal
+  await_healths "healthy convicted"
+}
+
+@test "a log of the kernel that does not exist is 66" {
+  start_oracles 2
+  learn
+  fails 66 "open '$T/none': No such file or directory" canary run --canaries "$T/canaries.json" --xid "gpu-1=$T/none"
+}
+
 @test "state without a canary is 69" {
   fails 69 "*" canary state
 }

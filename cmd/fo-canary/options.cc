@@ -98,6 +98,8 @@ void declare_run(CLI::App& app, Options& options) {
   cli::add_duration(app, "--interval", options.interval, "between two questions to a worker");
   cli::add_duration(app, "--hung-after", options.hung_after,
                     "without a token while requests run, a worker is hung");
+  add_list(app, "--xid", options.xid_logs,
+           "convict by GPU errors in this log of the kernel; repeatable", "[HOST=]FILE");
   declare_worker_access(app, options);
   add_text(app, "--name", options.name, "of this canary in its verdicts (default: the host's)",
            "NAME");

@@ -48,6 +48,8 @@ struct Options {
   std::string name;
   base::Duration interval = std::chrono::seconds(30);
   base::Duration hung_after = std::chrono::seconds(30);
+  /// "FILE" or "HOST=FILE".
+  std::vector<std::string> xid_logs;
   std::string state;
   std::string metrics;
   int ready_fd = -1;

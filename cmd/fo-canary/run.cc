@@ -46,6 +46,12 @@ int run_daemon(const Options& options) {
   serve.checker.rules = options.rules;
   serve.checker.retries = static_cast<unsigned>(options.retries);
   serve.checker.hung_after = options.hung_after;
+  for (const std::string& text : options.xid_logs) {
+    const std::size_t end = text.find('=');
+    const bool has_host = end < text.find('/');
+    serve.xid_logs.push_back({.host = has_host ? text.substr(0, end) : os::host_name(),
+                              .path = has_host ? text.substr(end + 1) : text});
+  }
   serve.state = options.state;
   serve.admin = admin_path(options);
   serve.metrics = options.metrics;

@@ -1,8 +1,7 @@
 #include "canary/xid/xid.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,18 +17,6 @@
 #include "os/log.h"
 
 namespace fo::fo_canary {
-namespace {
-
-// Whether this is the kernel's buffer of messages, whatever its name.
-bool is_kernel_buffer(int fd) {
-  constexpr unsigned kMemoryDevices = 1;
-  constexpr unsigned kKmsg = 11;
-  struct stat status {};
-  return ::fstat(fd, &status) == 0 && S_ISCHR(status.st_mode) &&
-         status.st_rdev == ::makedev(kMemoryDevices, kKmsg);
-}
-
-}  // namespace
 
 int xid(const Options& options) {
   canary::XidReader reader;
@@ -43,12 +30,16 @@ int xid(const Options& options) {
   if (!is_stdin) file = os::open_file(options.log, O_RDONLY);
   const int fd = is_stdin ? STDIN_FILENO : file.get();
   const canary::ReadCall read = [fd](char* to, std::size_t size) { return ::read(fd, to, size); };
-  if (is_kernel_buffer(fd)) {
+  if (canary::is_kmsg(fd)) {
     canary::read_kmsg(read, what, on_message, [&] {
       os::log(os::LogLevel::kWarning, "{}: messages were overwritten before they were read", what);
     });
   } else if (options.follow && !is_stdin) {
-    canary::follow_log(options.log, on_message);
+    canary::LogFile followed(options.log, on_message, canary::LogFile::From::kBeginning);
+    for (pollfd changes{.fd = followed.fd(), .events = POLLIN, .revents = 0};;) {
+      followed.read();
+      if (::poll(&changes, 1, -1) < 0 && errno != EINTR) base::throw_errno(errno, what);
+    }
   } else {
     canary::LogLines lines(on_message);
     canary::read_log(read, what, lines);

@@ -96,19 +96,19 @@ void add_worker_alerts(std::vector<Alert>& to) {
   const auto breaker = [](const std::string& values) -> Samples {
     return {{"dynamo_circuit_breaker_state{worker_id=\"w\"}", values}};
   };
-  to.push_back(
-      {.group = group,
-       .name = "FoBreakerOpen",
-       .severity = "warning",
-       // Probation is part of the outage.
-       .expression = "max by (worker_id) (dynamo_circuit_breaker_state) > 0",
-       .for_seconds = 900,
-       .summary = "worker {{ $labels.worker_id }} does not recover",
-       .runbook = "fo-canary once --worker URL --canaries FILE; read the log of the worker; "
-                  "fo-reg drain ID",
-       .firing = breaker("1x20 2x1 1x400"),
-       .labels = {{"worker_id", "w"}},
-       .quiet = breaker("0x400")});
+  to.push_back({.group = group,
+                .name = "FoBreakerOpen",
+                .severity = "warning",
+                // Probation is part of the outage.
+                .expression = "max by (worker_id) (dynamo_circuit_breaker_state) > 0",
+                .for_seconds = 900,
+                .summary = "worker {{ $labels.worker_id }} does not recover",
+                .runbook =
+                    "fo-canary once --worker URL --canaries FILE; read the log of the worker; "
+                    "fo-reg drain ID",
+                .firing = breaker("1x20 2x1 1x400"),
+                .labels = {{"worker_id", "w"}},
+                .quiet = breaker("0x400")});
 }
 
 void add_router_alerts(std::vector<Alert>& to) {
@@ -192,17 +192,18 @@ void add_canary_alerts(std::vector<Alert>& to) {
         {"fo_route_worker_verdict{instance=\"r\",worker_id=\"w\",state=\"convicted\"}", values},
         {"fo_route_worker_verdict{instance=\"r\",worker_id=\"w\",state=\"unhealthy\"}", "1x400"}};
   };
-  to.push_back({.group = group,
-                .name = "DynamoSilentCorruption",
-                .severity = "critical",
-                .expression = "max by (worker_id) (fo_route_worker_verdict{state='convicted'}) > 0",
-                .summary = "worker {{ $labels.worker_id }} is convicted of wrong answers",
-                .runbook = "fo-canary state ID; fo-canary xid on its host; after a repair, "
-                           "fo-canary acquit ID",
-                .firing = verdict("0x20 1x400"),
-                .begins = kEvent,
-                .labels = {{"worker_id", "w"}},
-                .quiet = verdict("0x400")});
+  to.push_back(
+      {.group = group,
+       .name = "DynamoSilentCorruption",
+       .severity = "critical",
+       .expression = "max by (worker_id) (fo_route_worker_verdict{state='convicted'}) > 0",
+       .summary = "worker {{ $labels.worker_id }} is convicted: its answers or its GPU are wrong",
+       .runbook = "fo-canary state ID; fo-canary xid on its host; after a repair, "
+                  "fo-canary acquit ID",
+       .firing = verdict("0x20 1x400"),
+       .begins = kEvent,
+       .labels = {{"worker_id", "w"}},
+       .quiet = verdict("0x400")});
   to.push_back({.group = group,
                 .name = "FoCanaryUndecided",
                 .severity = "critical",
@@ -234,17 +235,17 @@ void add_canary_alerts(std::vector<Alert>& to) {
   const auto checks = [&](const std::string& type, const std::string& values) {
     return std::pair(count + "{worker_id=\"w\",check_type=\"" + type + "\"}", values);
   };
-  to.push_back({.group = group,
-                .name = "FoCanaryStopped",
-                .severity = "warning",
-                .expression =
-                    "sum(increase(" + contents + "[5m])) == 0 or absent(" + contents + ")",
-                .for_seconds = 300,
-                .summary = "no answers are checked",
-                .runbook = "start fo-canary run, or read its log",
-                .firing = {checks("content", "7x400"), checks("connect", "0+1x400")},
-                .begins = 15,
-                .quiet = {checks("content", "0+1x400"), checks("connect", "7x400")}});
+  to.push_back(
+      {.group = group,
+       .name = "FoCanaryStopped",
+       .severity = "warning",
+       .expression = "sum(increase(" + contents + "[5m])) == 0 or absent(" + contents + ")",
+       .for_seconds = 300,
+       .summary = "no answers are checked",
+       .runbook = "start fo-canary run, or read its log",
+       .firing = {checks("content", "7x400"), checks("connect", "0+1x400")},
+       .begins = 15,
+       .quiet = {checks("content", "0+1x400"), checks("connect", "7x400")}});
 }
 
 void add_failover_alerts(std::vector<Alert>& to) {

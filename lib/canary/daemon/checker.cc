@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "canary/daemon/gpu_errors.h"
 #include "loop/pause.h"
 #include "os/log.h"
 #include "os/random.h"
@@ -279,9 +280,12 @@ awaitable<void> Checker::check_content(WorkerPtr worker) {
       co_return;
     }
     if (failures++ == options_.retries) {
-      const bool is_weak = result.outcome == Outcome::kSlow;
       Cause cause{.reason = reason, .evidence = result.evidence};
-      workers_.find(*worker, is_weak ? Finding::kWeak : Finding::kFault, std::move(cause), now());
+      if (result.outcome == Outcome::kSlow) {
+        find_slow(workers_, *worker, std::move(cause), now());
+      } else {
+        workers_.find(*worker, Finding::kFault, std::move(cause), now());
+      }
       co_return;
     }
     co_await loop::pause_for(options_.retry_pause);

@@ -94,8 +94,7 @@ void add_worker_series(PrometheusText& text, const Workers& workers) {
     }
   };
   add("fo_canary_mismatches_total", "Answers with a wrong token.", &Worker::mismatches);
-  add("fo_canary_convictions_total", "Times that the worker was convicted of wrong tokens.",
-      &Worker::convictions);
+  add("fo_canary_convictions_total", "Times that the worker was convicted.", &Worker::convictions);
   text.begin("dynamo_health_check_duration_seconds", "histogram", "How long checks took.");
   for (const auto& [id, worker] : workers.all()) {
     for (const Step step : kSteps) {
@@ -145,6 +144,13 @@ std::string to_text(const Workers& workers, const DaemonCounts& counts) {
       counts.registry_is_up ? 1 : 0);
   add("fo_canary_state_failures_total", "counter", "Times that the state file was not written.",
       counts.state_failures.get());
+  if (counts.xids) {
+    text.begin("fo_canary_xids_total", "counter", "Errors of GPUs in the kernel's log, by class.");
+    for (const XidClass each : kXidClasses) {
+      const auto found = counts.xids->find(each);
+      text.add({{"class", to_string(each)}}, found == counts.xids->end() ? 0 : found->second);
+    }
+  }
   add_worker_series(text, workers);
   return text.take();
 }

@@ -1,8 +1,10 @@
 // The canary's numbers for /metrics and its state for operators. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "canary/daemon/gpu_errors.h"
 #include "canary/daemon/workers.h"
 
 namespace fo::canary {
@@ -13,6 +15,8 @@ struct DaemonCounts {
   metrics::Counter state_failures;
   /// Whether the registry accepted the last verdict.
   bool registry_is_up = true;
+  /// nullopt if no log of the kernel is read.
+  std::optional<XidCounts> xids = {};
 };
 
 /// Prometheus' format. Beside fo_canary_*, dynamo_health_check_duration_seconds, which NVIDIA

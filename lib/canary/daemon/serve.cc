@@ -1,5 +1,7 @@
 #include "canary/daemon/serve.h"
 
+#include <poll.h>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
@@ -11,7 +13,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "canary/daemon/gpu_errors.h"
 #include "canary/daemon/metrics.h"
+#include "canary/xid/xid_log.h"
 #include "fleet/admin_socket.h"
 #include "fleet/registry/registry.h"
 #include "fleet/registry/uri.h"
@@ -75,6 +79,9 @@ class CanaryDaemon {
   awaitable<void> write_verdicts();
   awaitable<bool> write_verdict(std::string id);
   awaitable<void> keep_state();
+  void on_xid(const Xid& xid, const std::string& host);
+  std::unique_ptr<XidLog> open_xids(const XidSource& source);
+  awaitable<void> follow_xids(std::unique_ptr<XidLog> log, XidSource source);
   void load_state();
   void serve_pages();
   void stop();
@@ -201,6 +208,38 @@ awaitable<void> CanaryDaemon::keep_state() {
   }
 }
 
+void CanaryDaemon::on_xid(const Xid& xid, const std::string& host) {
+  ++(*counts_.xids)[class_of(xid)];
+  const std::size_t concerned = find_xid(workers_, xid, host, now());
+  log_limit_.log(os::LogLevel::kWarning, host + " " + xid.bus_id,
+                 "host " + base::quoted(host) + ": " + describe(xid) + " (" +
+                     std::string(to_string(class_of(xid))) +
+                     "); workers on it: " + std::to_string(concerned));
+}
+
+awaitable<void> CanaryDaemon::follow_xids(std::unique_ptr<XidLog> log, XidSource source) {
+  loop::Backoff backoff(std::chrono::milliseconds(100), std::chrono::seconds(5));
+  for (;;) {
+    try {
+      if (log == nullptr) log = open_xids(source);
+      for (;;) {
+        log->read();
+        const Deadline never = Deadline::never();
+        co_await loop::until_ready(log->fd(), POLLIN, never);
+      }
+    } catch (const Error& error) {
+      log_limit_.log(os::LogLevel::kWarning, source.path, error.what());
+      log.reset();
+    }
+    co_await loop::pause_for(backoff.next());
+  }
+}
+
+std::unique_ptr<XidLog> CanaryDaemon::open_xids(const XidSource& source) {
+  return std::make_unique<XidLog>(
+      source.path, [this, host = source.host](const Xid& xid) { on_xid(xid, host); });
+}
+
 awaitable<void> answer_state(const http::Request& request, http::Reply& reply,
                              const Workers& workers) {
   const std::string id(request.parameter("id").value_or(""));
@@ -244,6 +283,11 @@ void CanaryDaemon::stop() {
 int CanaryDaemon::run() {
   asio::co_spawn(io_, daemon_.run([this](loop::Stop) { stop(); }), asio::detached);
   load_state();
+  if (!options_.xid_logs.empty()) counts_.xids.emplace();
+  for (const XidSource& source : options_.xid_logs) {
+    std::unique_ptr<XidLog> log = open_xids(source);
+    asio::co_spawn(io_, follow_xids(std::move(log), source), asio::detached);
+  }
   serve_pages();
   for (const char* const prefix : {kVerdicts, "instances/"}) {
     asio::co_spawn(io_, follow(prefix), asio::detached);

@@ -10,6 +10,13 @@
 
 namespace fo::canary {
 
+/// A log of the kernel of a host.
+struct XidSource {
+  /// As records of workers name it.
+  std::string host;
+  std::string path;
+};
+
 struct ServeOptions {
   std::string registry;
   /// Registry for verdicts, if `registry` is only read.
@@ -19,6 +26,7 @@ struct ServeOptions {
   CheckerOptions checker;
   /// A file that keeps what is known of the workers over a restart; empty: none.
   std::string state;
+  std::vector<XidSource> xid_logs;
   std::string admin;
   /// Empty: none.
   std::string metrics;

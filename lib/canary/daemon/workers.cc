@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "canary/judge/acquittal.h"
+#include "canary/xid/xid.h"
 #include "fleet/registry/key.h"
 #include "os/log.h"
 #include "os/random.h"
@@ -99,6 +100,9 @@ void Workers::put_instance(const fleet::Record& record, const Now& at) {
   worker->model = instance.model;
   worker->card = instance.card;
   worker->life = instance.life;
+  worker->host = instance.host;
+  worker->gpus.clear();
+  for (const std::string& gpu : instance.gpus) worker->gpus.push_back(canonical_bus_id(gpu));
   worker->engine = std::move(engine);
   worker->canaries = nullptr;
   for (const auto& canaries : files_) {
@@ -206,6 +210,7 @@ void Workers::change(Worker& worker, const Now& at, const Change& change) {
 }
 
 void Workers::find(Worker& worker, Finding finding, Cause cause, const Now& at) {
+  if (finding == Finding::kPass) worker.slow_at.reset();
   if (finding == Finding::kConviction && !worker.health.is_convicted()) worker.convictions.add();
   change(worker, at,
          [&] { worker.health.apply(finding, std::move(cause), at, os::random_unit()); });

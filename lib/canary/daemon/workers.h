@@ -52,6 +52,12 @@ inline constexpr std::array<base::Duration, 10> kCheckBounds{
     std::chrono::milliseconds(2500), std::chrono::seconds(5),        std::chrono::seconds(10),
     std::chrono::seconds(30)};
 
+/// The last error of a link between GPUs of a worker's host.
+struct LinkError {
+  base::Duration at{};
+  std::string text;
+};
+
 struct Worker {
   explicit Worker(const Schedule& its_schedule) : schedule(its_schedule) {}
 
@@ -61,6 +67,9 @@ struct Worker {
   std::string model;
   std::string card;
   fleet::Life life = fleet::Life::kStarting;
+  std::string host;
+  /// In the form of canonical_bus_id().
+  std::vector<std::string> gpus;
   EngineAddress engine;
   /// nullptr if no file is for it.
   Canaries* canaries = nullptr;
@@ -73,6 +82,9 @@ struct Worker {
   /// Whether it refused the last connection. Then it does not count as a member of its set.
   bool is_down = false;
   bool is_removed = false;
+  /// When a whole check was slow, unless a later one passed.
+  std::optional<base::Duration> slow_at = {};
+  std::optional<LinkError> link_error = {};
   std::deque<CheckRecord> checks = {};
   std::array<metrics::Histogram<kCheckBounds>, kSteps.size()> durations = {};
   metrics::Counter mismatches;

@@ -3,15 +3,16 @@
 #include <fcntl.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
-#include "base/unique_fd.h"
 #include "os/file.h"
 #include "text/ascii.h"
 
@@ -201,44 +202,58 @@ void read_log(const ReadCall& read, const std::string& what, LogLines& lines) {
   }
 }
 
-void follow_log(const std::string& path, const OnMessage& on_message) {
-  const std::string what = "read " + base::quoted(path);
-  const base::UniqueFd changes(::inotify_init1(IN_CLOEXEC));
+LogFile::LogFile(std::string path, OnMessage on_message, From from)
+    : path_(std::move(path)),
+      what_("read " + base::quoted(path_)),
+      lines_(std::move(on_message)),
+      changes_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
   // The folder is watched, too, because a new file may take the name.
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const auto watch = [&](const std::string& watched, std::uint32_t events) {
-    if (!changes || ::inotify_add_watch(changes.get(), watched.c_str(), events) < 0) {
-      base::throw_errno(errno, "watch " + base::quoted(watched));
-    }
-  };
-  watch(folder, IN_CREATE | IN_MOVED_TO);
-  base::UniqueFd file = os::open_file(path, O_RDONLY);
-  LogLines lines(on_message);
+  const std::size_t slash = path_.rfind('/');
+  watch(slash == std::string::npos ? "." : path_.substr(0, slash + 1), IN_CREATE | IN_MOVED_TO);
+  open();
+  if (from == From::kEnd && ::lseek(file_.get(), 0, SEEK_END) < 0) base::throw_errno(errno, what_);
+}
+
+void LogFile::watch(const std::string& watched, std::uint32_t events) {
+  if (!changes_ || ::inotify_add_watch(changes_.get(), watched.c_str(), events) < 0) {
+    base::throw_errno(errno, "watch " + base::quoted(watched));
+  }
+}
+
+void LogFile::open() {
+  file_ = os::open_file(path_, O_RDONLY);
+  watch(path_, IN_MODIFY | IN_ATTRIB);
+}
+
+void LogFile::read() {
+  std::array<char, 4096> events{};
+  while (::read(changes_.get(), events.data(), events.size()) > 0) {
+  }
   for (;;) {
-    watch(path, IN_MODIFY | IN_ATTRIB);
+    read_log([&](char* to, std::size_t size) { return ::read(file_.get(), to, size); }, what_,
+             lines_);
     struct stat now {};
     struct stat named {};
-    const auto is_replaced = [&] {
-      return ::stat(path.c_str(), &named) == 0 &&
-             (named.st_ino != now.st_ino || named.st_dev != now.st_dev);
-    };
-    for (;;) {
-      read_log([&](char* to, std::size_t size) { return ::read(file.get(), to, size); }, what,
-               lines);
-      if (::fstat(file.get(), &now) != 0) base::throw_errno(errno, what);
-      if (::lseek(file.get(), 0, SEEK_CUR) > now.st_size) {
-        lines.finish();
-        ::lseek(file.get(), 0, SEEK_SET);
-        continue;
-      }
-      if (is_replaced()) break;
-      std::array<char, 4096> events{};
-      checked(::read(changes.get(), events.data(), events.size()), "watch " + base::quoted(path));
+    if (::fstat(file_.get(), &now) != 0) base::throw_errno(errno, what_);
+    if (::lseek(file_.get(), 0, SEEK_CUR) > now.st_size) {
+      lines_.finish();
+      ::lseek(file_.get(), 0, SEEK_SET);
+      continue;
     }
-    lines.finish();
-    file = os::open_file(path, O_RDONLY);
+    const bool is_replaced = ::stat(path_.c_str(), &named) == 0 &&
+                             (named.st_ino != now.st_ino || named.st_dev != now.st_dev);
+    if (!is_replaced) return;
+    lines_.finish();
+    open();
   }
+}
+
+bool is_kmsg(int fd) {
+  constexpr unsigned kMemoryDevices = 1;
+  constexpr unsigned kKmsg = 11;
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISCHR(status.st_mode) &&
+         status.st_rdev == ::makedev(kMemoryDevices, kKmsg);
 }
 
 }  // namespace fo::canary

@@ -5,11 +5,13 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/unique_fd.h"
 #include "base/units.h"
 
 namespace fo::canary {
@@ -63,10 +65,32 @@ void read_kmsg(const ReadCall& read, const std::string& what, const OnMessage& o
 /// Reads lines until there are no more. Throws as read_kmsg().
 void read_log(const ReadCall& read, const std::string& what, LogLines& lines);
 
-/// Reads the lines of a file, and those that are appended to it, for ever. After it was replaced,
-/// as logrotate(8) does, the new file is read; after it was truncated, it is read from its
-/// beginning. Throws with the errno's status if the file does not exist at first, or can't be read
-/// or watched.
-[[noreturn]] void follow_log(const std::string& path, const OnMessage& on_message);
+/// A file of a log, and what is appended to it. After it was replaced, as logrotate(8) does, the
+/// new file is read; after it was truncated, it is read from its beginning.
+class LogFile {
+ public:
+  enum class From { kBeginning, kEnd };
+
+  /// Throws with the errno's status if the file does not exist, or can't be read or watched.
+  LogFile(std::string path, OnMessage on_message, From from);
+
+  /// Readable when there may be more to read.
+  [[nodiscard]] int fd() const { return changes_.get(); }
+  /// Reads all that is there now. Throws with the errno's status.
+  void read();
+
+ private:
+  void watch(const std::string& watched, std::uint32_t events);
+  void open();
+
+  std::string path_;
+  std::string what_;
+  LogLines lines_;
+  base::UniqueFd changes_;
+  base::UniqueFd file_;
+};
+
+/// Whether this is the kernel's buffer of messages, whatever its name.
+bool is_kmsg(int fd);
 
 }  // namespace fo::canary

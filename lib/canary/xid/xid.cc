@@ -11,6 +11,7 @@
 namespace fo::canary {
 namespace {
 
+constexpr std::uint64_t kNvlink = 74;
 constexpr std::uint64_t kFallenOff = 79;
 constexpr std::uint64_t kRecoveryAction = 154;
 
@@ -43,7 +44,7 @@ constexpr std::array kKnown{
           "Nothing now: the row or page is replaced at the next reset of the GPU."},
     Known{64, XidClass::kFatal, "a bad row or page of memory could not be recorded",
           "Drain the GPU's workers, and reset it; if it happens again, have the GPU replaced."},
-    Known{74, XidClass::kFatal, "NVLink error", kLink},
+    Known{kNvlink, XidClass::kFatal, "NVLink error", kLink},
     Known{kFallenOff, XidClass::kFatal, "the GPU has fallen off the bus",
           "Drain the host, and restart it; if it happens again, have the GPU, its slot and its "
           "power checked."},
@@ -129,25 +130,6 @@ bool is_hex(std::string_view text, std::size_t digits) {
          });
 }
 
-// "0000:3b:00.0" from "0000:3B:00", which may have a function already, and a domain of more than
-// four digits; empty if it is not the address of a PCI device.
-std::string read_bus_id(std::string_view text) {
-  Scanner from(text);
-  const std::string_view domain = from.until(":");
-  if (domain.size() < 4 || domain.size() > 8 || !is_hex(domain, domain.size())) return {};
-  if (!from.skip(":")) return {};
-  const std::string_view bus = from.until(":");
-  if (!is_hex(bus, 2) || !from.skip(":")) return {};
-  const std::string_view device = from.until(".");
-  if (!is_hex(device, 2)) return {};
-  std::string_view function = "0";
-  if (from.skip(".")) function = from.left();
-  if (function.size() != 1 || function[0] < '0' || function[0] > '7') return {};
-  std::string id(domain);
-  id.append(":").append(bus).append(":").append(device).append(".").append(function);
-  return text::lower(id);
-}
-
 // "'<unknown>'" and "<unknown>" are none.
 std::string_view without_quotes(std::string_view text) {
   if (text.size() >= 2 && text.front() == '\'' && text.back() == '\'') {
@@ -188,6 +170,24 @@ std::string_view to_string(XidClass xid_class) {
   return "reported";
 }
 
+std::string canonical_bus_id(std::string_view text) {
+  Scanner from(text);
+  std::string_view domain = from.until(":");
+  if (domain.size() < 4 || domain.size() > 8 || !is_hex(domain, domain.size())) return {};
+  while (domain.size() > 4 && domain.front() == '0') domain.remove_prefix(1);
+  if (!from.skip(":")) return {};
+  const std::string_view bus = from.until(":");
+  if (!is_hex(bus, 2) || !from.skip(":")) return {};
+  const std::string_view device = from.until(".");
+  if (!is_hex(device, 2)) return {};
+  std::string_view function = "0";
+  if (from.skip(".")) function = from.left();
+  if (function.size() != 1 || function[0] < '0' || function[0] > '7') return {};
+  std::string id(domain);
+  id.append(":").append(bus).append(":").append(device).append(".").append(function);
+  return text::lower(id);
+}
+
 XidClass class_of(const Xid& xid) {
   if (xid.code == kRecoveryAction) {
     return recovery_action(xid.text).empty() ? XidClass::kReported : XidClass::kFatal;
@@ -198,6 +198,8 @@ XidClass class_of(const Xid& xid) {
   const Known* const known = find_known(xid.code);
   return known == nullptr ? XidClass::kReported : known->xid_class;
 }
+
+bool is_of_link(const Xid& xid) { return xid.code == kNvlink || is_link_code(xid.code); }
 
 std::string_view name_of(std::uint64_t code) {
   if (is_link_code(code)) return "NVLink error";
@@ -224,7 +226,7 @@ std::optional<Xid> parse_xid(std::string_view message) {
   if (!from.skip("NVRM: Xid (")) return std::nullopt;
   from.skip("PCI:");
   Xid xid;
-  xid.bus_id = read_bus_id(from.until(" )"));
+  xid.bus_id = canonical_bus_id(from.until(" )"));
   if (xid.bus_id.empty()) return std::nullopt;
   if (from.skip(" GPU-I:")) xid.gpu_instance = base::parse_uint(from.until(kNoDigits));
   if (from.skip(" GPU-CI:")) xid.compute_instance = base::parse_uint(from.until(kNoDigits));
@@ -243,7 +245,7 @@ std::optional<Xid> parse_xid(std::string_view message) {
 std::optional<Xid> XidReader::read(std::string_view message) {
   Scanner from(message);
   if (from.skip("NVRM: The NVIDIA GPU ")) {
-    introduced_ = read_bus_id(from.until(" "));
+    introduced_ = canonical_bus_id(from.until(" "));
     return std::nullopt;
   }
   if (!introduced_.empty() && message.find("fallen off the bus") != std::string_view::npos) {

@@ -3,6 +3,7 @@
 // Pure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,11 +17,17 @@ enum class XidClass {
   kIgnored,      // nothing to do now
   kReported,     // everything else
 };
+inline constexpr std::array kXidClasses{XidClass::kFatal, XidClass::kApplication,
+                                        XidClass::kIgnored, XidClass::kReported};
 /// "fatal", "application", "ignored", "reported".
 std::string_view to_string(XidClass xid_class);
 
+/// "0000:3b:00.0" from "00000000:3B:00" and other forms of the address of a PCI device: of four to
+/// eight digits of the domain, with or without a function. Empty for any other text.
+std::string canonical_bus_id(std::string_view text);
+
 struct Xid {
-  /// The GPU as NVML and the records of workers name it: "0000:3b:00.0".
+  /// The GPU, in the form of canonical_bus_id().
   std::string bus_id;
   std::uint64_t code = 0;
   /// The slices of a GPU in MIG mode, if the driver names them.
@@ -34,7 +41,9 @@ struct Xid {
 };
 
 XidClass class_of(const Xid& xid);
-/// Returns the meaning of the code in a few words; empty if the code is unknown.
+/// Whether it is an error of a link between GPUs.
+bool is_of_link(const Xid& xid);
+/// What the code means, in a few words; empty for a code that is not known.
 std::string_view name_of(std::uint64_t code);
 /// Returns the action for an operator, in one sentence.
 std::string advice_on(const Xid& xid);

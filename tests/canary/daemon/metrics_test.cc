@@ -55,6 +55,8 @@ TEST_F(CanaryMetrics, ChecksAreCountedByKindAndOutcome) {
   workers_.decided(Decision::kConviction);
   counts_.state_failures.add();
   counts_.registry_is_up = false;
+  EXPECT_THAT(to_text(workers_, counts_), Not(HasSubstr("fo_canary_xids_total")));
+  counts_.xids = {{XidClass::kFatal, 2}};
   const std::string text = to_text(workers_, counts_);
   const std::string labels = R"({worker_id="00000000000000000000000000000001",)";
   EXPECT_THAT(text, HasSubstr(R"(fo_canary_checks_total{check_type="content",outcome="mismatch"} 1)"
@@ -65,6 +67,8 @@ TEST_F(CanaryMetrics, ChecksAreCountedByKindAndOutcome) {
                               "\n"));
   EXPECT_THAT(text, HasSubstr(R"(fo_canary_votes_total{decision="conviction"} 1)"));
   EXPECT_THAT(text, HasSubstr("fo_canary_state_failures_total 1\n"));
+  EXPECT_THAT(text, HasSubstr("fo_canary_xids_total{class=\"fatal\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("fo_canary_xids_total{class=\"ignored\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("fo_canary_registry_up 0\n"));
   EXPECT_THAT(text, HasSubstr("fo_canary_workers 2\n"));
   EXPECT_THAT(text, HasSubstr("fo_canary_workers_without_canaries 0\n"));

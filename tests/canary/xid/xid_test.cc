@@ -21,6 +21,17 @@ XidClass class_of_text(std::uint64_t code, const std::string& text) {
   return class_of(parsed("NVRM: Xid (PCI:0000:3b:00): " + std::to_string(code) + ", " + text));
 }
 
+TEST(Xid, FormsOfBusIds) {
+  for (const char* const text : {"0000:3b:00.0", "0000:3B:00", "00000000:3B:00.0"}) {
+    EXPECT_EQ(canonical_bus_id(text), "0000:3b:00.0") << text;
+  }
+  EXPECT_EQ(canonical_bus_id("00010000:3b:00.1"), "10000:3b:00.1");
+  for (const char* const text : {"", "3b:00.0", "000:3b:00.0", "000000000:3b:00.0", "0000:3b:00.8",
+                                 "0000:3b:00.", "0000:3b:0g.0", "0000:3b:00.00", "GPU-1"}) {
+    EXPECT_EQ(canonical_bus_id(text), "") << text;
+  }
+}
+
 TEST(Xid, FormOfTheFirstDrivers) {
   const Xid xid = parsed("NVRM: Xid (0000:03:00): 14, Channel 00000001");
   EXPECT_EQ(xid.bus_id, "0000:03:00.0");
@@ -61,7 +72,7 @@ TEST(Xid, FormOfSlices) {
 
 TEST(Xid, AddressesOfOtherTools) {
   EXPECT_EQ(parsed("NVRM: Xid (PCI:0000:00:1E.0): 48, a").bus_id, "0000:00:1e.0");
-  EXPECT_EQ(parsed("NVRM: Xid (PCI:00000000:17:00.0): 48, a").bus_id, "00000000:17:00.0");
+  EXPECT_EQ(parsed("NVRM: Xid (PCI:00000000:17:00.0): 48, a").bus_id, "0000:17:00.0");
 }
 
 TEST(Xid, OtherMessagesAreNone) {

@@ -1,0 +1,32 @@
+// What errors of GPUs say of the workers on them. No I/O; time is an argument.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "canary/daemon/workers.h"
+#include "canary/xid/xid.h"
+
+namespace fo::canary {
+
+using XidCounts = std::map<XidClass, std::uint64_t>;
+
+/// An error of a link and a slow check belong together if they are not further apart.
+inline constexpr base::Duration kAtOnce = std::chrono::minutes(2);
+
+/// "Xid 79 of GPU 0000:3b:00.0: the GPU has fallen off the bus".
+std::string describe(const Xid& xid);
+
+/// An error of a GPU of `host` happened. A fatal one convicts the workers on the GPU; any error of
+/// a link makes the workers of the host suspicious that were slow at that time. Returns the number
+/// of workers on the GPU.
+std::size_t find_xid(Workers& workers, const Xid& xid, const std::string& host, const Now& at);
+
+/// A check of the worker and all its repetitions, each with another canary, were slow: it is
+/// suspicious, and the reason is the interconnect if a link of its host failed at that time.
+void find_slow(Workers& workers, Worker& worker, Cause cause, const Now& at);
+
+}  // namespace fo::canary

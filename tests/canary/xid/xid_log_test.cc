@@ -1,0 +1,79 @@
+#include "canary/xid/xid_log.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "os/file.h"
+#include "support/failure.h"
+#include "support/temp_dir.h"
+
+namespace fo::canary {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class XidLogFile : public testing::Test {
+ protected:
+  void write(const std::string& text) { std::ofstream(path_, std::ios::app) << text; }
+  void write_xid(int code) {
+    write("NVRM: Xid (PCI:0000:3b:00): " + std::to_string(code) + ", a\n");
+  }
+  // The codes since the last call.
+  std::vector<std::uint64_t> read(XidLog& log) {
+    codes_.clear();
+    log.read();
+    return codes_;
+  }
+
+  test::TempDir dir_;
+  const std::string path_ = dir_.path() + "/kern.log";
+  std::vector<std::uint64_t> codes_;
+  const XidLog::OnXid on_xid_ = [this](const Xid& xid) { codes_.push_back(xid.code); };
+};
+
+TEST_F(XidLogFile, OnlyWhatIsAppendedCounts) {
+  write_xid(48);
+  XidLog log(path_, on_xid_);
+  EXPECT_THAT(read(log), IsEmpty());
+  EXPECT_FALSE(os::is_readable(log.fd()));
+  write_xid(79);
+  EXPECT_TRUE(os::is_readable(log.fd()));
+  EXPECT_THAT(read(log), ElementsAre(79));
+  EXPECT_FALSE(os::is_readable(log.fd()));
+  EXPECT_THAT(read(log), IsEmpty());
+}
+
+TEST_F(XidLogFile, ALineInTwoPartsIsOne) {
+  write("");
+  XidLog log(path_, on_xid_);
+  write("NVRM: Xid (PCI:0000:3b:00): 7");
+  EXPECT_THAT(read(log), IsEmpty());
+  write("9, a\n");
+  EXPECT_THAT(read(log), ElementsAre(79));
+}
+
+TEST_F(XidLogFile, ANewFileAndATruncatedOneAreRead) {
+  write_xid(48);
+  XidLog log(path_, on_xid_);
+  write_xid(64);
+  std::filesystem::rename(path_, path_ + ".1");
+  write_xid(95);
+  EXPECT_TRUE(os::is_readable(log.fd()));
+  EXPECT_THAT(read(log), ElementsAre(64, 95));
+  std::filesystem::resize_file(path_, 0);
+  EXPECT_THAT(read(log), IsEmpty());
+  write_xid(119);
+  EXPECT_THAT(read(log), ElementsAre(119));
+}
+
+TEST_F(XidLogFile, AMissingOneIsAnError) {
+  const auto failure = test::failure_of([&] { XidLog log(path_, on_xid_); });
+  EXPECT_EQ(failure.status, base::ExitStatus::kNoInput);
+  EXPECT_EQ(failure.message, "open '" + path_ + "': No such file or directory");
+}
+
+}  // namespace
+}  // namespace fo::canary
