@@ -4,14 +4,9 @@
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154  # text for other shells; tests are subshells
 load test_helper
 load route
+load canary
 
-setup() {
-  fo_setup
-  unset FO_STATE_REGISTRY
-  export FO_REGISTRY=dir:$T/registry FO_CANARY_ADMIN=$T/admin/canary.sock
-}
-
-canary() { timeout 60 fo-canary "$@" 3>&-; }
+setup() { setup_canary; }
 
 # fails STATUS MESSAGE COMMAND...: it prints nothing but one line, an error that matches.
 fails() {
@@ -20,9 +15,6 @@ fails() {
   # shellcheck disable=SC2053
   [[ ${stderr_lines[0]} == "fo-canary: error: "$2 ]] || { echo "$stderr"; return 1; }
 }
-
-# id N: prints the id of a worker.
-id() { printf '%032x' "$1"; }
 
 # put_verdict WORKER WRITER MEMBERS: writes a verdict.
 put_verdict() {
@@ -59,23 +51,6 @@ CONVICTED='"health":"convicted","weight":0,"reason":"wrong tokens","expires":nul
 }
 
 # --- learn, once ----------------------------------------------------------------------------------
-
-# start_oracles N: starts the workers 1 to N; their URLs are in URLS.
-start_oracles() {
-  local n
-  URLS=()
-  for n in $(seq "$1"); do
-    start_oracle "oracle$n"
-    URLS+=("$WORKER")
-  done
-}
-# learn [OPTION]...: from the first two workers.
-# shellcheck disable=SC2120  # run passes options
-learn() {
-  canary learn -q --model oracle --worker "${URLS[0]}" --worker "${URLS[1]}" -o "$T/canaries.json" "$@" >"$T/learned"
-}
-# fault N FAULT: the worker N fails like this from now on.
-fault() { curl -sSf "${URLS[$1 - 1]}/oracle" -d "{\"fail\":\"$2\"}" >/dev/null; }
 
 @test "learn needs two replicas, and is 1 if too few questions are left" {
   start_oracles 2
@@ -116,19 +91,6 @@ fault() { curl -sSf "${URLS[$1 - 1]}/oracle" -d "{\"fail\":\"$2\"}" >/dev/null; 
 }
 
 # --- run, state -----------------------------------------------------------------------------------
-
-start_canary() {
-  start_bg canary fo-canary run --canaries "$T/canaries.json" --interval 200ms --name a "$@"
-  CANARY=$BG_PID
-}
-register() {
-  local n
-  for n in $(seq "$1"); do
-    start_bg "put$n" fo-reg put --endpoint ns/worker/generate --url "${URLS[$n - 1]}" --model oracle --id "$(id "$n")"
-  done
-}
-healths() { canary state --json | jq -r '[.workers[].health] | join(" ")'; }
-await_healths() { wait_for "[ \"\$(healths)\" = '$1' ]"; }
 
 @test "one wrong worker of four is convicted, over kill -9, until it is acquitted" {
   start_oracles 4
