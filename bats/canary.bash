@@ -34,9 +34,9 @@ knobs() { curl -sSf "${URLS[$1 - 1]}/oracle" -d "{$2}" >/dev/null; }
 # fault N FAULT: the worker N fails like this from now on.
 fault() { knobs "$1" "\"fail\":\"$2\""; }
 
-# start_canary [OPTION]...: starts a canary; its pid is in CANARY.
+# start_canary [OPTION]...: starts a canary with the name a; its pid is in CANARY.
 start_canary() {
-  start_bg canary fo-canary run --canaries "$T/canaries.json" --interval 200ms --name a "$@"
+  FO_CANARY_INTERVAL=200ms FO_CANARY_NAME=a start_bg canary fo-canary run --canaries "$T/canaries.json" "$@"
   CANARY=$BG_PID
 }
 # register N: registers the workers 1 to N.

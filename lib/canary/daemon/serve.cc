@@ -190,6 +190,7 @@ void CanaryDaemon::load_state() {
 
 awaitable<void> CanaryDaemon::keep_state() {
   std::string written;
+  bool has_failed = false;
   for (;;) {
     co_await loop::pause_for(kSaveInterval);
     std::string text = encode(workers_.save(now()));
@@ -201,9 +202,13 @@ awaitable<void> CanaryDaemon::keep_state() {
       };
       co_await loop::run_blocking(write);
       written = std::move(text);
+      if (std::exchange(has_failed, false)) {
+        os::log(os::LogLevel::kInfo, "state file {}: is written again",
+                base::quoted(options_.state));
+      }
     } catch (const Error& error) {
       counts_.state_failures.add();
-      log_limit_.log(os::LogLevel::kWarning, "state", error.what());
+      if (!std::exchange(has_failed, true)) os::log(os::LogLevel::kWarning, "{}", error.what());
     }
   }
 }
