@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154  # T, WORKER and BG_PID are those of test_helper and route
+# shellcheck shell=bash disable=SC2034,SC2154  # variables of the tests, of test_helper and of route
 # Workers of fo-oracle in a registry, and canaries that watch them. route.bash must be loaded, too.
 
 # setup_canary: the settings of each test.

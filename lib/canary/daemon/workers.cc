@@ -160,16 +160,16 @@ void Workers::put_verdict(const fleet::Record& record, const Now& at) {
     }
     return;
   }
-  // A conviction of an earlier run, whose state was lost.
-  const bool is_known = found != workers_.end() || saved != saved_.end();
+  // A conviction of an earlier run, whose state was lost or is older.
   const fleet::Verdict verdict = fleet::decode_verdict(record);
   if (!verdict.is_conviction()) return;
   WorkerHealth::Saved health{.state = HealthState::kConvicted,
                              .since = verdict.since,
                              .cause = {.reason = verdict.reason, .evidence = verdict.evidence}};
-  if (!is_known) {
-    saved_[id] = {.health = std::move(health)};
-  } else if (found != workers_.end() && (found->second->checks.empty() || !are_verdicts_listed_)) {
+  if (found == workers_.end()) {
+    WorkerHealth::Saved& known = saved_[id].health;
+    if (known.state != HealthState::kConvicted) known = std::move(health);
+  } else if (found->second->checks.empty() || !are_verdicts_listed_) {
     Worker& worker = *found->second;
     if (!worker.health.is_convicted())
       change(worker, at, [&] { worker.health.restore(health, at); });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "canary/watched.h"
 
 namespace fo::canary {
 namespace {
@@ -31,6 +32,21 @@ TEST(Workers, TwoFilesForTheSameWorkersAreRefused) {
   EXPECT_EQ(files_refusal({carded, {.model = "a", .card = "sha256:01"}}), "");
   EXPECT_EQ(files_refusal({carded, {.model = "a"}}), "");
   EXPECT_EQ(files_refusal({{.model = "a"}, {.model = "b"}}), "");
+}
+
+TEST(Workers, AConvictionInTheRegistryCountsMoreThanAnOlderState) {
+  const std::string id(32, 'a');
+  Workers workers = no_workers();
+  SavedWorkers saved;
+  saved[id].baselines.answer = {.average = 1, .count = 7};
+  workers.load(std::move(saved));
+  const fleet::Verdict conviction{.id = id, .health = fleet::HealthState::kConvicted, .weight = 0};
+  workers.apply(
+      {.record = {.key = fleet::verdict_key(id, "test"), .text = fleet::encode(conviction)}},
+      now());
+  workers.apply(instance_change(id, "m"), now());
+  EXPECT_TRUE(workers.is_convicted(id));
+  EXPECT_EQ(workers.all().at(id)->baselines.answer.count, 7U);
 }
 
 }  // namespace
