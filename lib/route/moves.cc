@@ -245,7 +245,7 @@ awaitable<void> run(Move move) {
   }
   // The end of the job's attempt has ended the move.
   if (job == nullptr) co_return;
-  // What a convicted worker has produced is not to be continued.
+  // The output of a convicted worker must not be continued.
   if (move.source->is_convicted()) {
     job->moving_since.reset();
     co_return;

@@ -43,7 +43,7 @@ struct Xid {
 XidClass class_of(const Xid& xid);
 /// Whether it is an error of a link between GPUs.
 bool is_of_link(const Xid& xid);
-/// What the code means, in a few words; empty for a code that is not known.
+/// Returns the meaning of the code in a few words; empty if the code is unknown.
 std::string_view name_of(std::uint64_t code);
 /// Returns the action for an operator, in one sentence.
 std::string advice_on(const Xid& xid);

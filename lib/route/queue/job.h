@@ -86,7 +86,7 @@ struct Job {
   std::set<std::string> failed_targets;
   std::optional<loop::Backoff> move_backoff;
   TimePoint next_move{};
-  /// Of the client's answer; kClientGoneStatus until it is known.
+  /// Status of the client's answer; kClientGoneStatus until it is known.
   int status = kClientGoneStatus;
   std::uint64_t bytes_sent = 0;
 };
