@@ -50,6 +50,15 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   [[ $output == '{"free":'* ]]
 }
 
+@test "fo-gpu(8): GPUs that need service" {
+  [ -e "$FO_BUILD/tests/libfake_nvml.so" ] || skip_because tests "the tests' fake NVML is not built"
+  ln -s "$FO_BUILD/tests/libfake_nvml.so" "$T/libnvidia-ml.so.1"
+  example man/fo-gpu.8 'fo-gpu health'
+  EXAMPLE=${EXAMPLE/#\/usr/$FO_BUILD}
+  run_example 1 LD_LIBRARY_PATH="$T"
+  [[ $output =~ problems\.0\ +GPU\ is\ lost ]]
+}
+
 # --- fo-canary(1) ---------------------------------------------------------------------------------
 
 @test "fo-canary(1): learns from two replicas, and checks a third one" {

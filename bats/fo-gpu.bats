@@ -38,7 +38,8 @@ start_waiting() {
     "free --until-free x" "free --until-free" "free --until-free -1" "free --until-free 1 --timeout 5" \
     "free --timeout 5s" "free --uuid" "free --uuid a,b" "free --socket s" \
     "map-check" "map-check --socket" "map-check --socket s --timeout x" "map-check --socket s --device -1" \
-    "map-check --socket s --until-free 1" "map-check --socket s extra"
+    "map-check --socket s --until-free 1" "map-check --socket s extra" \
+    "health --device 0" "health --uuid a,b" "health now"
 }
 
 @test "no driver and no such device are 69 in one line, another driver's name is 78" {
@@ -56,6 +57,55 @@ start_waiting() {
     # shellcheck disable=SC2086
     run -78 --separate-stderr fo-gpu $command --driver other
   done
+}
+
+# --- health ---------------------------------------------------------------------------------------
+
+# fake_nvml [COUNTERS]: puts the tests' NVML in the place of the real one.
+fake_nvml() {
+  [ -e "$FO_BUILD/tests/libfake_nvml.so" ] || skip_because tests "the tests' fake NVML is not built"
+  ln -sf "$FO_BUILD/tests/libfake_nvml.so" "$T/libnvidia-ml.so.1"
+  export LD_LIBRARY_PATH=$T FO_TEST_NVML=$1
+}
+
+@test "health prints what is counted, and nothing for what is not supported" {
+  fake_nvml "count=1 temperature=41 corrected0=2 uncorrected0=0 uncorrected1=3 rows=4 throttle=4 link0=1 link0.1=5"
+  run -0 --separate-stderr fo-gpu health --json
+  [ -z "$stderr" ]
+  jq -ce . <<<"$output" | diff - <(jq -c . <<'END'
+{"bus_id":"0000:3b:00.0","ecc":{"corrected":{"volatile":2},"uncorrected":{"aggregate":3,"volatile":0}},
+ "index":0,"name":"Fake","nvlinks":[{"active":true,"link":0,"recoveries":5}],"problems":[],
+ "remapped_rows":{"corrected":4,"failed":false,"pending":false,"uncorrected":5},
+ "temperature_celsius":41,"throttle_reasons":["sw_power_cap"],"uuid":"GPU-known"}
+END
+  )
+  run -0 fo-gpu health --uuid GPU-known
+  grep -qxE 'uuid +GPU-known' <<<"$output"
+  grep -qxE 'ecc\.uncorrected\.aggregate +3' <<<"$output"
+  grep -qxE 'problems +none' <<<"$output"
+  run ! grep retired <<<"$output"
+}
+
+@test "health is 1 if a GPU needs service, and the others are printed" {
+  fake_nvml "count=2 rows=0 pending=1"
+  run -1 --separate-stderr fo-gpu health --json
+  [ "$(jq -c '[.uuid, .problems]' <<<"$output")" = '["GPU-known",["a row of memory waits for a reset"]]
+["GPU-lost",["GPU is lost"]]' ]
+  [ -z "$stderr" ]
+}
+
+@test "health without NVML, without a GPU, and of an unknown one is 69 in one line" {
+  fails() {
+    run -69 --separate-stderr "${@:2}"
+    [ "$output" = "" ]
+    # shellcheck disable=SC2053
+    [[ $stderr == "fo-gpu: error: query NVML for the health of "$1 ]] || { echo "$stderr"; return 1; }
+  }
+  : >"$T/libnvidia-ml.so.1"
+  LD_LIBRARY_PATH=$T fails "all GPUs: *libnvidia-ml.so.1: file too short" fo-gpu health
+  fake_nvml "count=0"
+  fails "all GPUs: no GPU" fo-gpu health
+  fails "'GPU-other': Not Found" fo-gpu health --uuid GPU-other
 }
 
 # --- free -----------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// fo-gpu: queries the driver for the static tools. Private: they start it, and it always answers in
-// JSON.
+// fo-gpu: queries the driver for the static tools, which start it. Its health command is for
+// people.
 #include <string>
 
 #include "base/exit_status.h"
@@ -10,6 +10,7 @@
 #include "cuda/driver.h"
 #include "cuda/nvml.h"
 #include "gms/client/map_check.h"
+#include "health.h"
 #include "options.h"
 #include "os/log.h"
 
@@ -72,8 +73,15 @@ int main(int argc, char** argv) {
                        .summary = "Ask the CUDA driver (a private helper).",
                        .version = FO_VERSION};
   const auto body = [&] {
-    return base::to_int(options.command == fo_gpu::Options::Command::kFree ? print_free(options)
-                                                                           : map_check(options));
+    switch (options.command) {
+      case fo_gpu::Options::Command::kFree:
+        return base::to_int(print_free(options));
+      case fo_gpu::Options::Command::kMapCheck:
+        return base::to_int(map_check(options));
+      case fo_gpu::Options::Command::kHealth:
+        break;
+    }
+    return base::to_int(fo_gpu::print_health(options));
   };
   return cli::run(
       argc, argv, tool, options.common, [&](CLI::App& app) { fo_gpu::declare(app, options); },

@@ -14,7 +14,7 @@
 namespace fo::fo_gpu {
 
 struct Options {
-  enum class Command { kMapCheck, kFree };
+  enum class Command { kMapCheck, kFree, kHealth };
   cli::CommonOptions common;
   Command command = Command::kMapCheck;
   std::string driver;
@@ -24,8 +24,9 @@ struct Options {
   std::optional<uid_t> server_uid;
   std::string expect_hash;
   base::Duration map_timeout = std::chrono::seconds(30);
-  // free
+  // free, health
   base::GpuUuid uuid;
+  // free
   std::optional<base::ByteCount> until_free;
   std::optional<base::Duration> free_timeout;
 };
