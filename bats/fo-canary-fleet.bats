@@ -142,6 +142,6 @@ requests() { curl -sSf "${URLS[$1 - 1]}/metrics" | sed -n 's/^oracle_requests_to
   start_canary --canaries "$T/other.json"
   await_healths "healthy healthy healthy convicted healthy healthy healthy healthy"
   wait_for "grep -q 'canary_stale: all workers of model .other. ' $T/canary.err"
-  ! grep -q "canary_stale: all workers of model .oracle. " "$T/canary.err"
+  run ! grep -q "canary_stale: all workers of model .oracle. " "$T/canary.err"
   [ "$(healths)" = "healthy healthy healthy convicted healthy healthy healthy healthy" ]
 }
