@@ -45,16 +45,11 @@ podgen() { fo-podgen "$@" 3>&-; }
 # --- argv -----------------------------------------------------------------------------------------
 
 @test "bad command lines are usage errors" {
-  local args
-  for args in "--layout other" "--kube-version 1" "--kube-version x.y" "--kind Job" "-o xml" \
+  usage_errors fo-podgen "--layout other" "--kube-version 1" "--kube-version x.y" "--kind Job" "-o xml" \
     "--lock etcd" "--gms theirs" "--gpu-sharing mps" "--engine tgi" "extra" "diff one" "install" \
     "check -o json" "-o json check" "--only Pod check" "-f x diff a b" "--output-dir d install e" \
-    "-f - -f -" "diff - -" "--tools-image ''" "--unknown"; do
-    eval "run --separate-stderr podgen $args </dev/null"
-    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
-    [ -z "$output" ]
-    [[ $stderr == "fo-podgen: error: "* ]]
-  done
+    "-f - -f -" "diff - -" "--unknown"
+  run -64 podgen --tools-image ''
 }
 
 @test "an invalid value is reported with the valid ones" {

@@ -105,22 +105,14 @@ start_stream() {
 # --- argv -----------------------------------------------------------------------------------------
 
 @test "bad command lines are usage errors, in one line" {
-  local args
-  for args in "" "--" "true" "--engine tgi -- true" "--port 65536 -- true" "--port x -- true" \
+  usage_errors fo-shadow "" "--" "true" "--engine tgi -- true" "--port 65536 -- true" "--port x -- true" \
     "--port 65500 -- true" "--engine dynamo --port -1 -- true" "--engine command -- true" \
     "--engine command --sleep x -- true" "--publish nowhere -- true" "--publish 1.2.3.4 -- true" \
     "--health-target url -- true" "--health-target a=b -- true" "--engine-url x -- true" \
     "--engine-url http://example.org -- true" "--drain 5 -- true" "--gpu-free 1XB -- true" \
     "--sleep-level 3 -- true" "--failures 0 -- true" "--lock relative -- true" \
     "--devices x -- true" "--status-fd -2 -- true" "status -- true" "status --id a" \
-    "switchover -- true" "switchover --timeout 5" "start -- true"; do
-    # shellcheck disable=SC2086
-    run --separate-stderr timeout 20 fo-shadow $args 3>&-
-    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
-    [ -z "$output" ]
-    [[ ${stderr_lines[0]} == "fo-shadow: error: "* ]]
-    [ "${#stderr_lines[@]}" -le 2 ]
-  done
+    "switchover -- true" "switchover --timeout 5" "start -- true"
 }
 
 @test "invalid identities are 78" {

@@ -113,17 +113,20 @@ wait_exit() {
   wait "$1" || status=$?
 }
 
-# usage_errors TOOL ARGUMENTS...: each of these, split into words, is a usage error.
-# shellcheck disable=SC2154  # run sets output and stderr
+# usage_errors COMMAND ARGUMENTS...: each of these, split into words and appended to the command, is
+# a usage error of its tool, in one line.
+# shellcheck disable=SC2154  # run sets output and stderr_lines
 usage_errors() {
-  local tool=$1 args
+  local command=$1 tool=${1%% *} args
   shift
   for args; do
     # shellcheck disable=SC2086
-    run --separate-stderr "$tool" $args
+    run --separate-stderr timeout 20 $command $args </dev/null 3>&-
     [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
     [ "$output" = "" ]
-    [[ $stderr == "$tool: error: "* ]]
+    [[ ${stderr_lines[0]} == "$tool: error: "* ]]
+    [ "${#stderr_lines[@]}" -eq 2 ] || { echo "$stderr"; return 1; }
+    [[ ${stderr_lines[1]} == "Try '$tool"*" --help'" ]]
   done
 }
 
