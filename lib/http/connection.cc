@@ -1,7 +1,5 @@
 #include "http/connection.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <boost/asio/error.hpp>
@@ -57,18 +55,11 @@ Origin make_origin(const net::Url& url, const std::optional<net::TlsFiles>& tls)
   return origin;
 }
 
-bool is_idempotent(std::string_view method) {
-  constexpr std::array<std::string_view, 6> kIdempotent{"GET",    "HEAD",    "PUT",
-                                                        "DELETE", "OPTIONS", "TRACE"};
-  return std::find(kIdempotent.begin(), kIdempotent.end(), method) != kIdempotent.end();
-}
-
 struct Connection::State {
   State(net::Stream::Socket socket, std::optional<asio::ssl::context> context, const Limits& limits)
       : stream(std::move(socket), std::move(context)), reader({limits.head_bytes, limits.fields}) {}
 
-  std::string make_head(const RequestHead& head, std::optional<std::uint64_t> length,
-                        bool is_chunked) const;
+  std::string make_head(const RequestHead& head, std::optional<std::uint64_t> length) const;
   [[nodiscard]] Error failure(ExitStatus status, std::string_view reason) const {
     return Error(status, what + ": " + std::string(reason));
   }
@@ -93,21 +84,17 @@ struct Connection::State {
   std::string host;
   net::Stream stream;
   ResponseReader reader;
-  std::string method;
   std::size_t requests = 0;
   // State of the current request:
-  std::optional<std::uint64_t> left_to_send;
-  bool is_chunked = false;
   bool is_begun = false;
   bool has_head = false;
   bool is_sent = false;
   bool is_closing = false;
   bool write_failed = false;
-  bool is_lost = false;
 };
 
 std::string Connection::State::make_head(const RequestHead& head,
-                                         std::optional<std::uint64_t> length, bool chunked) const {
+                                         std::optional<std::uint64_t> length) const {
   const auto refuse = [&](std::string_view part) {
     throw failure(ExitStatus::kUsage, "a request can't have " + std::string(part));
   };
@@ -125,7 +112,6 @@ std::string Connection::State::make_head(const RequestHead& head,
     text += name + ": " + value + "\r\n";
   }
   if (length) text += "Content-Length: " + std::to_string(*length) + "\r\n";
-  if (chunked) text += "Transfer-Encoding: chunked\r\n";
   return text + "\r\n";
 }
 
@@ -134,11 +120,9 @@ void Connection::State::begin(const RequestHead& head) {
     throw failure(ExitStatus::kSoftware, "the connection can't take another request");
   }
   ++requests;
-  method = head.method;
-  reader.begin(method == "HEAD");
-  is_begun = is_sent = is_chunked = is_lost = has_head = false;
+  reader.begin(head.method == "HEAD");
+  is_begun = is_sent = has_head = false;
   is_closing = head.close;
-  left_to_send.reset();
 }
 
 // Returns false if the server does not accept more. Throws if nothing of the request was sent.
@@ -152,9 +136,7 @@ awaitable<bool> Connection::State::write(std::string_view bytes, Deadline deadli
   if (!error) co_return true;
   write_failed = true;
   // The deadline has passed, or the coroutine was cancelled.
-  if (!stream.is_open()) fail(error);
-  is_lost = true;
-  if (!is_begun) fail(error);
+  if (!stream.is_open() || !is_begun) fail(error);
   co_return false;
 }
 
@@ -170,10 +152,7 @@ awaitable<void> Connection::State::fill(Deadline deadline) {
     reader.end();
     co_return;
   }
-  if (error != net::Stream::kDeadlinePassed) {
-    is_lost = true;
-    stream.close();
-  }
+  if (error != net::Stream::kDeadlinePassed) stream.close();
   fail(error);
 }
 
@@ -182,7 +161,6 @@ auto Connection::State::parse(Read read) {
   try {
     return read();
   } catch (const Error& error) {
-    is_lost = error.status() == ExitStatus::kUnavailable;
     stream.close();
     throw failure(error.status(), error.what());
   }
@@ -226,58 +204,14 @@ void Connection::set_what(std::string what) { state_->what = std::move(what); }
 awaitable<void> Connection::send(RequestHead head, std::string_view body, Deadline deadline) {
   State& state = *state_;
   const bool has_body = !body.empty() || is_one_of(head.method, {"POST", "PUT", "PATCH"});
-  std::string text = state.make_head(
-      head, has_body ? std::optional<std::uint64_t>(body.size()) : std::nullopt, false);
+  std::string text =
+      state.make_head(head, has_body ? std::optional<std::uint64_t>(body.size()) : std::nullopt);
   state.begin(head);
   const bool is_joined = body.size() <= kMaxJoinedBytes;
   if (is_joined) text += body;
   bool is_taken = co_await state.write(text, deadline);
   if (is_taken && !is_joined) is_taken = co_await state.write(body, deadline);
   state.is_sent = is_taken;
-}
-
-awaitable<void> Connection::send_head(RequestHead head, std::optional<std::uint64_t> length,
-                                      Deadline deadline) {
-  State& state = *state_;
-  const std::string text = state.make_head(head, length, !length);
-  state.begin(head);
-  state.left_to_send = length;
-  state.is_chunked = !length;
-  co_await state.write(text, deadline);
-}
-
-awaitable<bool> Connection::send_some(std::string_view piece, Deadline deadline) {
-  State& state = *state_;
-  if (piece.empty()) co_return !state.write_failed;  // an empty chunk would be the last one
-  bool is_taken = false;
-  if (state.is_chunked) {
-    const std::string framed = fmt::format("{:x}\r\n{}\r\n", piece.size(), piece);
-    is_taken = co_await state.write(framed, deadline);
-  } else {
-    if (piece.size() > state.left_to_send.value_or(0)) {
-      throw state.failure(ExitStatus::kSoftware, "the body is longer than its length");
-    }
-    *state.left_to_send -= piece.size();
-    is_taken = co_await state.write(piece, deadline);
-  }
-  co_return is_taken;
-}
-
-awaitable<void> Connection::send_end(Fields trailers, Deadline deadline) {
-  State& state = *state_;
-  if (!state.is_chunked) {
-    if (state.left_to_send.value_or(0) > 0 && !state.write_failed) {
-      throw state.failure(ExitStatus::kSoftware, "the body is shorter than its length");
-    }
-    state.is_sent = !state.write_failed;
-    co_return;
-  }
-  std::string text = "0\r\n";
-  for (const auto& [name, value] : trailers) {
-    if (is_valid_field(name, value)) text += name + ": " + value + "\r\n";
-  }
-  text += "\r\n";
-  state.is_sent = co_await state.write(text, deadline);
 }
 
 awaitable<ResponseHead> Connection::read_head(Deadline deadline) {
@@ -317,8 +251,6 @@ awaitable<bool> Connection::finish(Deadline deadline) {
 }
 
 void Connection::close() { state_->stream.close(); }
-std::optional<std::uint64_t> Connection::length() const { return state_->reader.length(); }
-const Fields& Connection::trailers() const { return state_->reader.trailers(); }
 bool Connection::is_reusable() const { return state_->is_reusable(); }
 bool Connection::is_alive() const { return is_reusable() && state_->stream.is_quiet(); }
 bool Connection::is_reused() const { return state_->requests > 1; }
@@ -326,12 +258,6 @@ bool Connection::is_reused() const { return state_->requests > 1; }
 Connection::Progress Connection::progress() const {
   if (state_->reader.has_begun()) return Progress::kAnswered;
   return state_->is_begun ? Progress::kSent : Progress::kNothingSent;
-}
-
-bool Connection::may_retry() const {
-  const Progress now = progress();
-  if (now == Progress::kNothingSent) return true;
-  return now == Progress::kSent && state_->is_lost && is_reused() && is_idempotent(state_->method);
 }
 
 }  // namespace fo::http

@@ -50,9 +50,6 @@ struct RequestHead {
   bool close = false;
 };
 
-/// Whether a request with this method may be sent again when its outcome is unknown.
-bool is_idempotent(std::string_view method);
-
 /// Every call except the queries may throw kTryAgain at its deadline, kUnavailable if the
 /// connection ends, kProtocol for an invalid answer, and with TLS also kConfig (net::tls_error). If
 /// the coroutine is cancelled during such a call, boost::system::system_error is thrown and the
@@ -101,16 +98,6 @@ class Connection {
   boost::asio::awaitable<void> send(RequestHead head, std::string_view body,
                                     base::Deadline deadline);
 
-  /// The same in pieces: the head; then the body, of `length` bytes, or in chunks of any total size
-  /// if `length` is nullopt; then send_end(). Another coroutine may read the answer meanwhile.
-  boost::asio::awaitable<void> send_head(RequestHead head, std::optional<std::uint64_t> length,
-                                         base::Deadline deadline);
-  /// Returns false if the server does not accept more; then read its answer. Throws kSoftware
-  /// beyond the length.
-  boost::asio::awaitable<bool> send_some(std::string_view piece, base::Deadline deadline);
-  /// Only a chunked body may have trailers. Throws kSoftware if the body is too short.
-  boost::asio::awaitable<void> send_end(Fields trailers, base::Deadline deadline);
-
   /// Call once per request; after a deadline again. Skips interim answers (1xx).
   boost::asio::awaitable<ResponseHead> read_head(base::Deadline deadline);
 
@@ -125,10 +112,6 @@ class Connection {
   /// Closes the connection at once. Pending calls end as if cancelled.
   void close();
 
-  /// The length of the answer's body, if the head contains it.
-  [[nodiscard]] std::optional<std::uint64_t> length() const;
-  /// The trailers; complete after the end of the answer.
-  [[nodiscard]] const Fields& trailers() const;
   /// True if request and answer are complete and another request may follow.
   [[nodiscard]] bool is_reusable() const;
   /// True if the connection is reusable and the server has neither closed it nor sent anything
@@ -137,10 +120,6 @@ class Connection {
   /// True if an earlier request used the connection.
   [[nodiscard]] bool is_reused() const;
   [[nodiscard]] Progress progress() const;
-  /// After an error: whether the request may be sent once more, on another connection. True if
-  /// nothing of it was sent, or if it is idempotent and the reused connection ended without a byte
-  /// of an answer, because then the server had most likely closed it before.
-  [[nodiscard]] bool may_retry() const;
 
  private:
   struct State;

@@ -31,7 +31,6 @@ class MessageParser : public beast::http::basic_parser<kIsRequest> {
   explicit MessageParser(std::size_t max_fields) : max_fields_(max_fields) {}
 
   [[nodiscard]] Fields& headers() { return headers_; }
-  [[nodiscard]] const Fields& trailers() const { return trailers_; }
   // HTTP/1.0 has no chunks, so a peer that sends them does not agree with us where its message
   // ends.
   [[nodiscard]] bool keeps_alive() const {
@@ -55,7 +54,7 @@ class MessageParser : public beast::http::basic_parser<kIsRequest> {
  private:
   void on_field_impl(beast::http::field name, beast::string_view name_text,
                      beast::string_view value, error_code& error) override {
-    if (headers_.size() + trailers_.size() == max_fields_) {
+    if (fields_++ == max_fields_) {
       error = HttpError::header_limit;
       return;
     }
@@ -68,7 +67,8 @@ class MessageParser : public beast::http::basic_parser<kIsRequest> {
         return;
       }
     }
-    (has_head_ ? trailers_ : headers_).emplace_back(text_of(name_text), text_of(value));
+    // Trailers are checked, and not kept.
+    if (!has_head_) headers_.emplace_back(text_of(name_text), text_of(value));
   }
   void on_header_impl(error_code&) override { has_head_ = true; }
   void on_body_init_impl(const boost::optional<std::uint64_t>&, error_code&) override {}
@@ -84,8 +84,8 @@ class MessageParser : public beast::http::basic_parser<kIsRequest> {
   void on_finish_impl(error_code&) override {}
 
   std::size_t max_fields_;
+  std::size_t fields_ = 0;
   Fields headers_;
-  Fields trailers_;
   int version_ = 11;
   bool has_head_ = false;
   std::uint64_t chunk_left_ = 0;
@@ -225,13 +225,7 @@ std::optional<std::size_t> ResponseReader::read_body(std::span<char> space) {
   return parser_->filled();
 }
 
-std::optional<std::uint64_t> ResponseReader::length() const {
-  const auto length = parser_->content_length();
-  return length ? std::optional(*length) : std::nullopt;
-}
-
 bool ResponseReader::is_complete() const { return parser_->is_done(); }
-const Fields& ResponseReader::trailers() const { return parser_->trailers(); }
 
 bool ResponseReader::keeps_alive() const {
   return is_complete() && parser_->keeps_alive() && unread_.size() == 0 && !has_ended_;

@@ -73,14 +73,10 @@ class ResponseReader {
   /// their number; 0 at the end of the body, nullopt if more bytes are needed.
   std::optional<std::size_t> read_body(std::span<char> space);
 
-  /// The length of the body, if the head contains it.
-  [[nodiscard]] std::optional<std::uint64_t> length() const;
   /// True if a byte of the answer, or of an interim answer, has arrived.
   [[nodiscard]] bool has_begun() const { return has_begun_; }
   /// True if the whole answer was read.
   [[nodiscard]] bool is_complete() const;
-  /// The trailers of a chunked body, after the end of the answer.
-  [[nodiscard]] const Fields& trailers() const;
   /// After the end of the answer: whether another request may follow on this connection. False if
   /// the server has sent more than this answer.
   [[nodiscard]] bool keeps_alive() const;

@@ -56,7 +56,7 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   /// Returns the most recently used live connection to `origin`, or else a new one. A live
-  /// connection may still turn out to be closed (Connection::may_retry). Throws what
+  /// connection may still turn out to be closed (Connection::progress). Throws what
   /// Connection::open throws, and kTryAgain if all connections stay in use until `deadline`.
   boost::asio::awaitable<Lease> get(Origin origin, base::Deadline deadline, std::string what);
 

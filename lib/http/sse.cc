@@ -1,7 +1,6 @@
 #include "http/sse.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "base/error.h"
@@ -151,10 +150,6 @@ std::string format_sse_comment(std::string_view text) {
   std::string comment;
   append_lines(comment, ": ", text);
   return comment + '\n';
-}
-
-std::string format_sse_retry(std::chrono::milliseconds time) {
-  return "retry: " + std::to_string(std::max<std::int64_t>(time.count(), 0)) + "\n\n";
 }
 
 }  // namespace fo::http

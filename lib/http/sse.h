@@ -75,7 +75,4 @@ std::string format_sse(const SseEvent& event);
 /// `text` begins another comment line.
 std::string format_sse_comment(std::string_view text);
 
-/// A reconnection time: "retry: …\n\n".
-std::string format_sse_retry(std::chrono::milliseconds time);
-
 }  // namespace fo::http

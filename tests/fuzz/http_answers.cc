@@ -15,7 +15,6 @@ struct Answer {
   int status = 0;
   Fields headers;
   std::string body;
-  Fields trailers;
   bool is_complete = false;
   friend bool operator==(const Answer&, const Answer&) = default;
 };
@@ -44,7 +43,7 @@ std::vector<Answer> read(std::string_view stream, std::size_t room, std::size_t 
       for (const auto& [name, value] : head->headers) {
         require(is_valid_field(name, value), "the fields can be sent on");
       }
-      answers.push_back({head->status, head->headers, "", {}, false});
+      answers.push_back({head->status, head->headers, "", false});
       Answer& answer = answers.back();
       std::vector<char> space(space_size);
       for (;;) {
@@ -59,7 +58,6 @@ std::vector<Answer> read(std::string_view stream, std::size_t room, std::size_t 
       }
       require(reader.is_complete(), "the body has come to its end");
       answer.is_complete = true;
-      answer.trailers = reader.trailers();
       // keeps_alive() depends on bytes after the answer, so it is queried only when all have
       // arrived.
       more = !stream.empty() && reader.keeps_alive();

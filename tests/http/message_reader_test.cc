@@ -98,7 +98,6 @@ TEST(ResponseReader, ABodyWithoutALengthEndsWithTheBytes) {
   ResponseReader reader({});
   give(reader, "HTTP/1.1 200 OK\r\n\r\nall");
   EXPECT_TRUE(reader.read_head());
-  EXPECT_EQ(reader.length(), std::nullopt);
   std::array<char, 10> space;
   EXPECT_EQ(reader.read_body(space), 3U);
   EXPECT_EQ(reader.read_body(space), std::nullopt);

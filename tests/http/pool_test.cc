@@ -1,6 +1,5 @@
 #include "http/pool.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -10,14 +9,12 @@
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "loop/test_loop.h"
-#include "os/unix_socket.h"
 #include "scripted_server.h"
 #include "support.h"
 #include "support/fds.h"
@@ -32,6 +29,7 @@ using base::ExitStatus;
 using boost::asio::awaitable;
 using fo::test::in_ms;
 using fo::test::soon;
+using fo::test::status_of;
 using Lease = Pool::Lease;
 
 class HttpPool : public fo::test::FdCounting {
@@ -255,14 +253,8 @@ TEST_F(HttpPool, AConnectionThatDiesUnderARequestIsReplaced) {
         // The server reads the request and does not answer it.
         Lease lease = co_await get(pool, server);
         EXPECT_TRUE(lease->is_alive());
-        ExitStatus status = ExitStatus::kOk;
-        try {
-          co_await ask(*lease);
-        } catch (const Error& error) {
-          status = error.status();
-        }
+        const ExitStatus status = co_await status_of(ask(*lease));
         EXPECT_EQ(status, ExitStatus::kUnavailable);
-        EXPECT_TRUE(lease->may_retry());
         Origin origin = server.origin();
         const std::string what = "ask it";
         lease = co_await pool.open(std::move(origin), soon(), what);
@@ -302,12 +294,7 @@ TEST_F(HttpPool, WhoeverWantsMoreThanThereMayBeWaitsForOneToComeFree) {
       [](Pool& pool, ScriptedServer& server) -> awaitable<void> {
         Lease lease = co_await get(pool, server);
         co_await ask(*lease);
-        ExitStatus status = ExitStatus::kOk;
-        try {
-          co_await get(pool, server, in_ms(10));
-        } catch (const Error& error) {
-          status = error.status();
-        }
+        const ExitStatus status = co_await status_of(get(pool, server, in_ms(10)));
         EXPECT_EQ(status, ExitStatus::kTryAgain);
         boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor,
                                         std::chrono::milliseconds(10));
@@ -325,13 +312,8 @@ TEST_F(HttpPool, AFailureToConnectIsNoConnectionInUse) {
     co_await pause(std::chrono::milliseconds(1));
     Origin nobody;
     nobody.socket_path = "/nonexistent/s";
-    ExitStatus status = ExitStatus::kOk;
     const std::string what = "ask it";
-    try {
-      co_await pool.get(std::move(nobody), soon(), what);
-    } catch (const Error& error) {
-      status = error.status();
-    }
+    const ExitStatus status = co_await status_of(pool.get(std::move(nobody), soon(), what));
     EXPECT_EQ(status, ExitStatus::kUnavailable);
     EXPECT_EQ(pool.busy(), 0U);
   });
@@ -405,14 +387,14 @@ TEST_F(HttpPool, ManyAtOnceWithConnectionsThatDie) {
         const auto client = [&]() -> awaitable<void> {
           for (int i = 0; i < 50; ++i) {
             Lease lease = co_await get(pool, server, soon());
-            bool is_to_be_retried = false;
             try {
               const std::string body = co_await ask(*lease);
               EXPECT_EQ(body, "hi");
               ++good;
             } catch (const Error& error) {
               EXPECT_EQ(error.status(), ExitStatus::kUnavailable) << error.what();
-              is_to_be_retried = lease->may_retry();
+              const bool is_to_be_retried =
+                  lease->is_reused() && lease->progress() != Connection::Progress::kAnswered;
               ++(is_to_be_retried ? retried : lost);
             }
           }

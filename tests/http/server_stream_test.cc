@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <future>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <utility>
 

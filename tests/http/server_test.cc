@@ -1,9 +1,7 @@
 #include "http/server.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <boost/asio/steady_timer.hpp>
@@ -18,6 +16,7 @@
 #include "support.h"
 #include "support/await.h"
 #include "support/failure.h"
+#include "support/fds.h"
 #include "support/inherited_fds.h"
 #include "support/must_run.h"
 #include "support/sanitizers.h"
@@ -347,16 +346,11 @@ TEST(HttpServer, AnIdleConnectionMakesRoomWhereDescriptorsRunOut) {
   idle.send(get("/"));
   idle.read_until("GET / ");
   RawClient late;
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const base::UniqueFd next(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
-  const rlimit none{static_cast<rlim_t>(next.get()), before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const fo::test::FewDescriptors none;
   late.connect(server.port());
   late.send(get("/late"));
   EXPECT_EQ(idle.read_to_end(), "");
   EXPECT_THAT(late.read_until("GET /late "), HasSubstr("200 OK"));
-  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(HttpServer, ConnectionsOverTheLimitAre503WhileTheHandlerHasAll) {

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "support/failure.h"
 
 namespace fo::http {
@@ -213,11 +212,6 @@ TEST(Sse, CommentsAreSkipped) {
 
 TEST(Sse, ACommentInAnEventEndsIt) {
   EXPECT_EQ(events_of("data: a\n" + format_sse_comment("x")), Events{message("a")});
-}
-
-TEST(Sse, WritesRetry) {
-  EXPECT_EQ(format_sse_retry(std::chrono::milliseconds(2500)), "retry: 2500\n\n");
-  EXPECT_EQ(format_sse_retry(std::chrono::milliseconds(-1)), "retry: 0\n\n");
 }
 
 }  // namespace

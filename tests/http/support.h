@@ -11,6 +11,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_future.hpp>
+#include <cerrno>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -115,57 +116,78 @@ class TestServer {
   std::uint16_t port_;
 };
 
+/// One end of a connection that sends and receives plain bytes.
 class RawClient {
  public:
   explicit RawClient(std::uint16_t port) : RawClient() { connect(port); }
+  explicit RawClient(base::UniqueFd fd) : fd_(std::move(fd)) {}
   /// A client that is not connected yet.
   RawClient() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
   void connect(std::uint16_t port) const { EXPECT_EQ(fo::test::try_connect(fd_.get(), port), 0); }
 
   [[nodiscard]] int fd() const { return fd_.get(); }
-  /// Sends until the server closes the connection.
-  void send(std::string_view text) const {
+  /// False if the peer has closed the connection.
+  bool send(std::string_view text) const {
     while (!text.empty()) {
       const ssize_t sent = ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return;
+      if (sent <= 0) return false;
       text.remove_prefix(static_cast<std::size_t>(sent));
     }
+    return true;
   }
   void finish() const { ::shutdown(fd_.get(), SHUT_WR); }
+  void close() { fd_.reset(); }
+  /// Closes the connection with a reset.
+  void reset() {
+    const linger at_once{1, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close();
+  }
 
   /// Reads until `text` or the end of the connection; returns the bytes up to that.
   std::string read_until(std::string_view text) {
-    return read([&] { return got_.find(text); }, text);
+    while (got_.find(text) == std::string::npos && receive()) {
+    }
+    return cut(got_.find(text) == std::string::npos ? got_.size() : got_.find(text) + text.size());
   }
-  /// Reads until the server closes.
+  /// Reads `count` bytes, or less at the end of the connection.
+  std::string read(std::size_t count) {
+    while (got_.size() < count && receive()) {
+    }
+    return cut(count);
+  }
+  /// Reads until the peer closes.
   std::string read_to_end() {
-    return read([] { return std::string::npos; }, "");
+    while (receive()) {
+    }
+    return cut(got_.size());
   }
+  /// How the connection ended: 0, or the errno of the read.
+  [[nodiscard]] int end() const { return end_; }
 
  private:
-  template <typename Find>
-  std::string read(Find find, std::string_view text) {
-    const base::Deadline deadline = soon();
-    for (;;) {
-      if (const std::size_t at = find(); at != std::string::npos) {
-        std::string head = got_.substr(0, at + text.size());
-        got_.erase(0, at + text.size());
-        return head;
-      }
-      pollfd ready{fd_.get(), POLLIN, 0};
-      if (::poll(&ready, 1, deadline.poll_timeout()) != 1) {
-        ADD_FAILURE() << "nothing came after: " << got_;
-        return std::exchange(got_, {});
-      }
-      char buffer[4096];
-      const ssize_t count = ::recv(fd_.get(), buffer, sizeof buffer, 0);
-      if (count <= 0) return std::exchange(got_, {});
-      got_.append(buffer, static_cast<std::size_t>(count));
+  std::string cut(std::size_t count) {
+    std::string head = got_.substr(0, count);
+    got_.erase(0, count);
+    return head;
+  }
+  bool receive() {
+    pollfd ready{fd_.get(), POLLIN, 0};
+    if (::poll(&ready, 1, soon().poll_timeout()) != 1) {
+      ADD_FAILURE() << "nothing came after " << got_.size() << " bytes: " << got_.substr(0, 1000);
+      return false;
     }
+    char buffer[65536];
+    const ssize_t count = ::recv(fd_.get(), buffer, sizeof buffer, 0);
+    end_ = count < 0 ? errno : 0;
+    if (count <= 0) return false;
+    got_.append(buffer, static_cast<std::size_t>(count));
+    return true;
   }
 
   base::UniqueFd fd_;
   std::string got_;
+  int end_ = -1;
 };
 
 }  // namespace fo::http::test

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/deadline.h"
+#include "base/error.h"
 #include "os/signals.h"
 #include "support/soon.h"
 
@@ -23,6 +24,17 @@ namespace fo::test {
 
 inline base::Deadline in_ms(int count) {
   return base::Deadline::after(std::chrono::milliseconds(count));
+}
+
+/// The status of the Error that `call` throws; kOk without one.
+template <typename Result>
+boost::asio::awaitable<base::ExitStatus> status_of(boost::asio::awaitable<Result> call) {
+  try {
+    co_await std::move(call);
+  } catch (const base::Error& error) {
+    co_return error.status();
+  }
+  co_return base::ExitStatus::kOk;
 }
 
 class TestLoop {

@@ -1,10 +1,15 @@
-// Counts this process's open descriptors, for tests of their ownership.
+// Counts and limits this process's open descriptors, for tests of their ownership.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <iterator>
+
+#include "base/unique_fd.h"
 
 namespace fo::test {
 
@@ -19,6 +24,23 @@ class FdCounting : public testing::Test {
 
  private:
   std::ptrdiff_t before_ = open_fds();
+};
+
+/// During its life, this process can open no descriptor, or at most `count`.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(rlim_t count = 0) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const base::UniqueFd next(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+    const rlimit few{static_cast<rlim_t>(next.get()) + count, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  ~FewDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
 };
 
 }  // namespace fo::test
