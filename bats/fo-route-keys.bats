@@ -100,9 +100,9 @@ ask() {
   run -64 ctl level 5
 }
 
-@test "salts by key change no answer, and need keys" {
+@test "salts by key and priorities by tier change no answer, and need keys" {
   key good
-  printf 'salt-by-key = true\n' >"$T/route.toml"
+  printf 'salt-by-key = true\npriority-by-tier = true\n' >"$T/route.toml"
   start_with_keys --config "$T/route.toml"
   [ "$(ask good)" = 200 ]
   local text
@@ -110,8 +110,11 @@ ask() {
   URL=$WORKER
   [ "$(ask good)" = 200 ]
   [ "$(jq -r '.choices[0].text' "$T/answer")" = "$text" ]
-  run -64 --separate-stderr timeout 30 fo-route serve --worker http://127.0.0.1:1 --salt-by-key
-  [ "${stderr_lines[0]}" = "fo-route: error: --salt-by-key needs --keys" ]
+  local option
+  for option in --salt-by-key --priority-by-tier; do
+    run -64 --separate-stderr timeout 30 fo-route serve --worker http://127.0.0.1:1 "$option"
+    [ "${stderr_lines[0]}" = "fo-route: error: $option needs --keys" ]
+  done
 }
 
 @test "an invalid file of keys is 78, and names the line but no key" {

@@ -63,13 +63,15 @@ void declare_serve(CLI::App& app, Options& options) {
       ->type_name("NETWORK,...");
   declare_admin(app, options);
   cli::add_metrics(app, serve.metrics);
-  app.add_option("--tls-cert", serve.tls.certificate, "serve TLS with this certificate (PEM)")
+  app.add_option("--tls-cert", serve.tls.certificate, "serve TLS with these (PEM)")
       ->type_name("FILE");
-  app.add_option("--tls-key", serve.tls.key, "the certificate's key")->type_name("FILE");
+  app.add_option("--tls-key", serve.tls.key, "")->type_name("FILE");
   app.add_option("--keys", options.keys_file, "the clients' keys, their tiers and limits (TOML)")
       ->type_name("FILE");
   app.add_flag("--salt-by-key", serve.router.rules.salt_by_key,
                "a prefix cache of its own for each key (cache_salt)");
+  app.add_flag("--priority-by-tier", serve.router.rules.priority_by_tier,
+               "send the engines a key's tier: 0 for premium, 1, 2 (priority)");
   add_count(app, "--slots", serve.source.slots, "requests of an engine at a time, unless it says");
   app.add_option_function<std::string>(
          "--routers",
@@ -177,6 +179,9 @@ void check(Options& options) {
   if (!serve.state.empty() && serve.registry.empty()) refuse("--state needs --registry");
   if (serve.router.rules.salt_by_key && options.keys_file.empty()) {
     refuse("--salt-by-key needs --keys");
+  }
+  if (serve.router.rules.priority_by_tier && options.keys_file.empty()) {
+    refuse("--priority-by-tier needs --keys");
   }
   if (serve.tls.certificate.empty() != serve.tls.key.empty()) {
     refuse("--tls-cert and --tls-key: one needs the other");

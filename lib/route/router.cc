@@ -117,10 +117,11 @@ ApiError unknown_key() {
 }
 
 // A long body takes long to read: other requests go on meanwhile.
-awaitable<ReadRequest> read_on_thread(const Request& from, Api api, const RequestRules& rules) {
+awaitable<ReadRequest> read_on_thread(const Request& from, Api api, const RequestRules& rules,
+                                      std::size_t tier) {
   constexpr std::size_t kShortBytes = std::size_t{64} * 1024;
-  if (from.body.size() <= kShortBytes) co_return read_request(from, api, rules);
-  const std::function<ReadRequest()> read = [&] { return read_request(from, api, rules); };
+  if (from.body.size() <= kShortBytes) co_return read_request(from, api, rules, tier);
+  const std::function<ReadRequest()> read = [&] { return read_request(from, api, rules, tier); };
   co_return co_await loop::run_blocking<ReadRequest>(read);
 }
 
@@ -253,7 +254,7 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
                                      : model_page(std::string(item_of(api, from.path)), models));
     co_return;
   }
-  ReadRequest read = co_await read_on_thread(from, api, options.rules);
+  ReadRequest read = co_await read_on_thread(from, api, options.rules, rule->tier);
   if (!read.request) {
     refuse(reply, RefusedFor::kBody, read.refusal);
     co_return;

@@ -96,10 +96,36 @@ TEST_F(RouterAdditions, AClientsSaltIsUsedInItsContinuationToo) {
   EXPECT_EQ(workers.values("cache_salt"), std::set<std::string>{"\"mine\""});
 }
 
+TEST_F(RouterAdditions, TheTierIsThePriorityOfAllItsRequests) {
+  for (const json& body : all_kinds()) {
+    Workers workers({.priority_by_tier = true});
+    EXPECT_EQ(workers.ask(body, "low")->status(), 200);
+    if (!body.contains("n")) {
+      workers.ask_until_resumed(body, "low");
+      EXPECT_TRUE(workers.has_continuation());
+    }
+    EXPECT_EQ(workers.values("priority"), std::set<std::string>{"2"});
+    // At a level at which each tier is still served, too.
+    workers.fleet.router().pin_level(1);
+    EXPECT_EQ(workers.ask(body, "low")->status(), 200);
+    EXPECT_EQ(workers.values("priority"), std::set<std::string>{"2"});
+    EXPECT_EQ(workers.ask(body, "high")->status(), 200);
+    EXPECT_EQ(workers.values("priority"), (std::set<std::string>{"0", "2"}));
+  }
+}
+
+TEST_F(RouterAdditions, AClientsPriorityIsUsedInItsContinuationToo) {
+  Workers workers({.allowed_fields = {"priority"}, .priority_by_tier = true});
+  workers.ask_until_resumed(long_answer(true, {{"priority", -3}}), "high");
+  EXPECT_TRUE(workers.has_continuation());
+  EXPECT_EQ(workers.values("priority"), std::set<std::string>{"-3"});
+}
+
 TEST_F(RouterAdditions, NothingIsAddedUnlessAsked) {
   Workers workers({});
   for (const json& body : all_kinds()) EXPECT_EQ(workers.ask(body, "high")->status(), 200);
   EXPECT_EQ(workers.values("cache_salt"), std::set<std::string>{"\"none\""});
+  EXPECT_EQ(workers.values("priority"), std::set<std::string>{"\"none\""});
 }
 
 }  // namespace

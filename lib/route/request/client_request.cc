@@ -174,15 +174,17 @@ void add_member(ClientRequest& request, json& body, const char* name, json value
 // known to others.
 std::string salt_of(const std::string& key) { return fleet::sha256_hex("cache_salt:" + key); }
 
-void add_members(const http::Request& from, const RequestRules& rules, ClientRequest& request,
-                 json& body) {
+void add_members(const http::Request& from, const RequestRules& rules, std::size_t tier,
+                 ClientRequest& request, json& body) {
   if (!text::is_one_of(from.path, kPathsWithAdditions)) return;
   if (const auto key = find_key(from); key && rules.salt_by_key) {
     add_member(request, body, "cache_salt", salt_of(*key));
   }
+  if (rules.priority_by_tier) add_member(request, body, "priority", tier);
 }
 
-void read_body(const http::Request& from, const RequestRules& rules, ClientRequest& request) {
+void read_body(const http::Request& from, const RequestRules& rules, std::size_t tier,
+               ClientRequest& request) {
   json body;
   try {
     body = fo::json::parse_object(request.body, request.body.size());
@@ -194,7 +196,7 @@ void read_body(const http::Request& from, const RequestRules& rules, ClientReque
   if (const json* more = fo::json::find(body, "vllm_xargs")) {
     refuse_inner_fields(*more, rules.allowed_fields);
   }
-  add_members(from, rules, request, body);
+  add_members(from, rules, tier, request, body);
   request.model = text_field(body, "model");
   check_model(request.model);
   request.is_streamed = flag_field(body, "stream");
@@ -301,7 +303,8 @@ std::optional<std::string> find_key(const http::Request& request) {
   return std::nullopt;
 }
 
-ReadRequest read_request(const http::Request& from, Api api, const RequestRules& rules) {
+ReadRequest read_request(const http::Request& from, Api api, const RequestRules& rules,
+                         std::size_t tier) {
   ClientRequest request;
   request.api = api;
   request.method = from.method;
@@ -317,7 +320,7 @@ ReadRequest read_request(const http::Request& from, Api api, const RequestRules&
       request.model = model_of_form(type, request.body);
       request.prompt_tokens = kTokensPerPart;
     } else if (from.method == "POST" && api != Api::kResponse) {
-      read_body(from, rules, request);
+      read_body(from, rules, tier, request);
     }
   } catch (const Refusal& refusal) {
     return {.request = std::nullopt, .refusal = refusal.error};

@@ -28,6 +28,9 @@ struct RequestRules {
   /// Give requests of different keys different salts of the engine's prefix cache, so that the time
   /// of an answer does not say what the clients of other keys have sent.
   bool salt_by_key = false;
+  /// Give requests their tier as the engine's priority, 0 for the first one: vLLM serves lower
+  /// values earlier.
+  bool priority_by_tier = false;
   ResumeOptions resume = {};
 };
 
@@ -82,7 +85,9 @@ struct ReadRequest {
 
 /// `api` is that of find_api, not one that is answered by the router. A POST needs a JSON object as
 /// its body; of a multipart form of kOther, such as audio, only the model is read. Refuses with 400
-/// another body, a field of a wrong type, and a field that addresses an engine's insides.
-ReadRequest read_request(const http::Request& request, Api api, const RequestRules& rules);
+/// another body, a field of a wrong type, and a field that addresses an engine's insides. `tier` is
+/// that of the client.
+ReadRequest read_request(const http::Request& request, Api api, const RequestRules& rules,
+                         std::size_t tier = plan::kPremium);
 
 }  // namespace fo::route

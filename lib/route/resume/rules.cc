@@ -20,7 +20,7 @@ using nlohmann::json;
 
 // Fields that shape the prompt, whose tokens a continuation repeats, and fields that do not change
 // the answer.
-constexpr std::array<std::string_view, 20> kWithoutEffect{"add_generation_prompt",
+constexpr std::array<std::string_view, 19> kWithoutEffect{"add_generation_prompt",
                                                           "add_special_tokens",
                                                           "chat_template",
                                                           "chat_template_kwargs",
@@ -28,7 +28,6 @@ constexpr std::array<std::string_view, 20> kWithoutEffect{"add_generation_prompt
                                                           "documents",
                                                           "metadata",
                                                           "parallel_tool_calls",
-                                                          "priority",
                                                           "prompt_cache_key",
                                                           "prompt_cache_retention",
                                                           "reasoning_effort",
@@ -45,9 +44,13 @@ constexpr std::array<std::string_view, 20> kWithoutEffect{"add_generation_prompt
 constexpr std::array<std::string_view, 5> kSampling{"min_p", "repetition_penalty", "temperature",
                                                     "top_k", "top_p"};
 
-constexpr std::array<std::string_view, 6> kRepeatedFields{
-    "allowed_token_ids", "bad_words", "cache_salt",
-    "lora_path",         "model",     "spaces_between_special_tokens"};
+constexpr std::array<std::string_view, 7> kRepeatedFields{"allowed_token_ids",
+                                                          "bad_words",
+                                                          "cache_salt",
+                                                          "lora_path",
+                                                          "model",
+                                                          "priority",
+                                                          "spaces_between_special_tokens"};
 
 // Fields with a value that is the same as none.
 struct Neutral {

@@ -62,10 +62,10 @@ struct ResumeFacts {
   /// Members of a continuation's body as the client gave them, such as
   /// `"temperature":0,"top_p":0.5`: JSON without braces, empty for none. These are the model, the
   /// sampling parameters, the fields of the text (such as "skip_special_tokens"), the constraints
-  /// of the tokens (such as "bad_words"), "logprobs" of completions, and the cache's salt. What has
-  /// a member of its own above, and depends on the continuation, is not repeated: "stop",
-  /// "stop_token_ids", "min_tokens", "max_tokens", "seed", "logit_bias", "stream_options" and
-  /// "return_token_ids".
+  /// of the tokens (such as "bad_words"), "logprobs" of completions, the cache's salt, and the
+  /// priority. What has a member of its own above, and depends on the continuation, is not
+  /// repeated: "stop", "stop_token_ids", "min_tokens", "max_tokens", "seed", "logit_bias",
+  /// "stream_options" and "return_token_ids".
   std::string repeated;
   /// Names of those of "min_p", "repetition_penalty", "temperature", "top_k" and "top_p" that the
   /// client gave: for the others a card's generation config applies.

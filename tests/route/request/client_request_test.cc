@@ -226,6 +226,24 @@ TEST(ReadRequest, SaltsAreForThePathsAtWhichEnginesReadThem) {
   }
 }
 
+TEST(ReadRequest, TheTierIsThePriorityUnlessTheClientMaySetIt) {
+  const auto priority = [](const char* body, std::size_t tier, RequestRules rules) {
+    rules.priority_by_tier = true;
+    const http::Request from = with_key("a", body);
+    const auto result = route::read_request(from, Api::kChat, rules, tier).request;
+    if (!result) return "refused"s;
+    return result->additions.empty() ? "none"s : *result->additions.front().value;
+  };
+  EXPECT_EQ(priority("{}", plan::kPremium, {}), "0");
+  EXPECT_EQ(priority("{}", plan::kStandard, {}), "1");
+  EXPECT_EQ(priority("{}", plan::kBestEffort, {}), "2");
+  EXPECT_EQ(priority(R"({"priority":-1})", plan::kStandard, {}), "refused");
+  const RequestRules allowed{.allowed_fields = {"priority"}};
+  EXPECT_EQ(priority(R"({"priority":-1})", plan::kStandard, allowed), "none");
+  EXPECT_EQ(priority(R"({"priority":null})", plan::kStandard, allowed), "1");
+  EXPECT_EQ(addition(with_key("a"), "priority", {}), "");
+}
+
 TEST(ReadRequest, PromptsWithDifferentSaltsHaveNoCommonPrefix) {
   const std::string body = R"({"prompt":"12345678"})";
   const http::Request from = with_key("a", body);

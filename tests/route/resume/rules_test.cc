@@ -82,7 +82,7 @@ TEST_P(BothApis, TheOthersAreLeftToTheCard) {
 TEST_P(BothApis, ConstraintsOfTokensAndTextAreRepeated) {
   for (const std::string member :
        {R"("allowed_token_ids":[1,2])", R"("bad_words":["a \"b\""])", R"("cache_salt":"s")",
-        R"("lora_path":"adapter")", R"("spaces_between_special_tokens":false)",
+        R"("priority":1)", R"("lora_path":"adapter")", R"("spaces_between_special_tokens":false)",
         R"("ignore_eos":true)", R"("skip_special_tokens":false)",
         R"("include_stop_str_in_output":true)"}) {
     const ResumeFacts facts = read(GetParam(), member);
@@ -317,7 +317,7 @@ TEST_P(BothApis, FieldsOfThePromptAndOfAccountsDoNotMatter) {
         R"("chat_template":"{{ a }}")", R"("add_generation_prompt":false)",
         R"("continue_final_message":true)", R"("add_special_tokens":false)",
         R"("documents":[{"text":"a"}])", R"("truncate_prompt_tokens":5)",
-        R"("truncation_side":"left")", R"("priority":1)"}) {
+        R"("truncation_side":"left")"}) {
     const ResumeFacts facts = read(GetParam(), member);
     EXPECT_EQ(facts.refusal, "") << member;
     EXPECT_EQ(facts.repeated, R"("model":"m")") << member;
