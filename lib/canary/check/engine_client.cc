@@ -109,7 +109,6 @@ awaitable<void> read_answer(http::Connection& connection, AnswerReader& reader, 
     while (const auto event = events.next(bytes)) reader.add(event->data);
     if (!has_begun && !reader.answer().tokens.empty()) reply.first_token = Clock::now() - sent;
   }
-  reply.whole = Clock::now() - sent;
 }
 
 }  // namespace
@@ -165,6 +164,7 @@ awaitable<std::optional<EngineLoad>> ask_load(EngineAddress engine, Deadline dea
 awaitable<Reply> ask(EngineAddress engine, Question question, base::Duration first_token,
                      Deadline deadline) {
   Reply reply;
+  Clock::time_point sent = Clock::now();
   AnswerReader reader(question.max_tokens, question.has_logprobs);
   bool is_connected = false;
   try {
@@ -178,7 +178,7 @@ awaitable<Reply> ask(EngineAddress engine, Question question, base::Duration fir
     head.headers.emplace_back("Content-Type", "application/json");
     head.headers.emplace_back("Accept-Encoding", "identity");
     const std::string body = body_of(question, engine.model);
-    const Clock::time_point sent = Clock::now();
+    sent = Clock::now();
     const Deadline first_by = Deadline::after(first_token).sooner(deadline);
     co_await connection->send(head, body, first_by);
     const http::ResponseHead answered = co_await connection->read_head(first_by);
@@ -215,6 +215,7 @@ awaitable<Reply> ask(EngineAddress engine, Question question, base::Duration fir
                                                                     : "no whole answer in time")
                        : error.what();
   }
+  reply.whole = Clock::now() - sent;
   co_return reply;
 }
 

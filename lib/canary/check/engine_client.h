@@ -73,6 +73,7 @@ struct Reply {
   Answer answer = {};
   /// Time from sending the request to the first token.
   base::Duration first_token{};
+  /// Also with trouble; without a connection, from the beginning.
   base::Duration whole{};
 };
 
