@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "canary/check/comparison.h"
 #include "loop/event.h"
+#include "loop/pause.h"
 #include "os/log.h"
 
 namespace fo::canary {
@@ -23,6 +24,8 @@ constexpr std::size_t kMinAnswer = 8;
 constexpr std::size_t kMaxAnswer = 32;
 constexpr std::size_t kMinPrompt = 48;
 constexpr int kRepeats = 3;
+// Of a question to an engine that is busy.
+constexpr int kTries = 10;
 // Requests of an engine at a time in the loaded pass.
 constexpr std::size_t kBeside = 8;
 
@@ -32,8 +35,9 @@ struct Candidate {
   std::vector<std::vector<AnswerToken>> answers;
   std::vector<base::Duration> times;
   std::string left_out;
-  /// Whether the sampler's answers were greedy ones; nullopt: not asked.
-  bool sampler_agrees = true;
+  /// The sampler's answers; those of an engine that was busy or late are missing.
+  std::vector<std::vector<TokenId>> sampled;
+  bool is_sampler_refused = false;
 };
 
 struct Lesson {
@@ -52,16 +56,26 @@ Question question_of(const Candidate& candidate) {
   return question;
 }
 
+// Asks again while the engine is busy.
+awaitable<Reply> ask_patiently(std::shared_ptr<Lesson> lesson, std::size_t engine,
+                               Question question) {
+  const base::Duration timeout = lesson->options.timeout;
+  const EngineAddress address = lesson->options.engines[engine];
+  for (int tries = 1;; ++tries) {
+    const Deadline deadline = Deadline::after(timeout);
+    Reply reply = co_await ask(address, question, timeout, deadline);
+    if (reply.trouble != Trouble::kBusy || tries == kTries) co_return reply;
+    co_await loop::pause_for(lesson->options.busy_pause);
+  }
+}
+
 // Asks once, and adds the answer to the candidate or the reason why it is left out.
 awaitable<void> ask_once(std::shared_ptr<Lesson> lesson, std::size_t index, std::size_t engine,
                          bool is_alone) {
   Candidate& candidate = lesson->candidates[index];
   if (!candidate.left_out.empty()) co_return;
   Question question = question_of(candidate);
-  const base::Duration timeout = lesson->options.timeout;
-  const Deadline deadline = Deadline::after(timeout);
-  const EngineAddress address = lesson->options.engines[engine];
-  Reply reply = co_await ask(address, std::move(question), timeout, deadline);
+  Reply reply = co_await ask_patiently(lesson, engine, std::move(question));
   if (reply.trouble == Trouble::kDown) {
     throw base::Error(base::ExitStatus::kUnavailable, reply.reason);
   }
@@ -98,19 +112,12 @@ awaitable<void> ask_sampler(std::shared_ptr<Lesson> lesson, std::size_t engine) 
     Question question = question_of(candidate);
     question.has_logprobs = false;
     question.uses_sampler = true;
-    const base::Duration timeout = lesson->options.timeout;
-    const Deadline deadline = Deadline::after(timeout);
-    const EngineAddress address = lesson->options.engines[engine];
-    const Reply reply = co_await ask(address, std::move(question), timeout, deadline);
-    const std::vector<AnswerToken>& greedy = candidate.answers.front();
-    const std::vector<AnswerToken>& sampled = reply.answer.tokens;
-    const auto is_same = [](const AnswerToken& a, const AnswerToken& b) {
-      return a.token == b.token;
-    };
-    const bool agrees =
-        reply.trouble == Trouble::kNone &&
-        std::equal(greedy.begin(), greedy.end(), sampled.begin(), sampled.end(), is_same);
-    candidate.sampler_agrees = candidate.sampler_agrees && agrees;
+    const Reply reply = co_await ask_patiently(lesson, engine, std::move(question));
+    if (reply.trouble == Trouble::kNone) {
+      candidate.sampled.push_back(reply.answer.ids());
+    } else if (reply.trouble != Trouble::kBusy && reply.trouble != Trouble::kLate) {
+      candidate.is_sampler_refused = true;
+    }
   }
 }
 
@@ -130,7 +137,20 @@ awaitable<void> run_all(std::shared_ptr<Lesson> lesson, std::vector<awaitable<vo
   if (*failure) std::rethrow_exception(*failure);
 }
 
+// A canary that no engine's sampler has answered can't be asked of it.
+bool has_sampler(const Candidate& candidate, const Canary& canary) {
+  return !candidate.is_sampler_refused && !candidate.sampled.empty() &&
+         std::all_of(candidate.sampled.begin(), candidate.sampled.end(),
+                     [&](const auto& sampled) { return agrees_with(canary, sampled); });
+}
+
 }  // namespace
+
+bool agrees_with(const Canary& canary, const std::vector<TokenId>& sampled) {
+  return sampled.size() >= canary.answer.size() &&
+         std::equal(canary.answer.begin(), canary.answer.end(), sampled.begin(),
+                    [](const AnswerToken& token, TokenId id) { return token.token == id; });
+}
 
 std::optional<Canary> merge_answers(const std::vector<std::vector<AnswerToken>>& answers,
                                     std::string& reason) {
@@ -219,7 +239,7 @@ awaitable<Learned> learn(LearnOptions options) {
     canary->time = sum / static_cast<base::Duration::rep>(candidate.times.size()) *
                    static_cast<base::Duration::rep>(canary->answer.size()) /
                    static_cast<base::Duration::rep>(candidate.answers.front().size());
-    learned.file.has_sampler = learned.file.has_sampler && candidate.sampler_agrees;
+    learned.file.has_sampler = learned.file.has_sampler && has_sampler(candidate, *canary);
     learned.file.canaries.push_back(*std::move(canary));
   }
   learned.file.has_sampler = learned.file.has_sampler && !learned.file.canaries.empty();
