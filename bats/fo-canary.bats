@@ -58,7 +58,7 @@ CONVICTED='"health":"convicted","weight":0,"reason":"wrong tokens","expires":nul
   run -1 learn --min-canaries 100
   [ ! -e "$T/canaries.json" ]
   learn
-  jq -e '(.canaries | length) >= 8 and .card == "" and ([.canaries[].prompt_token_ids | length] | max) >= 1024' "$T/canaries.json"
+  jq -e '.sampler and (.canaries | length) >= 8 and .card == "" and ([.canaries[].prompt_token_ids | length] | max) >= 1024' "$T/canaries.json"
 }
 
 @test "learn leaves out what replicas answer differently" {
@@ -71,7 +71,15 @@ CONVICTED='"health":"convicted","weight":0,"reason":"wrong tokens","expires":nul
   start_oracles 2
   learn
   run -0 canary once --worker "${URLS[0]}" --canaries "$T/canaries.json"
-  [ "$output" = healthy ]
+  [ "${lines[0]}" = healthy ]
+  [ "$(awk '{print $1, $2}' <<<"$output")" = $'healthy \ncheck outcome\nconnect pass\nhealth pass\nprogress pass\ntoken pass\ncontent pass\ncontent, sampler' ]
+  curl -sSf "${URLS[0]}/oracle" -d '{"wrong_sampler":true}' >/dev/null
+  run -2 canary once --worker "${URLS[0]}" --canaries "$T/canaries.json" --json
+  [ "$(jq -r '.outcome, .sampler, (.checks | map(.check) | join(" "))' <<<"$output")" = $'mismatch\ntrue\nconnect health progress token content content' ]
+  curl -sSf "${URLS[0]}/oracle" -d '{"wrong_sampler":false,"logprob_noise":0.5}' >/dev/null
+  run -1 canary once --worker "${URLS[0]}" --canaries "$T/canaries.json"
+  [[ ${lines[0]} == "suspicious: content: a log-probability differs (canary "* ]]
+  curl -sSf "${URLS[0]}/oracle" -d '{"logprob_noise":0}' >/dev/null
   fault 2 wrong@2
   run -2 canary once --worker "${URLS[1]}" --canaries "$T/canaries.json" --json
   [ "$(jq -r '.outcome, .evidence.position' <<<"$output")" = $'mismatch\n2' ]
@@ -151,6 +159,15 @@ CONVICTED='"health":"convicted","weight":0,"reason":"wrong tokens","expires":nul
   fault 4 wrong@2
   start_canary
   await_healths "healthy healthy suspicious suspicious"
+}
+
+@test "a worker with a wrong sampler and a right greedy path is convicted" {
+  start_oracles 3
+  learn
+  register 3
+  curl -sSf "${URLS[2]}/oracle" -d '{"wrong_sampler":true}' >/dev/null
+  start_canary
+  await_healths "healthy healthy convicted"
 }
 
 @test "a lone wrong worker has half of its weight" {

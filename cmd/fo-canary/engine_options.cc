@@ -21,4 +21,12 @@ std::optional<net::TlsFiles> worker_tls(const Options& options) {
   return files;
 }
 
+canary::CheckerOptions checker_options(const Options& options) {
+  canary::CheckerOptions checker;
+  checker.rules = options.rules;
+  checker.retries = static_cast<unsigned>(options.retries);
+  checker.hung_after = options.hung_after;
+  return checker;
+}
+
 }  // namespace fo::fo_canary

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "canary/check/checker_options.h"
 #include "http/message.h"
 #include "net/tls_files.h"
 #include "options.h"
@@ -14,5 +15,8 @@ namespace fo::fo_canary {
 http::Fields worker_headers(const Options& options);
 /// The authority of their certificates; nullopt refuses https.
 std::optional<net::TlsFiles> worker_tls(const Options& options);
+
+/// The limits and repetitions of a check.
+canary::CheckerOptions checker_options(const Options& options);
 
 }  // namespace fo::fo_canary

@@ -1,96 +1,66 @@
+#include <fmt/format.h>
+
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 #include "base/error.h"
-#include "canary/check/attempt.h"
+#include "canary/check/full_check.h"
 #include "cli/output.h"
 #include "commands.h"
 #include "engine_options.h"
 #include "json/dump.h"
-#include "loop/pause.h"
 #include "loop/run.h"
-#include "os/random.h"
+#include "text/table.h"
 
 namespace fo::fo_canary {
 namespace {
 
-using boost::asio::awaitable;
-using canary::Outcome;
+using canary::Attempt;
+using canary::FullCheck;
 
-constexpr base::Duration kRepeatAfter = std::chrono::seconds(1);
-
-/// The statuses of monitoring plug-ins.
-enum class Health { kHealthy, kSuspicious, kUnhealthy, kUnknown };
-
-struct Check {
-  Health health = Health::kUnknown;
-  canary::Attempt attempt;
-};
-
-Health health_of(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kPass:
-      return Health::kHealthy;
-    case Outcome::kSlow:
-    case Outcome::kDrift:
-      return Health::kSuspicious;
-    case Outcome::kNeutral:
-      return Health::kUnknown;
-    case Outcome::kMismatch:
-    case Outcome::kDown:
-    case Outcome::kHung:
-    case Outcome::kFailed:
-      break;
+std::string as_json(const FullCheck& check) {
+  nlohmann::json checks = nlohmann::json::array();
+  for (const FullCheck::Part& part : check.parts) {
+    nlohmann::json one = canary::to_json(part.attempt);
+    one["check"] = canary::to_string(part.step);
+    checks.push_back(std::move(one));
   }
-  return Health::kUnhealthy;
+  const FullCheck::Part* const decisive = check.decisive();
+  nlohmann::json object = canary::to_json(decisive == nullptr ? Attempt{} : decisive->attempt);
+  object["version"] = 1;
+  object["health"] = canary::to_string(check.health());
+  object["checks"] = std::move(checks);
+  return fo::json::dump(object);
 }
 
-// Returns the outcome of a check whose probe failed in this way.
-Outcome outcome_of(canary::Trouble trouble) {
-  switch (trouble) {
-    case canary::Trouble::kDown:
-      return Outcome::kDown;
-    case canary::Trouble::kLate:
-      return Outcome::kHung;
-    case canary::Trouble::kRefused:
-      return Outcome::kNeutral;
-    default:
-      return Outcome::kFailed;
-  }
-}
-
-awaitable<Check> check(canary::EngineAddress engine, const canary::CanaryFile& file,
-                       canary::AttemptRules rules, std::uint64_t retries) {
-  Check result;
-  const auto probe_by = base::Deadline::after(rules.probe_timeout);
-  const canary::Probe probed = co_await canary::probe(engine, true, probe_by);
-  if (probed.trouble != canary::Trouble::kNone) {
-    result.attempt.reason = probed.reason;
-    result.attempt.outcome = outcome_of(probed.trouble);
-    result.health = health_of(result.attempt.outcome);
-    co_return result;
-  }
-  canary::Baseline none;
-  const canary::Canary* question = &canary::draw_canary(file, "", os::random_unit());
-  bool was_wrong = false;
-  for (std::uint64_t failures = 0;;) {
-    result.attempt = co_await canary::attempt(engine, *question, false, rules, none);
-    result.health = health_of(result.attempt.outcome);
-    const bool is_wrong = result.attempt.outcome == Outcome::kMismatch;
-    if (is_wrong && was_wrong) co_return result;
-    if (!is_wrong && was_wrong) {
-      // A wrong token that did not come again.
-      result.health = Health::kSuspicious;
-      result.attempt.reason = "a token differed, but not at its repetition";
-      co_return result;
+std::string as_text(const FullCheck& check) {
+  std::string text(canary::to_string(check.health()));
+  if (const FullCheck::Part* const decisive = check.decisive()) {
+    const Attempt& attempt = decisive->attempt;
+    text += fmt::format(": {}: {}", canary::to_string(decisive->step),
+                        attempt.reason.empty() ? canary::to_string(attempt.outcome)
+                                               : std::string_view(attempt.reason));
+    if (const auto& evidence = attempt.evidence) {
+      text += fmt::format(" (canary {}, position {}: expected {}, got {})", evidence->canary,
+                          evidence->position, evidence->expected, evidence->got);
     }
-    was_wrong = is_wrong;
-    const bool is_failure =
-        result.health == Health::kSuspicious || result.health == Health::kUnhealthy;
-    if (!is_failure || (!is_wrong && failures++ == retries)) co_return result;
-    co_await loop::pause_for(kRepeatAfter);
-    if (!is_wrong) question = &canary::draw_canary(file, question->name, os::random_unit());
   }
+  text::TextTable table("lllrl");
+  table.add({"check", "outcome", "canary", "seconds", "reason"});
+  for (const FullCheck::Part& part : check.parts) {
+    const Attempt& attempt = part.attempt;
+    const auto cell = [](const std::string& value) {
+      return value.empty() ? "-" : text::shown(value);
+    };
+    table.add(
+        {std::string(canary::to_string(part.step)) + (attempt.uses_sampler ? ", sampler" : ""),
+         std::string(canary::to_string(attempt.outcome)), cell(attempt.canary),
+         fmt::format("{:.3f}", std::chrono::duration<double>(attempt.took).count()),
+         cell(attempt.reason)});
+  }
+  return text::shown_message(text) + "\n" + table.text();
 }
 
 }  // namespace
@@ -103,30 +73,14 @@ int once(const Options& options) {
   const std::string model = options.model.empty() ? file.model : options.model;
   const canary::EngineAddress engine = canary::make_engine_address(
       options.workers.front(), worker_tls(options), worker_headers(options), model);
-  const Check result = loop::run_to_end(check(engine, file, options.rules, options.retries));
-  constexpr std::string_view kNames[] = {"healthy", "suspicious", "unhealthy", "unknown"};
-  const std::string_view name = kNames[static_cast<int>(result.health)];
-  const canary::Attempt& attempt = result.attempt;
+  const FullCheck check =
+      loop::run_to_end(canary::check_fully(engine, file, checker_options(options)));
   if (options.common.json) {
-    nlohmann::json object = {{"version", 1},
-                             {"health", name},
-                             {"outcome", canary::to_string(attempt.outcome)},
-                             {"canary", attempt.canary},
-                             {"reason", attempt.reason},
-                             {"evidence", nullptr}};
-    if (attempt.evidence) object["evidence"] = fleet::to_json(*attempt.evidence);
-    cli::print_line(fo::json::dump(object));
+    cli::print_line(as_json(check));
   } else {
-    std::string line(name);
-    if (!attempt.reason.empty()) line += ": " + attempt.reason;
-    if (attempt.evidence) {
-      line += " (canary " + attempt.evidence->canary + ", position " +
-              std::to_string(attempt.evidence->position) + ": expected " +
-              attempt.evidence->expected + ", got " + attempt.evidence->got + ")";
-    }
-    cli::print_line(line);
+    cli::print(as_text(check));
   }
-  return static_cast<int>(result.health);
+  return static_cast<int>(check.health());
 }
 
 }  // namespace fo::fo_canary

@@ -64,6 +64,8 @@ void declare_check(CLI::App& app, Options& options) {
       ->type_name("N");
   add_count(app, "--retries", options.retries, "repetitions of a failed check");
   cli::add_duration(app, "--answer-timeout", options.rules.timeout, "of a whole answer");
+  cli::add_duration(app, "--hung-after", options.hung_after,
+                    "without a token while requests run, a worker is hung");
 }
 
 void declare_learn(CLI::App& app, Options& options) {
@@ -96,8 +98,6 @@ void declare_run(CLI::App& app, Options& options) {
            "networks of workers (default: loopback and private ones)", "NETWORK,...");
   declare_check(app, options);
   cli::add_duration(app, "--interval", options.interval, "between two questions to a worker");
-  cli::add_duration(app, "--hung-after", options.hung_after,
-                    "without a token while requests run, a worker is hung");
   add_list(app, "--xid", options.xid_logs,
            "convict by GPU errors in this log of the kernel; repeatable", "[HOST=]FILE");
   declare_worker_access(app, options);

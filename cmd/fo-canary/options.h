@@ -32,6 +32,7 @@ struct Options {
   std::vector<std::string> canaries;
   canary::AttemptRules rules;
   std::uint64_t retries = 2;
+  base::Duration hung_after = std::chrono::seconds(30);
 
   // --- learn
   /// Name of the model, also for once; if empty there, the model of the file.
@@ -47,7 +48,6 @@ struct Options {
   /// Name of this canary; if empty, the name of the host is used.
   std::string name;
   base::Duration interval = std::chrono::seconds(30);
-  base::Duration hung_after = std::chrono::seconds(30);
   /// "FILE" or "HOST=FILE".
   std::vector<std::string> xid_logs;
   std::string state;

@@ -38,14 +38,8 @@ int run_daemon(const Options& options) {
   workers.tls = worker_tls(options);
   workers.headers = worker_headers(options);
   workers.intervals.content = options.interval;
-  // A check of a hung engine takes the longest: its repetitions, those of a wrong token, and a
-  // vote.
-  const base::Duration longest_check = static_cast<std::int64_t>(options.retries + 3) *
-                                       (options.rules.timeout + options.rules.probe_timeout);
-  workers.lifetime = 3 * options.interval + longest_check;
-  serve.checker.rules = options.rules;
-  serve.checker.retries = static_cast<unsigned>(options.retries);
-  serve.checker.hung_after = options.hung_after;
+  serve.checker = checker_options(options);
+  workers.lifetime = 3 * options.interval + serve.checker.longest();
   for (const std::string& text : options.xid_logs) {
     const std::size_t end = text.find('=');
     const bool has_host = end < text.find('/');

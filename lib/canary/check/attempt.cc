@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace fo::canary {
@@ -9,6 +10,8 @@ namespace {
 
 using base::Deadline;
 using boost::asio::awaitable;
+
+constexpr char kPing[] = "The answer to this question is";
 
 double seconds_of(base::Duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -20,27 +23,40 @@ std::string_view to_string(Outcome outcome) {
   return kNames.at(static_cast<std::size_t>(outcome));
 }
 
-Attempt judge(const Canary& canary, const Reply& reply, bool uses_sampler, double tolerance) {
-  Attempt attempt{.canary = canary.name, .took = reply.whole, .uses_sampler = uses_sampler};
-  attempt.reason = reply.reason;
-  switch (reply.trouble) {
+Outcome outcome_of(Trouble trouble) {
+  switch (trouble) {
+    case Trouble::kNone:
+      return Outcome::kPass;
     case Trouble::kDown:
-      attempt.outcome = Outcome::kDown;
-      return attempt;
+      return Outcome::kDown;
     case Trouble::kLate:
-      attempt.outcome = Outcome::kHung;
-      return attempt;
+      return Outcome::kHung;
     case Trouble::kBusy:
     case Trouble::kRefused:
     case Trouble::kUnnamed:
-      attempt.outcome = Outcome::kNeutral;
-      return attempt;
+      return Outcome::kNeutral;
     case Trouble::kBroken:
-      attempt.outcome = Outcome::kFailed;
-      return attempt;
-    case Trouble::kNone:
       break;
   }
+  return Outcome::kFailed;
+}
+
+nlohmann::json to_json(const Attempt& attempt) {
+  nlohmann::json object = {{"outcome", to_string(attempt.outcome)},
+                           {"canary", attempt.canary},
+                           {"sampler", attempt.uses_sampler},
+                           {"seconds", seconds_of(attempt.took)},
+                           {"reason", attempt.reason},
+                           {"evidence", nullptr}};
+  if (attempt.evidence) object["evidence"] = fleet::to_json(*attempt.evidence);
+  return object;
+}
+
+Attempt judge(const Canary& canary, const Reply& reply, bool uses_sampler, double tolerance) {
+  Attempt attempt{.canary = canary.name, .took = reply.whole, .uses_sampler = uses_sampler};
+  attempt.reason = reply.reason;
+  attempt.outcome = outcome_of(reply.trouble);
+  if (reply.trouble != Trouble::kNone) return attempt;
   const Comparison comparison = uses_sampler ? compare_tokens(canary, reply.answer.ids())
                                              : compare(canary, reply.answer, tolerance);
   attempt.evidence = comparison.evidence;
@@ -95,6 +111,23 @@ awaitable<Attempt> attempt(EngineAddress engine, const Canary& canary, bool uses
     baseline.add(took);
   }
   co_return result;
+}
+
+awaitable<Attempt> ask_token(EngineAddress engine, base::Duration limit, AttemptRules rules,
+                             Baseline& baseline) {
+  Question question{.text = kPing};
+  const Deadline deadline = Deadline::after(limit);
+  const Reply reply = co_await ask(engine, std::move(question), limit, deadline);
+  const Deadline probe_by = Deadline::after(rules.probe_timeout);
+  const std::optional<EngineLoad> after = co_await ask_load(engine, probe_by);
+  Attempt attempt{
+      .outcome = outcome_of(reply.trouble), .reason = reply.reason, .took = reply.whole};
+  if (reply.trouble == Trouble::kNone) baseline.add(seconds_of(reply.first_token));
+  if (reply.trouble == Trouble::kUnnamed) attempt.outcome = Outcome::kPass;
+  if (attempt.outcome == Outcome::kHung && after && after->has_queue()) {
+    attempt.outcome = Outcome::kNeutral;
+  }
+  co_return attempt;
 }
 
 const Canary& draw_canary(const CanaryFile& file, const std::string& last, double random) {

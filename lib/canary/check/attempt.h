@@ -3,7 +3,8 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <cstddef>
-#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,8 @@ inline constexpr Outcome kOutcomes[] = {Outcome::kPass,  Outcome::kNeutral,  Out
                                         Outcome::kDrift, Outcome::kMismatch, Outcome::kDown,
                                         Outcome::kHung,  Outcome::kFailed};
 std::string_view to_string(Outcome outcome);
+/// kPass without trouble.
+Outcome outcome_of(Trouble trouble);
 
 /// A check, or one of its attempts.
 struct Attempt {
@@ -31,6 +34,8 @@ struct Attempt {
   std::vector<TokenId> tokens = {};
   bool uses_sampler = false;
 };
+
+nlohmann::json to_json(const Attempt& attempt);
 
 struct AttemptRules {
   /// Drift is a difference over the canary's spread and this.
@@ -53,6 +58,11 @@ Attempt judge(const Canary& canary, const Reply& reply, bool uses_sampler, doubl
 /// engine's queue.
 boost::asio::awaitable<Attempt> attempt(EngineAddress engine, const Canary& canary,
                                         bool uses_sampler, AttemptRules rules, Baseline& baseline);
+
+/// Asks an idle engine for one token. A first token that does not come within `limit` is kHung, and
+/// one that came is added to the baseline, in seconds; whatever it is, it passes.
+boost::asio::awaitable<Attempt> ask_token(EngineAddress engine, base::Duration limit,
+                                          AttemptRules rules, Baseline& baseline);
 
 /// Draws one of the canaries, another one than `last` where there is one.
 const Canary& draw_canary(const CanaryFile& file, const std::string& last, double random);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/units.h"
@@ -25,12 +26,24 @@ struct EngineLoad {
 /// The metrics of vLLM, SGLang and Dynamo, summed over their series.
 EngineLoad read_engine_load(std::string_view metrics);
 
+/// What two looks at an engine's counters say.
+struct Progress {
+  /// Requests run, and the engine counts its tokens.
+  bool is_running = false;
+  /// They ran at the last look, too, and a token has come since.
+  bool has_moved = false;
+  /// How long they have run without a token.
+  base::Duration silent{};
+
+  [[nodiscard]] bool is_hung(base::Duration after) const { return is_running && silent >= after; }
+  /// Why it is hung.
+  [[nodiscard]] std::string reason() const;
+};
+
 /// An engine is hung if requests run and none of its tokens has moved for a time.
 class ProgressWatch {
  public:
-  /// Returns the time for which requests have run without a token; zero if none runs, or the engine
-  /// does not count tokens.
-  base::Duration update(const EngineLoad& load, base::Duration now);
+  Progress update(const EngineLoad& load, base::Duration now);
   /// The engine is another process, or could not be read.
   void reset() { last_.reset(); }
 

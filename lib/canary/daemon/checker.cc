@@ -20,7 +20,6 @@ using boost::asio::awaitable;
 using Clock = Deadline::Clock;
 
 constexpr double kFirstTokenFactor = 5;
-constexpr char kPing[] = "The answer to this question is";
 
 Deadline at_steady(base::Duration time) { return Deadline::after(time - now().steady); }
 
@@ -144,7 +143,7 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker) {
   workers_.note(*worker, Step::kConnect, attempt, at);
   // An engine that does not say how it is.
   if (result.trouble != Trouble::kNone && asks_health) {
-    attempt.outcome = result.trouble == Trouble::kLate ? Outcome::kHung : Outcome::kFailed;
+    attempt.outcome = outcome_of(result.trouble);
     attempt.reason = result.reason;
     fail(worker, Step::kHealth, std::move(attempt));
     co_return false;
@@ -156,12 +155,10 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker) {
     worker->progress.reset();
     co_return true;
   }
-  const base::Duration silent = worker->progress.update(*load, at.steady);
-  if (silent >= options_.hung_after) {
+  const Progress progress = worker->progress.update(*load, at.steady);
+  if (progress.is_hung(options_.hung_after)) {
     attempt.outcome = Outcome::kHung;
-    attempt.reason =
-        "requests run, and no token came for " +
-        base::format_duration(std::chrono::duration_cast<std::chrono::seconds>(silent));
+    attempt.reason = progress.reason();
     fail(worker, Step::kProgress, std::move(attempt));
     co_return false;
   }
@@ -178,119 +175,77 @@ awaitable<void> Checker::check_token(WorkerPtr worker) {
                             std::chrono::duration<double>(kFirstTokenFactor * baseline.average)));
   }
   const EngineAddress engine = worker->engine;
-  Question question{.text = kPing};
-  const Deadline deadline = Deadline::after(limit);
-  const Reply reply = co_await ask(engine, std::move(question), limit, deadline);
-  const Deadline probe_by = Deadline::after(options_.rules.probe_timeout);
-  const std::optional<EngineLoad> after = co_await ask_load(engine, probe_by);
+  const Attempt attempt = co_await ask_token(engine, limit, options_.rules, baseline);
   if (worker->is_removed) co_return;
-  Attempt attempt{.reason = reply.reason, .took = reply.whole};
-  switch (reply.trouble) {
-    case Trouble::kNone:
-      baseline.add(std::chrono::duration<double>(reply.first_token).count());
-      [[fallthrough]];
-    // It is alive, whatever its token is.
-    case Trouble::kUnnamed:
-      workers_.note(*worker, Step::kToken, attempt, now());
-      // Nothing else says that a worker without canaries is well.
-      if (worker->canaries == nullptr) workers_.find(*worker, Finding::kPass, {}, now());
-      co_return;
-    case Trouble::kDown:
-      attempt.outcome = Outcome::kDown;
-      break;
-    case Trouble::kLate:
-      attempt.outcome = after && after->has_queue() ? Outcome::kNeutral : Outcome::kHung;
-      break;
-    case Trouble::kBusy:
-    case Trouble::kRefused:
-      attempt.outcome = Outcome::kNeutral;
-      break;
-    case Trouble::kBroken:
-      attempt.outcome = Outcome::kFailed;
-      break;
+  if (attempt.outcome != Outcome::kPass) {
+    fail(worker, Step::kToken, attempt);
+    co_return;
   }
-  fail(worker, Step::kToken, std::move(attempt));
+  workers_.note(*worker, Step::kToken, attempt, now());
+  // Nothing else says that a worker without canaries is well.
+  if (worker->canaries == nullptr) workers_.find(*worker, Finding::kPass, {}, now());
 }
 
-void Checker::on_pass(Worker& worker) {
-  if (std::exchange(worker.canaries->is_stale, false)) {
+void Checker::on_vote(Worker& worker, const std::string& canary, Decision decision) {
+  workers_.decided(decision);
+  if (decision == Decision::kStale) {
+    worker.canaries->is_stale = true;
+    os::log(
+        os::LogLevel::kError,
+        "canary_stale: all workers of model {} answer canary {} in the same way, and not as the "
+        "file: the model has changed, or the file is another one's",
+        base::quoted(worker.canaries->file.model), base::quoted(canary));
+  } else if (decision == Decision::kUndecided) {
+    os::log(os::LogLevel::kError,
+            "worker {}: wrong tokens at canary {}, and its set has no majority",
+            base::quoted(worker.id), base::quoted(canary));
+  }
+}
+
+void Checker::conclude(Worker& worker, const Conclusion& conclusion) {
+  const bool is_pass = conclusion.finding == Finding::kPass;
+  if (is_pass && std::exchange(worker.canaries->is_stale, false)) {
     os::log(os::LogLevel::kInfo, "canaries of model {}: answered as expected again",
             base::quoted(worker.canaries->file.model));
   }
-  workers_.find(worker, Finding::kPass, {}, now());
+  if (conclusion.finding == Finding::kWeak && conclusion.attempt.outcome == Outcome::kSlow) {
+    find_slow(workers_, worker, conclusion.cause, now());
+  } else {
+    workers_.find(worker, conclusion.finding, conclusion.cause, now());
+  }
 }
 
 awaitable<void> Checker::check_content(WorkerPtr worker) {
+  using Next = Repetitions::Next;
   Canaries* const canaries = worker->canaries;
   const CanaryFile& file = canaries->file;
   const Canary* canary = &draw_canary(file, "", os::random_unit());
-  bool uses_sampler = file.has_sampler && os::random_unit() < options_.sampler_part;
-  bool was_wrong = false;
-  for (unsigned failures = 0;;) {
+  const bool uses_sampler = file.has_sampler && os::random_unit() < options_.sampler_part;
+  const auto is_over = [&] { return worker->is_removed || worker->canaries != canaries; };
+  Repetitions repetitions(options_.retries);
+  for (;;) {
     const EngineAddress engine = worker->engine;
-    Attempt result =
+    const Attempt result =
         co_await attempt(engine, *canary, uses_sampler, options_.rules, worker->baselines.answer);
-    if (worker->is_removed || worker->canaries != canaries) co_return;
+    if (is_over()) co_return;
     workers_.note(*worker, Step::kContent, result, now());
-    const std::string reason = std::string(to_string(result.outcome)) + ": " + result.reason;
-    if (result.outcome == Outcome::kMismatch) {
-      if (canaries->is_stale) {
-        workers_.find(*worker, Finding::kNeutral, {}, now());
-        co_return;
-      }
-      if (was_wrong) {
-        Cause cause{.reason = "wrong tokens", .evidence = result.evidence};
-        const Decision decision = co_await vote(worker, *canary, std::move(result));
-        if (worker->is_removed || worker->canaries != canaries) co_return;
-        workers_.decided(decision);
-        if (decision == Decision::kConviction) {
-          workers_.find(*worker, Finding::kConviction, std::move(cause), now());
-        } else if (decision == Decision::kStale) {
-          canaries->is_stale = true;
-          os::log(os::LogLevel::kError,
-                  "canary_stale: all workers of model {} answer canary {} in the same way, and not "
-                  "as the file: the model has changed, or the file is another one's",
-                  base::quoted(file.model), base::quoted(canary->name));
-          workers_.find(*worker, Finding::kNeutral, {}, now());
-        } else {
-          os::log(os::LogLevel::kError,
-                  "worker {}: wrong tokens at canary {}, and its set has no majority",
-                  base::quoted(worker->id), base::quoted(canary->name));
-          cause.reason += "; its set has no majority";
-          workers_.find(*worker, Finding::kWeak, std::move(cause), now());
-        }
-        co_return;
-      }
-      was_wrong = true;
-      co_await loop::pause_for(options_.retry_pause);
-      continue;
-    }
-    if (was_wrong) {
-      Cause cause{.reason = "wrong tokens at canary " + base::quoted(canary->name) +
-                            ", but not at its repetition"};
-      workers_.find(*worker, Finding::kFault, std::move(cause), now());
-      co_return;
-    }
-    if (result.outcome == Outcome::kPass) {
-      on_pass(*worker);
-      co_return;
-    }
-    if (result.outcome == Outcome::kNeutral) {
+    if (result.outcome == Outcome::kMismatch && canaries->is_stale) {
       workers_.find(*worker, Finding::kNeutral, {}, now());
       co_return;
     }
-    if (failures++ == options_.retries) {
-      Cause cause{.reason = reason, .evidence = result.evidence};
-      if (result.outcome == Outcome::kSlow) {
-        find_slow(workers_, *worker, std::move(cause), now());
-      } else {
-        workers_.find(*worker, Finding::kFault, std::move(cause), now());
-      }
-      co_return;
+    const Next next = repetitions.add(result);
+    if (next == Next::kVote) {
+      const Decision decision = co_await vote(worker, *canary, repetitions.suspect());
+      if (is_over()) co_return;
+      on_vote(*worker, canary->name, decision);
+      repetitions.decide(decision);
     }
+    if (next == Next::kVote || next == Next::kDone) break;
     co_await loop::pause_for(options_.retry_pause);
-    canary = &draw_canary(file, canary->name, os::random_unit());
+    if (is_over()) co_return;
+    if (next == Next::kAnother) canary = &draw_canary(file, canary->name, os::random_unit());
   }
+  conclude(*worker, repetitions.conclusion());
 }
 
 awaitable<Decision> Checker::vote(WorkerPtr worker, const Canary& canary, Attempt mismatch) {

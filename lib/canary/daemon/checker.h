@@ -7,23 +7,12 @@
 #include <memory>
 #include <string>
 
+#include "canary/check/checker_options.h"
 #include "canary/daemon/workers.h"
+#include "canary/judge/repetitions.h"
 #include "loop/event.h"
 
 namespace fo::canary {
-
-struct CheckerOptions {
-  AttemptRules rules;
-  /// Repetitions of a failed check, and the pause before each.
-  unsigned retries = 2;
-  base::Duration retry_pause = std::chrono::seconds(1);
-  /// Time for which requests may run without any token.
-  base::Duration hung_after = std::chrono::seconds(30);
-  /// Lower limit of the time allowed for a first token; a slow worker gets 5 times its baseline.
-  base::Duration first_token = std::chrono::seconds(3);
-  /// The part of the questions that run the sampler.
-  double sampler_part = 0.25;
-};
 
 class Checker {
  public:
@@ -44,7 +33,8 @@ class Checker {
   boost::asio::awaitable<void> check_token(WorkerPtr worker);
   boost::asio::awaitable<void> check_content(WorkerPtr worker);
   boost::asio::awaitable<Decision> vote(WorkerPtr worker, const Canary& canary, Attempt mismatch);
-  void on_pass(Worker& worker);
+  void on_vote(Worker& worker, const std::string& canary, Decision decision);
+  void conclude(Worker& worker, const Conclusion& conclusion);
   void fail(const WorkerPtr& worker, Step step, Attempt attempt);
 
   boost::asio::any_io_executor executor_;

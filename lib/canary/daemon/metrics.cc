@@ -23,14 +23,9 @@ constexpr std::array kHealthStates{fleet::HealthState::kHealthy, fleet::HealthSt
                                    fleet::HealthState::kConvicted};
 
 json to_json(const CheckRecord& check) {
-  const Attempt& attempt = check.attempt;
-  json object = {{"at", text::format_time(check.at)},
-                 {"check", to_string(check.step)},
-                 {"outcome", to_string(attempt.outcome)},
-                 {"canary", attempt.canary},
-                 {"seconds", std::chrono::duration<double>(attempt.took).count()},
-                 {"reason", attempt.reason}};
-  if (attempt.evidence) object["evidence"] = fleet::to_json(*attempt.evidence);
+  json object = to_json(check.attempt);
+  object["at"] = text::format_time(check.at);
+  object["check"] = to_string(check.step);
   return object;
 }
 

@@ -86,13 +86,26 @@ TEST(EngineLoad, AnEngineThatDoesNotCountItsRequestsIsNotKnownToBeIdle) {
 
 TEST(ProgressWatch, CountsFromTheLastTokenWhileRequestsRun) {
   ProgressWatch watch;
-  EXPECT_EQ(watch.update(running_with(10), seconds(100)), seconds(0));
-  EXPECT_EQ(watch.update(running_with(10), seconds(105)), seconds(5));
-  EXPECT_EQ(watch.update(running_with(10), seconds(131)), seconds(31));
-  EXPECT_EQ(watch.update(running_with(11), seconds(135)), seconds(0));
-  EXPECT_EQ(watch.update(running_with(11), seconds(136)), seconds(1));
+  EXPECT_EQ(watch.update(running_with(10), seconds(100)).silent, seconds(0));
+  EXPECT_EQ(watch.update(running_with(10), seconds(105)).silent, seconds(5));
+  EXPECT_EQ(watch.update(running_with(10), seconds(131)).silent, seconds(31));
+  EXPECT_EQ(watch.update(running_with(11), seconds(135)).silent, seconds(0));
+  EXPECT_EQ(watch.update(running_with(11), seconds(136)).silent, seconds(1));
   // The counters of a new process begin again.
-  EXPECT_EQ(watch.update(running_with(0), seconds(140)), seconds(0));
+  EXPECT_EQ(watch.update(running_with(0), seconds(140)).silent, seconds(0));
+}
+
+TEST(ProgressWatch, ATokenSinceTheLastLookIsAMove) {
+  ProgressWatch watch;
+  EXPECT_FALSE(watch.update(running_with(10), seconds(100)).has_moved);
+  EXPECT_FALSE(watch.update(running_with(10), seconds(105)).has_moved);
+  EXPECT_TRUE(watch.update(running_with(11), seconds(110)).has_moved);
+  EXPECT_FALSE(watch.update(running_with(11), seconds(115)).has_moved);
+  // Another process, whose counters began again.
+  EXPECT_FALSE(watch.update(running_with(5), seconds(120)).has_moved);
+  const Progress idle = watch.update({.running = 0, .tokens = 20}, seconds(125));
+  EXPECT_FALSE(idle.has_moved || idle.is_running);
+  EXPECT_FALSE(watch.update(running_with(30), seconds(130)).has_moved);
 }
 
 TEST(ProgressWatch, BeginsAgainWhenNothingIsKnownToRun) {
@@ -101,14 +114,14 @@ TEST(ProgressWatch, BeginsAgainWhenNothingIsKnownToRun) {
         EngineLoad{.running = -1, .tokens = 10}, EngineLoad{.waiting = 5, .tokens = 10}}) {
     ProgressWatch watch;
     watch.update(running_with(10), seconds(0));
-    EXPECT_EQ(watch.update(idle, seconds(30)), seconds(0));
-    EXPECT_EQ(watch.update(running_with(10), seconds(40)), seconds(0));
-    EXPECT_EQ(watch.update(running_with(10), seconds(41)), seconds(1));
+    EXPECT_EQ(watch.update(idle, seconds(30)).silent, seconds(0));
+    EXPECT_EQ(watch.update(running_with(10), seconds(40)).silent, seconds(0));
+    EXPECT_EQ(watch.update(running_with(10), seconds(41)).silent, seconds(1));
   }
   ProgressWatch watch;
   watch.update(running_with(10), seconds(0));
   watch.reset();
-  EXPECT_EQ(watch.update(running_with(10), seconds(30)), seconds(0));
+  EXPECT_EQ(watch.update(running_with(10), seconds(30)).silent, seconds(0));
 }
 
 }  // namespace

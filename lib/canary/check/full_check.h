@@ -1,0 +1,41 @@
+// One check of one engine from the outside, in the order of cost: it connects, asks for its health
+// and its progress, for a token, for a canary's answer, and for one that the sampler gives.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <string_view>
+#include <vector>
+
+#include "canary/check/checker_options.h"
+#include "canary/check/engine_client.h"
+#include "canary/check/schedule.h"
+#include "canary/file/canary_file.h"
+#include "canary/judge/worker_health.h"
+
+namespace fo::canary {
+
+/// In the order of the exit statuses of monitoring plug-ins.
+enum class EngineHealth { kHealthy, kSuspicious, kUnhealthy, kUnknown };
+std::string_view to_string(EngineHealth health);
+
+struct FullCheck {
+  struct Part {
+    Step step;
+    Finding finding = Finding::kPass;
+    Attempt attempt = {};
+  };
+  /// What was checked; after a part that makes the next ones pointless there are no more.
+  std::vector<Part> parts = {};
+
+  /// The part that decides; nullptr if all have passed.
+  [[nodiscard]] const Part* decisive() const;
+  [[nodiscard]] EngineHealth health() const;
+};
+
+/// Wrong tokens that come again are unhealthy here, where no vote can be held. `options` names the
+/// repetitions and limits; its sampler_part is not used, because the sampler is asked once if the
+/// file has it. `file` outlives the call.
+boost::asio::awaitable<FullCheck> check_fully(EngineAddress engine, const CanaryFile& file,
+                                              CheckerOptions options);
+
+}  // namespace fo::canary

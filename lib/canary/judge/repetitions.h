@@ -1,0 +1,73 @@
+// One check of a worker's answers with its repetitions: which question is asked next, and what the
+// answers together say. Pure; the caller asks.
+//
+//     asked               the attempt              next
+//     first, or another   pass                     done: a pass
+//     canary              wrong tokens             the same canary again
+//                         slow, drift, no answer   another canary; after `retries` of them done: a
+//                                                  weak finding if it is slow, else a fault
+//                         neutral                  if one has failed before, as above; else done:
+//                                                  neutral
+//     the same canary     wrong tokens             the vote
+//     again               no answer, neutral       the same canary again; after `retries` of these
+//                                                  done: a fault
+//                         right tokens             done: a fault, for the wrong ones before
+//     the vote            conviction               done: a conviction
+//                         stale                    done: neutral
+//                         undecided                done: a weak finding
+//
+// So only answers speak for a worker: one that has failed is not cleared by silence.
+#pragma once
+
+#include <optional>
+
+#include "canary/check/attempt.h"
+#include "canary/judge/vote.h"
+#include "canary/judge/worker_health.h"
+
+namespace fo::canary {
+
+/// What a check says in the end.
+struct Conclusion {
+  Finding finding = Finding::kNeutral;
+  Cause cause = {};
+  /// The one that decided; after wrong tokens its evidence is theirs.
+  Attempt attempt = {};
+};
+
+class Repetitions {
+ public:
+  enum class Next {
+    kAnother,  // ask another canary
+    kSame,     // ask the same canary again
+    kVote,     // ask other workers the same canary
+    kDone,
+  };
+
+  explicit Repetitions(unsigned retries) : questions_left_(retries), repeats_left_(retries) {}
+
+  /// After kAnother and kSame, and for the first attempt.
+  Next add(const Attempt& attempt);
+  /// After kVote.
+  void decide(Decision decision);
+
+  /// After kVote: the attempt with the wrong tokens.
+  [[nodiscard]] const Attempt& suspect() const { return *wrong_; }
+  /// After kDone and decide().
+  [[nodiscard]] const Conclusion& conclusion() const { return conclusion_; }
+
+ private:
+  Next add_question(const Attempt& attempt);
+  Next add_repetition(const Attempt& attempt);
+  Next conclude(Finding finding, Cause cause, Attempt attempt);
+
+  unsigned questions_left_;
+  unsigned repeats_left_;
+  /// The last attempt that failed, without wrong tokens.
+  std::optional<Attempt> failed_;
+  /// The last attempt with wrong tokens.
+  std::optional<Attempt> wrong_;
+  Conclusion conclusion_;
+};
+
+}  // namespace fo::canary
