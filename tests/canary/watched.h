@@ -9,15 +9,18 @@
 
 namespace fo::canary {
 
-/// A worker that is ready, with the card "sha256:00".
-inline fleet::RegistryChange instance_change(const std::string& id, const std::string& model) {
-  const fleet::Instance instance{.id = id,
-                                 .url = "http://127.0.0.1:1",
-                                 .model = model,
-                                 .card = "sha256:00",
-                                 .life = fleet::Life::kReady};
+/// A worker with the card "sha256:00".
+inline fleet::RegistryChange instance_change(const std::string& id, const std::string& model,
+                                             fleet::Life life = fleet::Life::kReady) {
+  const fleet::Instance instance{
+      .id = id, .url = "http://127.0.0.1:1", .model = model, .card = "sha256:00", .life = life};
   return {.record = {.key = fleet::instance_key({"dynamo", "worker", "generate"}, id),
                      .text = fleet::encode(instance)}};
+}
+
+inline fleet::RegistryChange gone_change(const std::string& id) {
+  return {.kind = fleet::RegistryChange::Kind::kGone,
+          .record = {.key = fleet::instance_key({"dynamo", "worker", "generate"}, id)}};
 }
 
 /// None yet; their canaries are those of the card "sha256:00".

@@ -124,7 +124,7 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker) {
   if (worker->is_removed) co_return false;
   const Now at = now();
   Attempt attempt{.took = Clock::now() - begin};
-  const bool was_down = std::exchange(worker->is_down, result.trouble == Trouble::kDown);
+  worker->is_down = result.trouble == Trouble::kDown;
   if (worker->is_down) {
     worker->progress.reset();
     worker->load.reset();
@@ -133,7 +133,6 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker) {
     fail(worker, Step::kConnect, std::move(attempt));
     co_return false;
   }
-  if (was_down) workers_.find(*worker, Finding::kNeutral, {}, at);
   if (result.trouble == Trouble::kRefused) {
     attempt.outcome = Outcome::kNeutral;
     attempt.reason = result.reason;

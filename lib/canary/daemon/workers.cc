@@ -228,10 +228,10 @@ void Workers::weigh_sets(const Now& at) {
     if (std::exchange(worker.weight, weight) != weight) changed.push_back(worker.id);
   };
   for (const auto& [id, worker] : workers_) {
-    if (worker->is_down) {
-      set_weight(*worker, worker->health.weight(at.steady));
-    } else {
+    if (worker->is_checked()) {
       sets[{worker->model, worker->card}].push_back(worker.get());
+    } else {
+      set_weight(*worker, worker->health.weight(at.steady));
     }
   }
   for (const auto& [key, members] : sets) {

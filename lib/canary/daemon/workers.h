@@ -79,7 +79,8 @@ struct Worker {
   std::optional<EngineLoad> load = {};
   Baselines baselines = {};
   WorkerHealth health = {};
-  /// Whether it refused the last connection. Then it does not count as a member of its set.
+  /// Whether it refused the last connection. It is a member of its set all the same: if all of them
+  /// are down, it may be this canary that is cut off.
   bool is_down = false;
   bool is_removed = false;
   /// When a whole check was slow, unless a later one passed.

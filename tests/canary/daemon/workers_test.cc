@@ -1,7 +1,9 @@
 #include "canary/daemon/workers.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,9 @@
 
 namespace fo::canary {
 namespace {
+
+using testing::ElementsAre;
+using testing::UnorderedElementsAre;
 
 // Why these files are refused; empty if they are not.
 std::string files_refusal(std::vector<CanaryFile> files) {
@@ -47,6 +52,55 @@ TEST(Workers, AConvictionInTheRegistryCountsMoreThanAnOlderState) {
   workers.apply(instance_change(id, "m"), now());
   EXPECT_TRUE(workers.is_convicted(id));
   EXPECT_EQ(workers.all().at(id)->baselines.answer.count, 7U);
+}
+
+class WorkersOfASet : public testing::Test {
+ protected:
+  static constexpr int kWorkers = 4;
+  WorkersOfASet() {
+    for (int n = 0; n < kWorkers; ++n) workers_.apply(instance_change(id_of(n), "m"), at_);
+  }
+  static std::string id_of(int n) { return std::string(31, '0') + static_cast<char>('0' + n); }
+  Worker& worker(int n) { return *workers_.all().at(id_of(n)); }
+
+  void find(int n, Finding finding, int times = 1) {
+    for (int i = 0; i < times; ++i) {
+      workers_.find(worker(n), finding, {.reason = "because"}, at_);
+    }
+  }
+  void goes_down(int n) {
+    worker(n).is_down = true;
+    find(n, Finding::kFault, 3);
+  }
+  std::vector<double> weights() {
+    std::vector<double> weights;
+    for (const auto& [id, worker] : workers_.all()) weights.push_back(worker->weight);
+    return weights;
+  }
+
+  Now at_{.steady = std::chrono::seconds(100), .wall = text::WallTime(std::chrono::hours(24))};
+  Workers workers_ = no_workers();
+};
+
+TEST_F(WorkersOfASet, HalfOfItStaysInIfAllAreDown) {
+  for (int n = 0; n < kWorkers; ++n) goes_down(n);
+  EXPECT_EQ(workers_.kept_in(), 2U);
+  EXPECT_THAT(weights(), UnorderedElementsAre(0, 0, 0.5, 0.5));
+}
+
+TEST_F(WorkersOfASet, ALoneWorkerThatIsDownStaysIn) {
+  for (int n = 1; n < kWorkers; ++n) workers_.apply(gone_change(id_of(n)), at_);
+  goes_down(0);
+  EXPECT_EQ(worker(0).health.state(), fleet::HealthState::kUnhealthy);
+  EXPECT_THAT(weights(), ElementsAre(0.5));
+}
+
+TEST_F(WorkersOfASet, AWorkerThatStartsIsNoMember) {
+  for (int n = 1; n < kWorkers; ++n) {
+    workers_.apply(instance_change(id_of(n), "m", fleet::Life::kStarting), at_);
+  }
+  goes_down(0);
+  EXPECT_THAT(weights(), ElementsAre(0.5, 1, 1, 1));
 }
 
 }  // namespace
