@@ -20,7 +20,7 @@ inline fleet::RegistryChange instance_change(const std::string& id, const std::s
 
 inline fleet::RegistryChange gone_change(const std::string& id) {
   return {.kind = fleet::RegistryChange::Kind::kGone,
-          .record = {.key = fleet::instance_key({"dynamo", "worker", "generate"}, id)}};
+          .record = {.key = fleet::instance_key({"dynamo", "worker", "generate"}, id), .text = ""}};
 }
 
 /// None yet; their canaries are those of the card "sha256:00".

@@ -162,6 +162,7 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker) {
     co_return false;
   }
   workers_.note(*worker, Step::kProgress, attempt, at);
+  if (progress.has_moved) workers_.find_tokens(*worker, at);
   co_return true;
 }
 
@@ -181,8 +182,7 @@ awaitable<void> Checker::check_token(WorkerPtr worker) {
     co_return;
   }
   workers_.note(*worker, Step::kToken, attempt, now());
-  // Nothing else says that a worker without canaries is well.
-  if (worker->canaries == nullptr) workers_.find(*worker, Finding::kPass, {}, now());
+  workers_.find_tokens(*worker, now());
 }
 
 void Checker::on_vote(Worker& worker, const std::string& canary, Decision decision) {
@@ -198,19 +198,6 @@ void Checker::on_vote(Worker& worker, const std::string& canary, Decision decisi
     os::log(os::LogLevel::kError,
             "worker {}: wrong tokens at canary {}, and its set has no majority",
             base::quoted(worker.id), base::quoted(canary));
-  }
-}
-
-void Checker::conclude(Worker& worker, const Conclusion& conclusion) {
-  const bool is_pass = conclusion.finding == Finding::kPass;
-  if (is_pass && std::exchange(worker.canaries->is_stale, false)) {
-    os::log(os::LogLevel::kInfo, "canaries of model {}: answered as expected again",
-            base::quoted(worker.canaries->file.model));
-  }
-  if (conclusion.finding == Finding::kWeak && conclusion.attempt.outcome == Outcome::kSlow) {
-    find_slow(workers_, worker, conclusion.cause, now());
-  } else {
-    workers_.find(worker, conclusion.finding, conclusion.cause, now());
   }
 }
 
@@ -244,7 +231,11 @@ awaitable<void> Checker::check_content(WorkerPtr worker) {
     if (is_over()) co_return;
     if (next == Next::kAnother) canary = &draw_canary(file, canary->name, os::random_unit());
   }
-  conclude(*worker, repetitions.conclusion());
+  Conclusion conclusion = repetitions.conclusion();
+  if (conclusion.finding == Finding::kWeak && conclusion.attempt.outcome == Outcome::kSlow) {
+    conclusion.cause = cause_of_slow(*worker, std::move(conclusion.cause), now());
+  }
+  workers_.find_answer(*worker, conclusion, now());
 }
 
 awaitable<Decision> Checker::vote(WorkerPtr worker, const Canary& canary, Attempt mismatch) {

@@ -9,7 +9,6 @@
 
 #include "canary/check/checker_options.h"
 #include "canary/daemon/workers.h"
-#include "canary/judge/repetitions.h"
 #include "loop/event.h"
 
 namespace fo::canary {
@@ -34,7 +33,6 @@ class Checker {
   boost::asio::awaitable<void> check_content(WorkerPtr worker);
   boost::asio::awaitable<Decision> vote(WorkerPtr worker, const Canary& canary, Attempt mismatch);
   void on_vote(Worker& worker, const std::string& canary, Decision decision);
-  void conclude(Worker& worker, const Conclusion& conclusion);
   void fail(const WorkerPtr& worker, Step step, Attempt attempt);
 
   boost::asio::any_io_executor executor_;

@@ -38,10 +38,10 @@ std::size_t find_xid(Workers& workers, const Xid& xid, const std::string& host, 
   return concerned;
 }
 
-void find_slow(Workers& workers, Worker& worker, Cause cause, const Now& at) {
+Cause cause_of_slow(Worker& worker, Cause cause, const Now& at) {
   worker.slow_at = at.steady;
   const bool is_by_link = worker.link_error && at.steady - worker.link_error->at <= kAtOnce;
-  workers.find(worker, Finding::kWeak, is_by_link ? interconnect(worker) : std::move(cause), at);
+  return is_by_link ? interconnect(worker) : std::move(cause);
 }
 
 }  // namespace fo::canary

@@ -25,8 +25,9 @@ std::string describe(const Xid& xid);
 /// of workers on the GPU.
 std::size_t find_xid(Workers& workers, const Xid& xid, const std::string& host, const Now& at);
 
-/// A check of the worker and all its repetitions, each with another canary, were slow: it is
-/// suspicious, and the reason is the interconnect if a link of its host failed at that time.
-void find_slow(Workers& workers, Worker& worker, Cause cause, const Now& at);
+/// To be called when a check of the worker and all its repetitions, each with another canary, were
+/// slow. Returns the cause: the interconnect if a link of its host failed at that time, else
+/// `cause`.
+Cause cause_of_slow(Worker& worker, Cause cause, const Now& at);
 
 }  // namespace fo::canary

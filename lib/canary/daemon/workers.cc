@@ -90,6 +90,7 @@ void Workers::put_instance(const fleet::Record& record, const Now& at) {
     worker->id = instance.id;
     if (const auto found = saved_.find(instance.id); found != saved_.end()) {
       worker->health.restore(found->second.health, at);
+      worker->owes_answer = worker->health.state() != HealthState::kHealthy;
       worker->baselines = found->second.baselines;
       saved_.erase(found);
     }
@@ -171,8 +172,10 @@ void Workers::put_verdict(const fleet::Record& record, const Now& at) {
     if (known.state != HealthState::kConvicted) known = std::move(health);
   } else if (found->second->checks.empty() || !are_verdicts_listed_) {
     Worker& worker = *found->second;
-    if (!worker.health.is_convicted())
+    if (!worker.health.is_convicted()) {
+      worker.owes_answer = true;
       change(worker, at, [&] { worker.health.restore(health, at); });
+    }
   }
 }
 
@@ -214,6 +217,21 @@ void Workers::find(Worker& worker, Finding finding, Cause cause, const Now& at) 
   if (finding == Finding::kConviction && !worker.health.is_convicted()) worker.convictions.add();
   change(worker, at,
          [&] { worker.health.apply(finding, std::move(cause), at, os::random_unit()); });
+}
+
+void Workers::find_answer(Worker& worker, const Conclusion& conclusion, const Now& at) {
+  const bool is_pass = conclusion.finding == Finding::kPass;
+  if (is_pass || conclusion.finding != Finding::kNeutral) worker.owes_answer = !is_pass;
+  if (is_pass && std::exchange(worker.canaries->is_stale, false)) {
+    os::log(os::LogLevel::kInfo, "canaries of model {}: answered as expected again",
+            base::quoted(worker.canaries->file.model));
+  }
+  find(worker, conclusion.finding, conclusion.cause, at);
+}
+
+void Workers::find_tokens(Worker& worker, const Now& at) {
+  const bool is_asked = worker.canaries != nullptr && !worker.canaries->is_stale;
+  find(worker, is_asked && worker.owes_answer ? Finding::kNeutral : Finding::kPass, {}, at);
 }
 
 void Workers::advance(Worker& worker, const Now& at) {

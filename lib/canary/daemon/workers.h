@@ -17,6 +17,7 @@
 #include "canary/check/load.h"
 #include "canary/check/schedule.h"
 #include "canary/file/canary_file.h"
+#include "canary/judge/repetitions.h"
 #include "canary/judge/state_file.h"
 #include "canary/judge/vote.h"
 #include "canary/judge/worker_health.h"
@@ -82,6 +83,9 @@ struct Worker {
   /// Whether it refused the last connection. It is a member of its set all the same: if all of them
   /// are down, it may be this canary that is cut off.
   bool is_down = false;
+  /// The last question that said something was not answered as expected. Only one that is makes up
+  /// for it.
+  bool owes_answer = false;
   bool is_removed = false;
   /// When a whole check was slow, unless a later one passed.
   std::optional<base::Duration> slow_at = {};
@@ -138,6 +142,11 @@ class Workers {
   void note(Worker& worker, Step step, const Attempt& attempt, const Now& at);
   /// Applies the finding of a check to the worker, and writes its verdict if it has changed.
   void find(Worker& worker, Finding finding, Cause cause, const Now& at);
+  /// What a question with its repetitions says. After a pass its canaries are not stale.
+  void find_answer(Worker& worker, const Conclusion& conclusion, const Now& at);
+  /// A check that is no question has shown that the worker gives tokens. It passes, unless it owes
+  /// an answer: so a worker that is never idle, or can't be asked, becomes healthy again.
+  void find_tokens(Worker& worker, const Now& at);
   /// Time passes for the worker.
   void advance(Worker& worker, const Now& at);
 

@@ -41,6 +41,9 @@ class GpuErrors : public testing::Test {
   std::size_t find(std::uint64_t code, const std::string& text = {}) {
     return find_xid(workers_, {.bus_id = "0000:3b:00.0", .code = code, .text = text}, "gpu-1", at_);
   }
+  void find_slow(Worker& worker) {
+    workers_.find(worker, Finding::kWeak, cause_of_slow(worker, {.reason = "slow: 9s"}, at_), at_);
+  }
 
   Now at_{.steady = seconds(1000), .wall = text::WallTime(std::chrono::hours(24 * 365 * 50))};
   Workers workers_ = no_workers();
@@ -78,7 +81,7 @@ TEST_F(GpuErrors, AWorkerThatIsSlowAfterAnErrorOfALinkHasABadInterconnect) {
   find(145);
   at_.steady += kAtOnce;
   for (const auto& id : {kOnAnotherGpu, kOnAnotherHost}) {
-    find_slow(workers_, worker(id), {.reason = "slow: 9s"}, at_);
+    find_slow(worker(id));
     EXPECT_EQ(health(id), HealthState::kSuspicious);
   }
   EXPECT_EQ(reason(kOnAnotherGpu),
@@ -87,7 +90,7 @@ TEST_F(GpuErrors, AWorkerThatIsSlowAfterAnErrorOfALinkHasABadInterconnect) {
 }
 
 TEST_F(GpuErrors, AWorkerThatWasSlowBeforeAnErrorOfALinkHasABadInterconnect) {
-  find_slow(workers_, worker(kOnAnotherGpu), {.reason = "slow: 9s"}, at_);
+  find_slow(worker(kOnAnotherGpu));
   find(13);
   EXPECT_EQ(reason(kOnAnotherGpu), "slow: 9s");
   find(74);
@@ -100,7 +103,7 @@ TEST_F(GpuErrors, AWorkerThatWasSlowBeforeAnErrorOfALinkHasABadInterconnect) {
 TEST_F(GpuErrors, AnErrorOfALinkLongBeforeOrAfterSlownessIsNoCause) {
   find(145);
   at_.steady += kAtOnce + seconds(1);
-  find_slow(workers_, worker(kOnTheGpu), {.reason = "slow: 9s"}, at_);
+  find_slow(worker(kOnTheGpu));
   EXPECT_EQ(reason(kOnTheGpu), "slow: 9s");
   at_.steady += kAtOnce + seconds(1);
   find(145);
@@ -108,7 +111,7 @@ TEST_F(GpuErrors, AnErrorOfALinkLongBeforeOrAfterSlownessIsNoCause) {
 }
 
 TEST_F(GpuErrors, AWorkerThatIsQuickAgainIsNotSlow) {
-  find_slow(workers_, worker(kOnTheGpu), {.reason = "slow: 9s"}, at_);
+  find_slow(worker(kOnTheGpu));
   workers_.find(worker(kOnTheGpu), Finding::kPass, {}, at_);
   workers_.find(worker(kOnTheGpu), Finding::kPass, {}, at_);
   find(145);

@@ -103,5 +103,42 @@ TEST_F(WorkersOfASet, AWorkerThatStartsIsNoMember) {
   EXPECT_THAT(weights(), ElementsAre(0.5, 1, 1, 1));
 }
 
+TEST_F(WorkersOfASet, TokensThatComeMakeABusyWorkerHealthyAgain) {
+  find(0, Finding::kFault);
+  workers_.find_tokens(worker(0), at_);
+  EXPECT_EQ(worker(0).health.state(), fleet::HealthState::kSuspicious);
+  workers_.find_tokens(worker(0), at_);
+  EXPECT_EQ(worker(0).health.state(), fleet::HealthState::kHealthy);
+}
+
+TEST_F(WorkersOfASet, TokensThatComeDoNotMakeUpForAWrongAnswer) {
+  const Cause cause{.reason = "drift"};
+  const auto tokens_come = [&] {
+    for (int i = 0; i < 10; ++i) workers_.find_tokens(worker(0), at_);
+  };
+  workers_.find_answer(worker(0), {.finding = Finding::kFault, .cause = cause}, at_);
+  workers_.find_answer(worker(0), {.finding = Finding::kNeutral}, at_);
+  tokens_come();
+  EXPECT_EQ(worker(0).health.state(), fleet::HealthState::kSuspicious);
+  // Nor do they begin to count faults in a row again.
+  workers_.find_answer(worker(0), {.finding = Finding::kFault, .cause = cause}, at_);
+  tokens_come();
+  workers_.find_answer(worker(0), {.finding = Finding::kFault, .cause = cause}, at_);
+  EXPECT_EQ(worker(0).health.state(), fleet::HealthState::kUnhealthy);
+
+  workers_.find_answer(worker(1), {.finding = Finding::kFault, .cause = cause}, at_);
+  workers_.find_answer(worker(1), {.finding = Finding::kPass}, at_);
+  tokens_come();
+  workers_.find_tokens(worker(1), at_);
+  EXPECT_EQ(worker(1).health.state(), fleet::HealthState::kHealthy);
+}
+
+TEST_F(WorkersOfASet, WhereNoQuestionCanBeAskedTokensAreEnough) {
+  workers_.find_answer(worker(0), {.finding = Finding::kFault, .cause = {.reason = "drift"}}, at_);
+  worker(0).canaries->is_stale = true;
+  for (int i = 0; i < 2; ++i) workers_.find_tokens(worker(0), at_);
+  EXPECT_EQ(worker(0).health.state(), fleet::HealthState::kHealthy);
+}
+
 }  // namespace
 }  // namespace fo::canary
