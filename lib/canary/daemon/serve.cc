@@ -181,7 +181,8 @@ awaitable<void> CanaryDaemon::write_verdicts() {
 void CanaryDaemon::load_state() {
   if (options_.state.empty()) return;
   try {
-    workers_.load(parse_state(os::read_file(options_.state, kMaxStateBytes), options_.state));
+    workers_.load(parse_state(os::read_file(options_.state, kMaxStateBytes), options_.state),
+                  now());
   } catch (const Error& error) {
     if (error.status() == base::ExitStatus::kNoInput) return;
     os::log(os::LogLevel::kWarning, "state file: {}; starting without it", error.what());

@@ -135,10 +135,17 @@ void Workers::remove(const std::string& id) {
   worker->is_removed = true;
   const Now at = now();
   if (worker->health.is_convicted()) {
-    saved_[id] = {.health = worker->health.save(at), .baselines = worker->baselines};
+    remember(id, {.health = worker->health.save(at), .baselines = worker->baselines}, at);
   }
   weigh_sets(at);
   events_.on_removed(worker);
+}
+
+void Workers::remember(const std::string& id, SavedWorker saved, const Now& at) {
+  saved.gone_since = at.wall;
+  saved_[id] = std::move(saved);
+  // Not for each one beyond the limit, because that sorts all.
+  if (saved_.size() > kMaxGone + kMaxGone / 10) forget_gone(saved_, at.wall);
 }
 
 void Workers::put_verdict(const fleet::Record& record, const Now& at) {
@@ -168,8 +175,10 @@ void Workers::put_verdict(const fleet::Record& record, const Now& at) {
                              .since = verdict.since,
                              .cause = {.reason = verdict.reason, .evidence = verdict.evidence}};
   if (found == workers_.end()) {
-    WorkerHealth::Saved& known = saved_[id].health;
-    if (known.state != HealthState::kConvicted) known = std::move(health);
+    SavedWorker known = saved == saved_.end() ? SavedWorker{} : saved->second;
+    if (known.health.state == HealthState::kConvicted) return;
+    known.health = std::move(health);
+    remember(id, std::move(known), at);
   } else if (found->second->checks.empty() || !are_verdicts_listed_) {
     Worker& worker = *found->second;
     if (!worker.health.is_convicted()) {
@@ -307,7 +316,13 @@ bool Workers::is_convicted(const std::string& id) const {
   return found != workers_.end() && found->second->health.is_convicted();
 }
 
-SavedWorkers Workers::save(const Now& at) const {
+void Workers::load(SavedWorkers saved, const Now& at) {
+  saved_ = std::move(saved);
+  forget_gone(saved_, at.wall);
+}
+
+SavedWorkers Workers::save(const Now& at) {
+  forget_gone(saved_, at.wall);
   SavedWorkers saved = saved_;
   for (const auto& [id, worker] : workers_) {
     saved[id] = {.health = worker->health.save(at), .baselines = worker->baselines};

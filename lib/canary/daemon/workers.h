@@ -161,9 +161,10 @@ class Workers {
   [[nodiscard]] const std::map<std::string, WorkerPtr>& all() const { return workers_; }
   [[nodiscard]] const std::vector<std::unique_ptr<Canaries>>& files() const { return files_; }
 
-  [[nodiscard]] SavedWorkers save(const Now& at) const;
+  /// Returns the state that a restart keeps, without workers that are gone for too long.
+  [[nodiscard]] SavedWorkers save(const Now& at);
   /// To be called before any worker is known.
-  void load(SavedWorkers saved) { saved_ = std::move(saved); }
+  void load(SavedWorkers saved, const Now& at);
 
   using CheckCounts = std::map<std::pair<Step, Outcome>, std::uint64_t>;
   [[nodiscard]] const CheckCounts& check_counts() const { return counts_; }
@@ -174,6 +175,7 @@ class Workers {
  private:
   void put_instance(const fleet::Record& record, const Now& at);
   void remove(const std::string& id);
+  void remember(const std::string& id, SavedWorker saved, const Now& at);
   void put_verdict(const fleet::Record& record, const Now& at);
   void weigh_sets(const Now& at);
   template <typename Change>
@@ -184,7 +186,7 @@ class Workers {
   Events events_;
   std::map<std::string, WorkerPtr> workers_;
   /// State of workers that are not known now: from the last run, and of convicted workers that are
-  /// gone.
+  /// gone. Within the limits of forget_gone().
   SavedWorkers saved_;
   bool are_verdicts_listed_ = false;
   CheckCounts counts_;

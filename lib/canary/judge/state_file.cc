@@ -1,9 +1,12 @@
 #include "canary/judge/state_file.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "fleet/instance.h"
@@ -45,6 +48,7 @@ json to_json(const SavedWorker& worker) {
   if (health.cool_down_until) {
     object["cool_down_until"] = text::format_time(*health.cool_down_until);
   }
+  if (worker.gone_since) object["gone_since"] = text::format_time(*worker.gone_since);
   if (health.cause.evidence) object["evidence"] = fleet::to_json(*health.cause.evidence);
   return object;
 }
@@ -88,12 +92,33 @@ SavedWorker read_worker(const json& object) {
                                             .expected = saved_text(*evidence, "expected"),
                                             .got = saved_text(*evidence, "got")};
   }
+  if (fo::json::find(object, "gone_since") != nullptr) {
+    worker.gone_since = saved_time(object, "gone_since");
+  }
   worker.baselines = {.answer = baseline_in(object, "answer"),
                       .first_token = baseline_in(object, "first_token")};
   return worker;
 }
 
 }  // namespace
+
+void forget_gone(SavedWorkers& workers, WallTime now) {
+  // A clock that was set back must not keep a worker for longer.
+  for (auto& [id, worker] : workers) {
+    worker.gone_since = std::min(worker.gone_since.value_or(now), now);
+  }
+  std::erase_if(workers,
+                [&](const auto& entry) { return *entry.second.gone_since + kKeptFor < now; });
+  if (workers.size() <= kMaxGone) return;
+  std::vector<std::tuple<bool, WallTime, std::string>> in_order;
+  for (const auto& [id, worker] : workers) {
+    const bool is_convicted = worker.health.state == fleet::HealthState::kConvicted;
+    in_order.emplace_back(is_convicted, *worker.gone_since, id);
+  }
+  std::sort(in_order.begin(), in_order.end());
+  in_order.resize(workers.size() - kMaxGone);
+  for (const auto& [is_convicted, gone_since, id] : in_order) workers.erase(id);
+}
 
 std::string encode(const SavedWorkers& workers) {
   json list = json::object();

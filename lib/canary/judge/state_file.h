@@ -2,7 +2,10 @@
 // worker. Pure.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,11 +26,21 @@ struct Baselines {
 struct SavedWorker {
   WorkerHealth::Saved health;
   Baselines baselines = {};
+  /// When it was last registered; nullopt while it is.
+  std::optional<text::WallTime> gone_since = {};
 };
 /// Keys are ids of workers.
 using SavedWorkers = std::map<std::string, SavedWorker>;
 
 inline constexpr base::ByteCount kMaxStateBytes = 64 * base::kMiB;
+
+/// Ids of workers that are gone may never come back, so they are kept for a week, and no more of
+/// them than this.
+inline constexpr std::chrono::hours kKeptFor{24 * 7};
+inline constexpr std::size_t kMaxGone = 10'000;
+/// Removes gone workers that are beyond these limits: those that have been gone for longest, and
+/// convicted ones last. All are gone at the latest since `now`.
+void forget_gone(SavedWorkers& workers, text::WallTime now);
 
 std::string encode(const SavedWorkers& workers);
 /// Throws Error(kBadData) "read 'path': reason".

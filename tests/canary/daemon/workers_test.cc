@@ -140,5 +140,17 @@ TEST_F(WorkersOfASet, WhereNoQuestionCanBeAskedTokensAreEnough) {
   EXPECT_EQ(worker(0).health.state(), fleet::HealthState::kHealthy);
 }
 
+TEST_F(WorkersOfASet, IdsThatDoNotComeBackAreNotKeptForEver) {
+  SavedWorkers saved{{std::string(32, 'a'), {}}, {std::string(32, 'b'), {}}};
+  saved.at(std::string(32, 'b')).gone_since = at_.wall - kKeptFor / 2;
+  workers_.load(saved, at_);
+  EXPECT_EQ(workers_.save(at_).size(), kWorkers + 2U);
+  at_.wall += kKeptFor / 2 + std::chrono::hours(1);
+  EXPECT_EQ(workers_.save(at_).size(), kWorkers + 1U);
+  // One that is registered is kept.
+  at_.wall += 2 * kKeptFor;
+  EXPECT_EQ(workers_.save(at_).size(), std::size_t{kWorkers});
+}
+
 }  // namespace
 }  // namespace fo::canary

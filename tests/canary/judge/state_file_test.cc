@@ -143,5 +143,41 @@ TEST(StateFile, ABaselineIsATimeAndACount) {
   EXPECT_EQ(refusal_with("\"count\":7", "\"count\":7.5"), reason);
 }
 
+TEST(StateFile, KeepsSinceWhenAWorkerIsGone) {
+  SavedWorkers workers = one_saved();
+  workers.at(kWorkerOfState).gone_since = kStateTime + hours(2);
+  EXPECT_EQ(parse_state(encode(workers), "/s").at(kWorkerOfState).gone_since,
+            kStateTime + hours(2));
+  EXPECT_FALSE(parse_state(encode(one_saved()), "/s").at(kWorkerOfState).gone_since);
+}
+
+TEST(StateFile, AWorkerThatIsGoneIsForgottenAfterAWeek) {
+  SavedWorkers workers{{"old", {}}, {"new", {}}, {"later", {}}, {"unknown", {}}};
+  workers["old"].gone_since = kStateTime - kKeptFor - hours(1);
+  workers["new"].gone_since = kStateTime - kKeptFor;
+  workers["later"].gone_since = kStateTime + hours(1000);
+  forget_gone(workers, kStateTime);
+  EXPECT_FALSE(workers.contains("old"));
+  EXPECT_EQ(workers.size(), 3U);
+  EXPECT_EQ(workers.at("later").gone_since, kStateTime);
+  EXPECT_EQ(workers.at("unknown").gone_since, kStateTime);
+}
+
+TEST(StateFile, BeyondTheLimitTheLongestGoneAreForgottenAndConvictionsLast) {
+  SavedWorkers workers;
+  for (std::size_t i = 0; i < kMaxGone; ++i) {
+    workers[std::to_string(i)].gone_since = kStateTime - hours(1);
+  }
+  workers["first"].gone_since = kStateTime - hours(3);
+  workers["second"].gone_since = kStateTime - hours(2);
+  workers["guilty"].gone_since = kStateTime - hours(4);
+  workers["guilty"].health.state = HealthState::kConvicted;
+  forget_gone(workers, kStateTime);
+  EXPECT_EQ(workers.size(), kMaxGone);
+  EXPECT_FALSE(workers.contains("first"));
+  EXPECT_FALSE(workers.contains("second"));
+  EXPECT_TRUE(workers.contains("guilty"));
+}
+
 }  // namespace
 }  // namespace fo::canary
