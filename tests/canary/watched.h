@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "canary/daemon/workers.h"
 #include "fleet/instance.h"
@@ -9,11 +11,13 @@
 
 namespace fo::canary {
 
-/// A worker with the card "sha256:00".
+/// A worker that is registered.
 inline fleet::RegistryChange instance_change(const std::string& id, const std::string& model,
-                                             fleet::Life life = fleet::Life::kReady) {
+                                             fleet::Life life = fleet::Life::kReady,
+                                             const std::string& card = "sha256:00",
+                                             const std::string& url = "http://127.0.0.1:1") {
   const fleet::Instance instance{
-      .id = id, .url = "http://127.0.0.1:1", .model = model, .card = "sha256:00", .life = life};
+      .id = id, .url = url, .model = model, .card = card, .life = life};
   return {.record = {.key = fleet::instance_key({"dynamo", "worker", "generate"}, id),
                      .text = fleet::encode(instance)}};
 }
@@ -23,13 +27,16 @@ inline fleet::RegistryChange gone_change(const std::string& id) {
           .record = {.key = fleet::instance_key({"dynamo", "worker", "generate"}, id), .text = ""}};
 }
 
-/// None yet; their canaries are those of the card "sha256:00".
-inline Workers no_workers() {
+/// None yet.
+inline Workers workers_with(std::vector<CanaryFile> files) {
   return {{.writer = "test"},
-          {CanaryFile{.model = "m", .card = "sha256:00"}},
+          std::move(files),
           {.on_new = [](const WorkerPtr&) {},
            .on_removed = [](const WorkerPtr&) {},
            .on_verdict = [](const std::string&) {}}};
 }
+
+/// None yet; their canaries are those of the card "sha256:00".
+inline Workers no_workers() { return workers_with({{.model = "m", .card = "sha256:00"}}); }
 
 }  // namespace fo::canary

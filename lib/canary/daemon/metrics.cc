@@ -36,6 +36,7 @@ json to_json(const Baseline& baseline) {
 json worker_json(const Worker& worker) {
   json checks = json::array();
   for (const CheckRecord& check : worker.checks) checks.push_back(to_json(check));
+  const std::string& reason = worker.health.cause().reason;
   return {{"id", worker.id},
           {"url", worker.url},
           {"model", worker.model},
@@ -45,7 +46,7 @@ json worker_json(const Worker& worker) {
           {"canary_stale", worker.canaries != nullptr && worker.canaries->is_stale},
           {"health", fleet::to_string(worker.health.state())},
           {"weight", worker.weight},
-          {"reason", worker.health.cause().reason},
+          {"reason", reason.empty() ? worker.unchecked : reason},
           {"baseline",
            {{"answer", to_json(worker.baselines.answer)},
             {"first_token_seconds", to_json(worker.baselines.first_token)}}},

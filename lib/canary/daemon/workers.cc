@@ -69,6 +69,27 @@ void Workers::apply(const RegistryChange& change, const Now& at) {
   }
 }
 
+Canaries* Workers::canaries_for(const fleet::Instance& instance, std::string& reason) const {
+  const bool is_named = !instance.card.empty() || !instance.model.empty();
+  Canaries* found = nullptr;
+  for (const auto& canaries : files_) {
+    const CanaryFile& file = canaries->file;
+    const bool is_its = file.card == instance.card &&
+                        (!file.card.empty() || !is_named || file.model == instance.model);
+    if (!is_its) continue;
+    if (found != nullptr) {
+      reason = "it names neither a card nor a model, and several files are without a card";
+      return nullptr;
+    }
+    found = canaries.get();
+  }
+  if (found != nullptr) return found;
+  reason = !instance.card.empty() ? "no canaries for its card " + base::quoted(instance.card)
+           : is_named             ? "no canaries for its model " + base::quoted(instance.model)
+                                  : "it names neither a card nor a model";
+  return nullptr;
+}
+
 void Workers::put_instance(const fleet::Record& record, const Now& at) {
   const auto endpoint = fleet::endpoint_of(record.key);
   if (!endpoint || !is_worker(*endpoint)) return;
@@ -105,24 +126,17 @@ void Workers::put_instance(const fleet::Record& record, const Now& at) {
   worker->gpus.clear();
   for (const std::string& gpu : instance.gpus) worker->gpus.push_back(canonical_bus_id(gpu));
   worker->engine = std::move(engine);
-  worker->canaries = nullptr;
-  for (const auto& canaries : files_) {
-    const CanaryFile& file = canaries->file;
-    const bool is_its =
-        file.card == instance.card &&
-        (!file.card.empty() || instance.model.empty() || file.model == instance.model);
-    if (is_its) worker->canaries = canaries.get();
+  std::string unchecked;
+  worker->canaries = canaries_for(instance, unchecked);
+  if (std::exchange(worker->unchecked, unchecked) != unchecked && !unchecked.empty()) {
+    os::log(os::LogLevel::kWarning, "worker {}: {}; its answers are not checked",
+            base::quoted(worker->id), unchecked);
   }
   if (worker->engine.model.empty() && worker->canaries != nullptr) {
     worker->engine.model = worker->canaries->file.model;
   }
   weigh_sets(at);
   if (!is_new) return;
-  if (worker->canaries == nullptr) {
-    os::log(os::LogLevel::kWarning,
-            "worker {}: no canaries for its card {}; its answers are not checked",
-            base::quoted(worker->id), base::quoted(worker->card));
-  }
   events_.on_new(worker);
   if (worker->health.is_convicted()) events_.on_verdict(worker->id);
 }

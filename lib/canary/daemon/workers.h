@@ -72,8 +72,9 @@ struct Worker {
   /// In the form of canonical_bus_id().
   std::vector<std::string> gpus;
   EngineAddress engine;
-  /// nullptr if no file is for it.
+  /// nullptr if no file is for it; then the reason.
   Canaries* canaries = nullptr;
+  std::string unchecked = {};
 
   Schedule schedule;
   ProgressWatch progress;
@@ -173,6 +174,8 @@ class Workers {
   [[nodiscard]] std::size_t kept_in() const { return kept_in_; }
 
  private:
+  /// The file that is for a worker; nullptr, with the reason, if there is none.
+  Canaries* canaries_for(const fleet::Instance& instance, std::string& reason) const;
   void put_instance(const fleet::Record& record, const Now& at);
   void remove(const std::string& id);
   void remember(const std::string& id, SavedWorker saved, const Now& at);

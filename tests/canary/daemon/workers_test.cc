@@ -152,5 +152,33 @@ TEST_F(WorkersOfASet, IdsThatDoNotComeBackAreNotKeptForEver) {
   EXPECT_EQ(workers_.save(at_).size(), std::size_t{kWorkers});
 }
 
+// Why the worker is not checked; else the model of its file.
+std::string file_for(std::vector<CanaryFile> files, const std::string& model,
+                     const std::string& card) {
+  Workers workers = workers_with(std::move(files));
+  const std::string id(32, '1');
+  workers.apply(instance_change(id, model, fleet::Life::kReady, card), {});
+  const Worker& worker = *workers.all().at(id);
+  EXPECT_EQ(worker.canaries == nullptr, !worker.unchecked.empty());
+  return worker.canaries == nullptr ? worker.unchecked : worker.canaries->file.model;
+}
+
+TEST(WorkersOfFiles, AWorkerIsAskedTheFileOfItsCardOrElseOfItsModel) {
+  const CanaryFile carded{.model = "a", .card = "sha256:00"};
+  EXPECT_EQ(file_for({carded, {.model = "b"}}, "b", "sha256:00"), "a");
+  EXPECT_EQ(file_for({carded, {.model = "b"}}, "b", ""), "b");
+  EXPECT_EQ(file_for({carded, {.model = "b"}}, "a", ""), "no canaries for its model 'a'");
+  EXPECT_EQ(file_for({carded, {.model = "b"}}, "b", "sha256:01"),
+            "no canaries for its card 'sha256:01'");
+}
+
+TEST(WorkersOfFiles, AWorkerWithoutNamesIsAskedTheOnlyFileWithoutACard) {
+  const CanaryFile carded{.model = "a", .card = "sha256:00"};
+  EXPECT_EQ(file_for({carded, {.model = "b"}}, "", ""), "b");
+  EXPECT_EQ(file_for({carded}, "", ""), "it names neither a card nor a model");
+  EXPECT_EQ(file_for({{.model = "a"}, {.model = "b"}}, "", ""),
+            "it names neither a card nor a model, and several files are without a card");
+}
+
 }  // namespace
 }  // namespace fo::canary
