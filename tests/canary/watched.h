@@ -16,8 +16,7 @@ inline fleet::RegistryChange instance_change(const std::string& id, const std::s
                                              fleet::Life life = fleet::Life::kReady,
                                              const std::string& card = "sha256:00",
                                              const std::string& url = "http://127.0.0.1:1") {
-  const fleet::Instance instance{
-      .id = id, .url = url, .model = model, .card = card, .life = life};
+  const fleet::Instance instance{.id = id, .url = url, .model = model, .card = card, .life = life};
   return {.record = {.key = fleet::instance_key({"dynamo", "worker", "generate"}, id),
                      .text = fleet::encode(instance)}};
 }

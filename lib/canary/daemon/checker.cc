@@ -36,15 +36,18 @@ struct Poll {
   loop::Event changed;
 };
 
-awaitable<void> ask_juror(std::shared_ptr<Poll> poll, EngineAddress engine, Canary canary,
+awaitable<void> ask_juror(std::shared_ptr<Poll> poll, WorkerPtr juror, Canary canary,
                           std::vector<TokenId> suspect, bool uses_sampler, AttemptRules rules) {
   std::optional<std::vector<TokenId>> answer;
   Question question{.prompt = canary.prompt, .max_tokens = canary.max_tokens};
   question.has_logprobs = !uses_sampler;
   question.uses_sampler = uses_sampler;
   const Deadline deadline = Deadline::after(rules.timeout);
-  const Reply reply = co_await ask(std::move(engine), std::move(question), rules.timeout, deadline);
-  if (reply.trouble == Trouble::kNone) answer = reply.answer.ids();
+  const EngineAddress engine = juror->engine;
+  const Reply reply = co_await ask(engine, std::move(question), rules.timeout, deadline);
+  // It may have been convicted meanwhile.
+  const bool may_judge = !juror->health.is_convicted();
+  if (reply.trouble == Trouble::kNone && may_judge) answer = reply.answer.ids();
   poll->ballots.push_back(ballot_of(canary, suspect, answer));
   --poll->missing;
   poll->changed.notify();
@@ -239,14 +242,14 @@ awaitable<void> Checker::check_content(WorkerPtr worker) {
 }
 
 awaitable<Decision> Checker::vote(WorkerPtr worker, const Canary& canary, Attempt mismatch) {
-  const std::vector<WorkerPtr> jurors = workers_.jurors_of(*worker, kMaxJurors);
+  const std::vector<WorkerPtr> jurors = workers_.jurors_of(*worker, kMaxJurors, now());
   const auto poll = std::make_shared<Poll>(executor_);
   poll->missing = jurors.size();
   for (const WorkerPtr& juror : jurors) {
-    boost::asio::co_spawn(executor_,
-                          ask_juror(poll, juror->engine, canary, mismatch.tokens,
-                                    mismatch.uses_sampler, options_.rules),
-                          boost::asio::detached);
+    boost::asio::co_spawn(
+        executor_,
+        ask_juror(poll, juror, canary, mismatch.tokens, mismatch.uses_sampler, options_.rules),
+        boost::asio::detached);
   }
   // A little longer than a juror may take.
   const Deadline deadline = Deadline::after(options_.rules.timeout + options_.rules.probe_timeout);

@@ -25,6 +25,11 @@ bool is_worker(const fleet::EndpointId& id) {
          (id.component == "worker" || id.component.starts_with("worker-"));
 }
 
+// The place of the engine that the worker's URL names.
+std::string engine_of(const Worker& worker) {
+  return worker.engine.origin.host() + worker.engine.base_path;
+}
+
 }  // namespace
 
 Workers::Workers(WorkersOptions options, std::vector<CanaryFile> files, Events events)
@@ -48,10 +53,14 @@ void Workers::apply(const RegistryChange& change, const Now& at) {
     switch (change.kind) {
       case RegistryChange::Kind::kPut:
         if (record.key.starts_with(kInstancePrefix)) put_instance(record, at);
-        if (fleet::is_verdict_key(record.key)) put_verdict(record, at);
+        if (fleet::is_verdict_key(record.key)) {
+          verdicts_.put(record);
+          put_verdict(record, at);
+        }
         break;
       case RegistryChange::Kind::kGone:
         if (record.key.starts_with(kInstancePrefix)) remove(fleet::last_segment(record.key));
+        if (fleet::is_verdict_key(record.key)) verdicts_.remove(record.key);
         // A conviction ends with an acquittal only, so it is written again.
         if (fleet::is_verdict_key(record.key) &&
             record.key ==
@@ -289,18 +298,22 @@ void Workers::weigh_sets(const Now& at) {
   for (const std::string& id : changed) events_.on_verdict(id);
 }
 
-std::vector<WorkerPtr> Workers::jurors_of(const Worker& worker, std::size_t count) const {
+std::vector<WorkerPtr> Workers::jurors_of(const Worker& worker, std::size_t count,
+                                          const Now& at) const {
   std::vector<std::pair<std::uint64_t, WorkerPtr>> drawn;
   for (const auto& [id, other] : workers_) {
     const bool may_judge = other.get() != &worker && other->canaries == worker.canaries &&
                            other->model == worker.model && other->is_checked() && !other->is_down &&
-                           !other->health.is_convicted() && other->url != worker.url;
+                           !other->health.is_convicted() &&
+                           !verdicts_.on(id, at.wall).is_conviction();
     if (may_judge) drawn.emplace_back(os::random_bits(), other);
   }
   std::sort(drawn.begin(), drawn.end());
   std::vector<WorkerPtr> jurors;
+  // Two ids may stand for one engine, which has one vote.
+  std::set<std::string> engines{engine_of(worker)};
   for (const auto& [order, other] : drawn) {
-    if (jurors.size() < count) jurors.push_back(other);
+    if (jurors.size() < count && engines.insert(engine_of(*other)).second) jurors.push_back(other);
   }
   return jurors;
 }

@@ -130,8 +130,8 @@ class Workers {
   /// Throws kUsage if two files are for the same workers.
   Workers(WorkersOptions options, std::vector<CanaryFile> files, Events events);
 
-  /// Applies a change of an instance or of one of our own verdicts. Throws nothing: an invalid
-  /// record is logged, and changes nothing.
+  /// Applies a change of an instance or of a verdict. Throws nothing: an invalid record is logged,
+  /// and changes nothing.
   void apply(const fleet::RegistryChange& change, const Now& at);
 
   /// All verdicts that were in the registry at the start have been applied. Until then none is to
@@ -151,8 +151,10 @@ class Workers {
   /// Time passes for the worker.
   void advance(Worker& worker, const Now& at);
 
-  /// Up to `count` other workers of its set that can be asked, drawn at random.
-  [[nodiscard]] std::vector<WorkerPtr> jurors_of(const Worker& worker, std::size_t count) const;
+  /// Up to `count` other workers of its set that can be asked, drawn at random: not the convicted
+  /// ones, whoever has convicted them, and one for each URL.
+  [[nodiscard]] std::vector<WorkerPtr> jurors_of(const Worker& worker, std::size_t count,
+                                                 const Now& at) const;
   void decided(Decision decision) { ++decisions_[decision]; }
 
   /// The record of the worker's verdict; nullopt if the worker is unknown.
@@ -191,6 +193,8 @@ class Workers {
   /// State of workers that are not known now: from the last run, and of convicted workers that are
   /// gone. Within the limits of forget_gone().
   SavedWorkers saved_;
+  /// Of all canaries, as the registry has them.
+  fleet::Verdicts verdicts_;
   bool are_verdicts_listed_ = false;
   CheckCounts counts_;
   std::map<Decision, std::uint64_t> decisions_;

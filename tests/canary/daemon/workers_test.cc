@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -58,8 +60,12 @@ class WorkersOfASet : public testing::Test {
  protected:
   static constexpr int kWorkers = 4;
   WorkersOfASet() {
-    for (int n = 0; n < kWorkers; ++n) workers_.apply(instance_change(id_of(n), "m"), at_);
+    for (int n = 0; n < kWorkers; ++n) {
+      workers_.apply(instance_change(id_of(n), "m", fleet::Life::kReady, "sha256:00", url_of(n)),
+                     at_);
+    }
   }
+  static std::string url_of(int n) { return "http://127.0.0.1:" + std::to_string(n + 1) + "/"; }
   static std::string id_of(int n) { return std::string(31, '0') + static_cast<char>('0' + n); }
   Worker& worker(int n) { return *workers_.all().at(id_of(n)); }
 
@@ -150,6 +156,44 @@ TEST_F(WorkersOfASet, IdsThatDoNotComeBackAreNotKeptForEver) {
   // One that is registered is kept.
   at_.wall += 2 * kKeptFor;
   EXPECT_EQ(workers_.save(at_).size(), std::size_t{kWorkers});
+}
+
+TEST_F(WorkersOfASet, AConvictedWorkerDoesNotJudge) {
+  const auto jurors = [&] {
+    std::set<std::string> ids;
+    for (const WorkerPtr& juror : workers_.jurors_of(worker(0), kMaxJurors, at_)) {
+      ids.insert(juror->id);
+    }
+    return ids;
+  };
+  EXPECT_THAT(jurors(), ElementsAre(id_of(1), id_of(2), id_of(3)));
+  find(1, Finding::kConviction);
+  // Convicted by two other canaries.
+  const fleet::Verdict conviction{
+      .id = id_of(2), .health = fleet::HealthState::kConvicted, .weight = 0, .since = at_.wall};
+  for (const char* const writer : {"a", "b"}) {
+    workers_.apply({.record = {.key = fleet::verdict_key(id_of(2), writer),
+                               .text = fleet::encode(conviction)}},
+                   at_);
+  }
+  EXPECT_THAT(jurors(), ElementsAre(id_of(3)));
+  workers_.apply({.kind = fleet::RegistryChange::Kind::kGone,
+                  .record = {.key = fleet::verdict_key(id_of(2), "a"), .text = ""}},
+                 at_);
+  workers_.apply({.kind = fleet::RegistryChange::Kind::kGone,
+                  .record = {.key = fleet::verdict_key(id_of(2), "b"), .text = ""}},
+                 at_);
+  EXPECT_THAT(jurors(), ElementsAre(id_of(2), id_of(3)));
+}
+
+TEST_F(WorkersOfASet, TwoIdsOfOneEngineHaveOneVote) {
+  const auto moves_to = [&](int n, const std::string& url) {
+    workers_.apply(instance_change(id_of(n), "m", fleet::Life::kReady, "sha256:00", url), at_);
+  };
+  moves_to(2, "http://127.0.0.1:2");
+  EXPECT_EQ(workers_.jurors_of(worker(0), kMaxJurors, at_).size(), 2U);
+  moves_to(3, "http://127.0.0.1:1");
+  EXPECT_EQ(workers_.jurors_of(worker(0), kMaxJurors, at_).size(), 1U);
 }
 
 // Why the worker is not checked; else the model of its file.
