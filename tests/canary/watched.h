@@ -1,6 +1,7 @@
 // Workers as a canary watches them, for tests of what is shown of them.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,15 +28,20 @@ inline fleet::RegistryChange gone_change(const std::string& id) {
 }
 
 /// None yet.
-inline Workers workers_with(std::vector<CanaryFile> files) {
+inline Workers workers_with(
+    std::vector<CanaryFile> files,
+    std::function<void(const std::string& id)> on_verdict = [](const std::string&) {}) {
   return {{.writer = "test"},
           std::move(files),
           {.on_new = [](const WorkerPtr&) {},
            .on_removed = [](const WorkerPtr&) {},
-           .on_verdict = [](const std::string&) {}}};
+           .on_verdict = std::move(on_verdict)}};
 }
 
 /// None yet; their canaries are those of the card "sha256:00".
-inline Workers no_workers() { return workers_with({{.model = "m", .card = "sha256:00"}}); }
+inline Workers no_workers(std::function<void(const std::string& id)> on_verdict =
+                              [](const std::string&) {}) {
+  return workers_with({{.model = "m", .card = "sha256:00"}}, std::move(on_verdict));
+}
 
 }  // namespace fo::canary

@@ -9,12 +9,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "canary/daemon/gpu_errors.h"
 #include "canary/daemon/metrics.h"
+#include "canary/daemon/verdict_writer.h"
 #include "canary/xid/xid_log.h"
 #include "fleet/admin_socket.h"
 #include "fleet/registry/registry.h"
@@ -24,7 +24,6 @@
 #include "loop/backoff.h"
 #include "loop/blocking.h"
 #include "loop/daemon.h"
-#include "loop/event.h"
 #include "loop/pause.h"
 #include "os/file.h"
 #include "os/log.h"
@@ -40,8 +39,6 @@ using asio::awaitable;
 using base::Deadline;
 using base::Error;
 
-constexpr base::Duration kPutTimeout = std::chrono::seconds(5);
-constexpr base::Duration kPutRetry = std::chrono::seconds(1);
 constexpr base::Duration kSaveInterval = std::chrono::seconds(1);
 constexpr std::size_t kMaxPageClients = 64;
 constexpr char kVerdicts[] = "verdicts/";
@@ -55,29 +52,21 @@ class CanaryDaemon {
         workers_(options.workers, options.files,
                  {.on_new = [this](const WorkerPtr& worker) { checker_.watch(worker); },
                   .on_removed = [this](const WorkerPtr& worker) { on_removed(worker); },
-                  .on_verdict = [this](const std::string& id) { publish(id); }}),
+                  .on_verdict = [this](const std::string& id) { writer_.publish(id); }}),
+        writer_(io_.get_executor(), *registry_, workers_, options.workers.writer, counts_),
         checker_(io_.get_executor(), options.checker, workers_,
-                 [this](const std::string& id) { publish(id); }) {}
+                 [this](const std::string& id) { writer_.publish(id); }) {}
 
   int run();
 
  private:
-  void publish(const std::string& id) {
-    (workers_.is_convicted(id) ? urgent_ : due_).insert(id);
-    wake_.notify();
-  }
   void on_removed(const WorkerPtr& worker) {
     checker_.on_removed(worker);
     // A conviction stays as long as its record. Any other verdict expires, and its record is
     // removed.
-    if (!worker->health.is_convicted()) {
-      gone_.insert(worker->id);
-      wake_.notify();
-    }
+    if (!worker->health.is_convicted()) writer_.withdraw(worker->id);
   }
   awaitable<void> follow(std::string prefix);
-  awaitable<void> write_verdicts();
-  awaitable<bool> write_verdict(std::string id);
   awaitable<void> keep_state();
   void on_xid(const Xid& xid, const std::string& host);
   std::unique_ptr<XidLog> open_xids(const XidSource& source);
@@ -90,15 +79,10 @@ class CanaryDaemon {
   loop::Daemon& daemon_;
   asio::io_context io_{1};
   std::unique_ptr<fleet::Registry> registry_;
-  /// Ids of workers whose verdicts are to be written; convictions are first.
-  std::set<std::string> urgent_;
-  std::set<std::string> due_;
-  /// Ids of removed workers whose records are still to be deleted.
-  std::set<std::string> gone_;
-  loop::Event wake_{io_.get_executor()};
   os::LogLimit log_limit_;
   DaemonCounts counts_;
   Workers workers_;
+  VerdictWriter writer_;
   Checker checker_;
   std::optional<os::ServerSocket> admin_socket_;
   std::optional<http::Server> admin_;
@@ -113,7 +97,7 @@ awaitable<void> CanaryDaemon::follow(std::string prefix) {
         workers_.apply(change, now());
         if (!is_of_verdicts || change.kind != fleet::RegistryChange::Kind::kListed) return;
         workers_.on_verdicts_listed();
-        wake_.notify();
+        writer_.start();
       };
   for (;;) {
     try {
@@ -123,58 +107,6 @@ awaitable<void> CanaryDaemon::follow(std::string prefix) {
                      std::string("registry: ") + error.what() + "; trying again");
     }
     co_await loop::pause_for(backoff.next());
-  }
-}
-
-// False if the registry did not accept it.
-awaitable<bool> CanaryDaemon::write_verdict(std::string id) {
-  const std::optional<fleet::Record> record = workers_.verdict_of(id, now());
-  if (!record) co_return true;
-  try {
-    const Deadline deadline = Deadline::after(kPutTimeout);
-    co_await registry_->put(*record, deadline);
-    counts_.verdicts_written.add();
-    if (!std::exchange(counts_.registry_is_up, true)) {
-      os::log(os::LogLevel::kInfo, "registry: accepts verdicts again");
-    }
-    co_return true;
-  } catch (const Error& error) {
-    counts_.verdicts_failed.add();
-    counts_.registry_is_up = false;
-    log_limit_.log(os::LogLevel::kWarning, "put", std::string("write a verdict: ") + error.what());
-  }
-  co_return false;
-}
-
-awaitable<void> CanaryDaemon::write_verdicts() {
-  for (;;) {
-    const bool is_idle = urgent_.empty() && due_.empty() && gone_.empty();
-    if (is_idle || !workers_.are_verdicts_listed()) {
-      co_await wake_.wait();
-      continue;
-    }
-    if (urgent_.empty() && due_.empty()) {
-      const std::string id = *gone_.begin();
-      gone_.erase(gone_.begin());
-      if (workers_.all().contains(id)) continue;
-      try {
-        const Deadline deadline = Deadline::after(kPutTimeout);
-        std::string key = fleet::verdict_key(id, options_.workers.writer);
-        co_await registry_->remove(std::move(key), deadline);
-      } catch (const Error& error) {
-        // It expires.
-        log_limit_.log(os::LogLevel::kWarning, "remove",
-                       std::string("remove a verdict: ") + error.what());
-      }
-      continue;
-    }
-    std::set<std::string>& ids = urgent_.empty() ? due_ : urgent_;
-    const std::string id = *ids.begin();
-    ids.erase(ids.begin());
-    const bool is_written = co_await write_verdict(id);
-    if (is_written) continue;
-    publish(id);
-    co_await loop::pause_for(kPutRetry);
   }
 }
 
@@ -298,7 +230,7 @@ int CanaryDaemon::run() {
   for (const char* const prefix : {kVerdicts, "instances/"}) {
     asio::co_spawn(io_, follow(prefix), asio::detached);
   }
-  asio::co_spawn(io_, write_verdicts(), asio::detached);
+  asio::co_spawn(io_, writer_.run(), asio::detached);
   if (!options_.state.empty()) asio::co_spawn(io_, keep_state(), asio::detached);
   daemon_.ready(ready_line_);
   io_.run();

@@ -191,23 +191,22 @@ void Workers::put_verdict(const fleet::Record& record, const Now& at) {
     }
     return;
   }
-  // A conviction of an earlier run, whose state was lost or is older.
   const fleet::Verdict verdict = fleet::decode_verdict(record);
-  if (!verdict.is_conviction()) return;
+  // Once all are listed, what is known here is newer than a record of this canary.
+  if (!verdict.is_conviction() || are_verdicts_listed_) return;
+  // A conviction of an earlier run, whose state was lost, or saved before.
   WorkerHealth::Saved health{.state = HealthState::kConvicted,
                              .since = verdict.since,
                              .cause = {.reason = verdict.reason, .evidence = verdict.evidence}};
-  if (found == workers_.end()) {
-    SavedWorker known = saved == saved_.end() ? SavedWorker{} : saved->second;
-    if (known.health.state == HealthState::kConvicted) return;
-    known.health = std::move(health);
-    remember(id, std::move(known), at);
-  } else if (found->second->checks.empty() || !are_verdicts_listed_) {
+  if (found != workers_.end()) {
     Worker& worker = *found->second;
-    if (!worker.health.is_convicted()) {
-      worker.owes_answer = true;
-      change(worker, at, [&] { worker.health.restore(health, at); });
-    }
+    if (worker.health.is_convicted()) return;
+    worker.owes_answer = true;
+    change(worker, at, [&] { worker.health.restore(std::move(health), at); });
+  } else if (saved == saved_.end()) {
+    remember(id, {.health = std::move(health)}, at);
+  } else if (saved->second.health.state != HealthState::kConvicted) {
+    saved->second.health = std::move(health);
   }
 }
 

@@ -21,7 +21,7 @@ using nlohmann::json;
 constexpr int kFileVersion = 1;
 constexpr std::size_t kMaxNameBytes = 100;
 // Limit of the time of a canary's answer, which keeps sums of times from overflowing.
-constexpr double kMaxSeconds = 86'400;
+constexpr double kMaxAnswerSeconds = 86'400;
 
 const json& member(const json& object, const char* name) {
   const json* const value = fo::json::find(object, name);
@@ -92,7 +92,7 @@ Canary read_canary(const json& object) {
   }
   canary.spread = number_member(object, "spread", 1'000);
   canary.time = std::chrono::duration_cast<base::Duration>(
-      std::chrono::duration<double>(number_member(object, "seconds", kMaxSeconds)));
+      std::chrono::duration<double>(number_member(object, "seconds", kMaxAnswerSeconds)));
   return canary;
 }
 

@@ -1,0 +1,27 @@
+// Ids that wait for their turn: each that waits is taken once before another is taken twice. Pure.
+#pragma once
+
+#include <set>
+#include <string>
+
+namespace fo::canary {
+
+class Turns {
+ public:
+  void add(const std::string& id) { ids_.insert(id); }
+  [[nodiscard]] bool empty() const { return ids_.empty(); }
+  /// Not when empty().
+  std::string take() {
+    auto next = ids_.upper_bound(last_);
+    if (next == ids_.end()) next = ids_.begin();
+    last_ = *next;
+    ids_.erase(next);
+    return last_;
+  }
+
+ private:
+  std::set<std::string> ids_;
+  std::string last_;
+};
+
+}  // namespace fo::canary

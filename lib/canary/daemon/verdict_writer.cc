@@ -1,0 +1,106 @@
+#include "canary/daemon/verdict_writer.h"
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "canary/judge/acquittal.h"
+#include "loop/pause.h"
+#include "os/log.h"
+
+namespace fo::canary {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using boost::asio::awaitable;
+
+constexpr base::Duration kPutTimeout = std::chrono::seconds(5);
+constexpr base::Duration kPutRetry = std::chrono::seconds(1);
+
+}  // namespace
+
+void VerdictWriter::publish(const std::string& id) {
+  (workers_.is_convicted(id) ? convictions_ : others_).add(id);
+  changed_.notify();
+}
+
+void VerdictWriter::withdraw(const std::string& id) {
+  gone_.add(id);
+  changed_.notify();
+}
+
+awaitable<void> VerdictWriter::run() {
+  for (;;) {
+    const bool is_idle = convictions_.empty() && others_.empty() && gone_.empty();
+    if (is_idle || !workers_.are_verdicts_listed()) {
+      co_await changed_.wait();
+      continue;
+    }
+    if (convictions_.empty() && others_.empty()) {
+      std::string id = gone_.take();
+      if (!workers_.all().contains(id)) co_await remove(std::move(id));
+      continue;
+    }
+    const std::string id = (convictions_.empty() ? others_ : convictions_).take();
+    const bool is_written = co_await write(id);
+    if (is_written) continue;
+    publish(id);
+    co_await loop::pause_for(kPutRetry);
+  }
+}
+
+// False if the registry did not accept it.
+awaitable<bool> VerdictWriter::write(std::string id) {
+  std::optional<fleet::Record> record = workers_.verdict_of(id, now());
+  if (!record) co_return true;
+  try {
+    const Deadline deadline = Deadline::after(kPutTimeout);
+    if (workers_.is_convicted(id)) {
+      co_await convict(id, deadline);
+    } else {
+      co_await registry_.put(*std::move(record), deadline);
+    }
+    counts_.verdicts_written.add();
+    if (!std::exchange(counts_.registry_is_up, true)) {
+      os::log(os::LogLevel::kInfo, "registry: accepts verdicts again");
+    }
+    co_return true;
+  } catch (const Error& error) {
+    counts_.verdicts_failed.add();
+    counts_.registry_is_up = false;
+    log_limit_.log(os::LogLevel::kWarning, "put", std::string("write a verdict: ") + error.what());
+  }
+  co_return false;
+}
+
+awaitable<void> VerdictWriter::convict(std::string id, Deadline deadline) {
+  const std::string key = fleet::verdict_key(id, writer_);
+  const fleet::Edit edit = [&](const std::string& present) {
+    if (acquits_since(present)) {
+      // The watch has not reported it yet.
+      workers_.apply({.record = {.key = key, .text = present}}, now());
+    }
+    const std::optional<fleet::Record> record = workers_.verdict_of(id, now());
+    return record && workers_.is_convicted(id) ? record->text : present;
+  };
+  const bool is_there = co_await registry_.edit(key, edit, deadline);
+  if (is_there) co_return;
+  std::optional<fleet::Record> record = workers_.verdict_of(id, now());
+  if (record) co_await registry_.put(*std::move(record), deadline);
+}
+
+awaitable<void> VerdictWriter::remove(std::string id) {
+  try {
+    const Deadline deadline = Deadline::after(kPutTimeout);
+    std::string key = fleet::verdict_key(id, writer_);
+    co_await registry_.remove(std::move(key), deadline);
+  } catch (const Error& error) {
+    // It expires.
+    log_limit_.log(os::LogLevel::kWarning, "remove",
+                   std::string("remove a verdict: ") + error.what());
+  }
+}
+
+}  // namespace fo::canary

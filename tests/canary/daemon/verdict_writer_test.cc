@@ -1,0 +1,205 @@
+#include "canary/daemon/verdict_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "canary/judge/acquittal.h"
+#include "canary/watched.h"
+#include "loop/test_loop.h"
+
+namespace fo::canary {
+namespace {
+
+using boost::asio::awaitable;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Not;
+
+// Records in memory. An edit is repeated if `before_write` changes the record meanwhile, as those
+// of real registries are.
+class MemoryRegistry final : public fleet::Registry {
+ public:
+  std::map<std::string, std::string> records;
+  /// Each text that was written.
+  std::vector<std::string> written;
+  std::function<void()> before_write = [] {};
+
+  awaitable<std::vector<fleet::Record>> list(std::string, base::Deadline) override {
+    co_return std::vector<fleet::Record>();
+  }
+  awaitable<void> watch(std::string, std::function<void(const fleet::RegistryChange&)>) override {
+    co_return;
+  }
+  awaitable<std::unique_ptr<fleet::KeptRecord>> keep(fleet::Record, base::Deadline) override {
+    co_return nullptr;
+  }
+  awaitable<void> put(fleet::Record record, base::Deadline) override {
+    before_write();
+    write(record.key, record.text);
+    co_return;
+  }
+  awaitable<bool> edit(std::string key, fleet::Edit edit, base::Deadline) override {
+    if (!records.contains(key)) co_return false;
+    for (;;) {
+      const std::string present = records.at(key);
+      const std::string text = edit(present);
+      before_write();
+      if (records.at(key) != present) continue;
+      if (text != present) write(key, text);
+      co_return true;
+    }
+  }
+  awaitable<bool> remove(std::string key, base::Deadline) override {
+    co_return records.erase(key) > 0;
+  }
+
+ private:
+  void write(const std::string& key, const std::string& text) {
+    records[key] = text;
+    written.push_back(text);
+  }
+};
+
+class VerdictWriterOfTwo : public testing::Test {
+ protected:
+  VerdictWriterOfTwo() {
+    for (const std::string& id : {kOne, kTwo}) workers_.apply(instance_change(id, "m"), at_);
+    workers_.on_verdicts_listed();
+    boost::asio::co_spawn(loop_.io(), writer_.run(), boost::asio::detached);
+  }
+
+  void convict(const std::string& id) {
+    workers_.find(*workers_.all().at(id), Finding::kConviction, {.reason = "wrong tokens"}, at_);
+  }
+  // What acquit() writes in place of the present conviction.
+  void acquit_in_registry(const std::string& id) {
+    const std::string key = fleet::verdict_key(id, "test");
+    registry_.records[key] =
+        acquitted(fleet::decode_verdict({.key = key, .text = registry_.records.at(key)}), at_.wall);
+  }
+  fleet::HealthState in_registry(const std::string& id) {
+    const std::string key = fleet::verdict_key(id, "test");
+    return fleet::decode_verdict({.key = key, .text = registry_.records.at(key)}).health;
+  }
+  std::vector<fleet::HealthState> written() {
+    std::vector<fleet::HealthState> healths;
+    for (const std::string& text : std::exchange(registry_.written, {})) {
+      healths.push_back(
+          *fleet::parse_health_state(nlohmann::json::parse(text).at("health").get<std::string>()));
+    }
+    return healths;
+  }
+
+  using State = fleet::HealthState;
+  const std::string kOne = std::string(32, '1');
+  const std::string kTwo = std::string(32, '2');
+  const Now at_{.steady = std::chrono::seconds(100),
+                .wall = text::WallTime(std::chrono::hours(24))};
+  fo::test::TestLoop loop_;
+  MemoryRegistry registry_;
+  DaemonCounts counts_;
+  Workers workers_ = no_workers([this](const std::string& id) { writer_.publish(id); });
+  VerdictWriter writer_{loop_.io().get_executor(), registry_, workers_, "test", counts_};
+};
+
+TEST_F(VerdictWriterOfTwo, AConvictionIsWrittenOnce) {
+  convict(kOne);
+  loop_.run_ready();
+  EXPECT_THAT(written(), ElementsAre(State::kConvicted));
+  writer_.publish(kOne);
+  loop_.run_ready();
+  EXPECT_THAT(written(), ElementsAre());
+  EXPECT_EQ(in_registry(kOne), State::kConvicted);
+}
+
+TEST_F(VerdictWriterOfTwo, AConvictionReplacesAnotherVerdictAndComesFirst) {
+  writer_.publish(kOne);
+  loop_.run_ready();
+  EXPECT_THAT(written(), ElementsAre(State::kHealthy));
+  writer_.publish(kTwo);
+  convict(kOne);
+  loop_.run_ready();
+  EXPECT_THAT(written(), ElementsAre(State::kConvicted, State::kHealthy));
+}
+
+TEST_F(VerdictWriterOfTwo, AnAcquittalThatTheWatchHasNotReportedStays) {
+  convict(kOne);
+  loop_.run_ready();
+  acquit_in_registry(kOne);
+  written();
+  writer_.publish(kOne);
+  loop_.run_ready();
+  // The worker is on probation, as after any acquittal.
+  EXPECT_EQ(workers_.all().at(kOne)->health.state(), State::kProbation);
+  EXPECT_THAT(written(), ElementsAre(State::kProbation));
+}
+
+TEST_F(VerdictWriterOfTwo, AnAcquittalDuringAWriteStays) {
+  convict(kOne);
+  loop_.run_ready();
+  // The registry has lost the conviction's place in the meantime.
+  const std::string key = fleet::verdict_key(kOne, "test");
+  const std::string conviction = registry_.records.at(key);
+  fleet::Verdict older = fleet::decode_verdict({.key = key, .text = conviction});
+  older.reason = "wrong tokens, as an older text has it";
+  registry_.records[key] = fleet::encode(older);
+  bool is_done = false;
+  registry_.before_write = [&] {
+    if (!std::exchange(is_done, true)) acquit_in_registry(kOne);
+  };
+  written();
+  writer_.publish(kOne);
+  loop_.run_ready();
+  EXPECT_TRUE(is_done);
+  EXPECT_THAT(written(), Not(Contains(State::kConvicted)));
+  EXPECT_EQ(in_registry(kOne), State::kProbation);
+}
+
+TEST_F(VerdictWriterOfTwo, AnAcquittalOfAnEarlierConvictionChangesNothing) {
+  convict(kOne);
+  loop_.run_ready();
+  const std::string key = fleet::verdict_key(kOne, "test");
+  fleet::Verdict earlier = fleet::decode_verdict({.key = key, .text = registry_.records.at(key)});
+  earlier.since -= std::chrono::hours(1);
+  registry_.records[key] = acquitted(earlier, at_.wall);
+  writer_.publish(kOne);
+  loop_.run_ready();
+  EXPECT_EQ(in_registry(kOne), State::kConvicted);
+}
+
+TEST_F(VerdictWriterOfTwo, TheRecordOfAWorkerThatIsGoneIsRemoved) {
+  writer_.publish(kOne);
+  loop_.run_ready();
+  workers_.apply(gone_change(kOne), at_);
+  writer_.withdraw(kOne);
+  loop_.run_ready();
+  EXPECT_TRUE(registry_.records.empty());
+}
+
+TEST_F(VerdictWriterOfTwo, NothingIsWrittenBeforeTheVerdictsAreListed) {
+  Workers workers = no_workers();
+  workers.apply(instance_change(kOne, "m"), at_);
+  VerdictWriter writer(loop_.io().get_executor(), registry_, workers, "test", counts_);
+  boost::asio::co_spawn(loop_.io(), writer.run(), boost::asio::detached);
+  writer.publish(kOne);
+  loop_.run_ready();
+  EXPECT_THAT(written(), ElementsAre());
+  workers.on_verdicts_listed();
+  writer.start();
+  loop_.run_ready();
+  EXPECT_THAT(written(), ElementsAre(State::kHealthy));
+}
+
+}  // namespace
+}  // namespace fo::canary
