@@ -16,6 +16,10 @@ namespace {
 
 using base::Error;
 using base::ExitStatus;
+using fo::json::flag_in;
+using fo::json::list_in;
+using fo::json::object_in;
+using fo::json::text_in;
 using nlohmann::json;
 
 constexpr std::uint64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
@@ -23,41 +27,6 @@ constexpr std::chrono::seconds kLongestTtl = std::chrono::hours(24);
 constexpr std::size_t kMaxTokenBytes = std::size_t{16} * 1024;
 
 std::string number_text(std::uint64_t number) { return std::to_string(number); }
-
-// A missing member has the value `absent`.
-const json& member(const json& object, const char* key, const json& absent) {
-  if (!object.is_object()) throw fo::json::Misfit("expected an object");
-  const auto found = object.find(key);
-  return found == object.end() ? absent : *found;
-}
-
-const json& object_in(const json& object, const char* key) {
-  static const json empty = json::object();
-  const json& value = member(object, key, empty);
-  if (!value.is_object()) throw fo::json::Misfit(std::string("missing object ") + key);
-  return value;
-}
-
-const json& list_in(const json& object, const char* key) {
-  static const json empty = json::array();
-  const json& value = member(object, key, empty);
-  if (!value.is_array()) throw fo::json::Misfit(std::string("missing list ") + key);
-  return value;
-}
-
-std::string text_in(const json& object, const char* key) {
-  static const json empty = "";
-  const json& value = member(object, key, empty);
-  if (!value.is_string()) throw fo::json::Misfit(std::string("missing string ") + key);
-  return value.get<std::string>();
-}
-
-bool flag_in(const json& object, const char* key) {
-  static const json absent = false;
-  const json& value = member(object, key, absent);
-  if (!value.is_boolean()) throw fo::json::Misfit(std::string("missing boolean ") + key);
-  return value.get<bool>();
-}
 
 // An int64 that is not negative.
 std::uint64_t number_in(const json& object, const char* key) {
@@ -80,10 +49,10 @@ std::string bytes_in(const json& object, const char* key) {
   return *std::move(bytes);
 }
 
-base::Duration ttl_in(const json& object, const char* key = "TTL") {
-  const std::uint64_t seconds = number_in(object, key);
+base::Duration ttl_in(const json& object) {
+  const std::uint64_t seconds = number_in(object, "TTL");
   if (seconds > static_cast<std::uint64_t>(kLongestTtl.count()))
-    throw fo::json::Misfit(std::string(key) + " out of range");
+    throw fo::json::Misfit("TTL out of range");
   return std::chrono::seconds(seconds);
 }
 
@@ -292,24 +261,6 @@ std::optional<base::Duration> decode_keep_alive(std::string_view answer, LeaseId
     const base::Duration ttl = ttl_in(result);
     if (ttl == base::Duration::zero()) return std::nullopt;
     return ttl;
-  });
-}
-
-Request time_to_live(LeaseId lease) {
-  return {"/v3/lease/timetolive", fo::json::dump({{"ID", number_text(lease)}, {"keys", true}})};
-}
-
-std::optional<LeaseInfo> decode_time_to_live(std::string_view answer, LeaseId lease) {
-  return decode(answer, [&](const json& object) -> std::optional<LeaseInfo> {
-    if (number_in(object, "ID") != lease) throw fo::json::Misfit("another lease");
-    if (text_in(object, "TTL") == "-1") return std::nullopt;
-    LeaseInfo info{ttl_in(object), ttl_in(object, "grantedTTL"), {}};
-    for (const json& key : list_in(object, "keys")) {
-      auto bytes = text::decode_base64(key.get<std::string>());
-      if (!bytes) throw fo::json::Misfit("no base64 keys");
-      info.keys.push_back(*std::move(bytes));
-    }
-    return info;
   });
 }
 

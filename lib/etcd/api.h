@@ -139,17 +139,6 @@ Request keep_alive(LeaseId lease);
 /// Returns the time to live from now on; nullopt if the lease does not exist.
 std::optional<base::Duration> decode_keep_alive(std::string_view answer, LeaseId lease);
 
-struct LeaseInfo {
-  base::Duration left{};
-  /// The time to live after each keep-alive.
-  base::Duration ttl{};
-  /// The keys that are deleted with the lease.
-  std::vector<std::string> keys;
-};
-Request time_to_live(LeaseId lease);
-/// nullopt if the lease does not exist.
-std::optional<LeaseInfo> decode_time_to_live(std::string_view answer, LeaseId lease);
-
 Request revoke_lease(LeaseId lease);
 /// Returns the revision of the revocation.
 Revision decode_revoke_lease(std::string_view answer);

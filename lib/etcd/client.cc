@@ -1,7 +1,5 @@
 #include "etcd/client.h"
 
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <iterator>
 #include <utility>
 
@@ -206,13 +204,6 @@ awaitable<std::optional<Duration>> Client::keep_alive(LeaseId lease, Deadline de
   const std::optional<std::optional<Duration>> ttl = co_await unless(
       Refusal::Kind::kLeaseNotFound, ask(etcd::keep_alive(lease), deadline, decode));
   co_return ttl.value_or(std::nullopt);
-}
-
-awaitable<std::optional<LeaseInfo>> Client::time_to_live(LeaseId lease, Deadline deadline) {
-  const auto decode = [lease](std::string_view answer) {
-    return decode_time_to_live(answer, lease);
-  };
-  return ask(etcd::time_to_live(lease), deadline, decode);
 }
 
 awaitable<std::optional<Revision>> Client::revoke_lease(LeaseId lease, Deadline deadline) {

@@ -67,9 +67,6 @@ class Client {
   /// Returns the time to live from now on; nullopt if the lease does not exist.
   boost::asio::awaitable<std::optional<base::Duration>> keep_alive(LeaseId lease,
                                                                    base::Deadline deadline);
-  /// nullopt if the lease does not exist.
-  boost::asio::awaitable<std::optional<LeaseInfo>> time_to_live(LeaseId lease,
-                                                                base::Deadline deadline);
   /// Returns the revision of the revocation; nullopt if the lease did not exist.
   boost::asio::awaitable<std::optional<Revision>> revoke_lease(LeaseId lease,
                                                                base::Deadline deadline);

@@ -87,6 +87,15 @@ class MemberScan final : public nlohmann::json_sax<json> {
   int depth_ = 0;
 };
 
+// The member, whose type must be that of `empty`; `empty` if it is missing or null.
+const json& member(const json& value, const char* key, const json& empty, const char* expected) {
+  if (!value.is_object()) throw Misfit("expected an object");
+  const json* found = find(value, key);
+  if (found == nullptr) return empty;
+  if (found->type() != empty.type()) throw Misfit(std::string(key) + ": expected " + expected);
+  return *found;
+}
+
 }  // namespace
 
 json parse(std::string_view text, base::ByteCount max_bytes) {
@@ -122,6 +131,26 @@ std::optional<json> find_object(std::string_view text, base::ByteCount max_bytes
 const json* find(const json& value, const char* key) {
   const auto at = value.find(key);
   return at == value.end() || at->is_null() ? nullptr : &*at;
+}
+
+const json& object_in(const json& value, const char* key) {
+  static const json empty = json::object();
+  return member(value, key, empty, "an object");
+}
+
+const json& list_in(const json& value, const char* key) {
+  static const json empty = json::array();
+  return member(value, key, empty, "a list");
+}
+
+std::string text_in(const json& value, const char* key) {
+  static const json empty = "";
+  return member(value, key, empty, "a string").get<std::string>();
+}
+
+bool flag_in(const json& value, const char* key) {
+  static const json empty = false;
+  return member(value, key, empty, "true or false").get<bool>();
 }
 
 void with_object(std::string_view text, base::ByteCount max_bytes,

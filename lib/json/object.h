@@ -48,6 +48,13 @@ std::optional<nlohmann::json> find_object(std::string_view text, base::ByteCount
 /// object.
 const nlohmann::json* find(const nlohmann::json& value, const char* key);
 
+/// A member of an object; empty, or false, if it is missing or null. Throws Misfit if `value` is
+/// not an object, and "`key`: expected …" for a member of another type.
+const nlohmann::json& object_in(const nlohmann::json& value, const char* key);
+const nlohmann::json& list_in(const nlohmann::json& value, const char* key);
+std::string text_in(const nlohmann::json& value, const char* key);
+bool flag_in(const nlohmann::json& value, const char* key);
+
 /// Calls `read` with the result of parse_object. A Misfit becomes Error(kProtocol): "`what()`:
 /// reason". So does an exception of the JSON library, for a member of an unexpected type.
 void with_object(std::string_view text, base::ByteCount max_bytes,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 namespace fo::json {
 

@@ -1,10 +1,10 @@
 #include "kube/api.h"
 
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "http/message.h"
 #include "json/dump.h"
 #include "json/object.h"
 #include "kube/reading.h"
@@ -13,6 +13,9 @@ namespace fo::kube {
 namespace {
 
 using fo::json::Misfit;
+using fo::json::object_in;
+using fo::json::text_in;
+using http::encode_parameter;
 using nlohmann::json;
 
 constexpr std::size_t kMaxResourceVersion = 256;
@@ -23,30 +26,11 @@ std::string api_version(const Resource& resource) {
   return resource.group.empty() ? resource.version : resource.group + "/" + resource.version;
 }
 
-// Escapes a part of a path or a query: every special character is written as %XX.
-std::string escaped(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  std::string out;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '-' || c == '.' || c == '_';
-    if (plain) {
-      out += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      out += '%';
-      out += kHex[byte >> 4];
-      out += kHex[byte & 15];
-    }
-  }
-  return out;
-}
-
 // "&key=value" for each non-empty part.
 std::string query_of(const Selection& selection) {
   std::string query;
-  if (!selection.labels.empty()) query += "&labelSelector=" + escaped(selection.labels);
-  if (!selection.fields.empty()) query += "&fieldSelector=" + escaped(selection.fields);
+  if (!selection.labels.empty()) query += "&labelSelector=" + encode_parameter(selection.labels);
+  if (!selection.fields.empty()) query += "&fieldSelector=" + encode_parameter(selection.fields);
   return query;
 }
 
@@ -57,7 +41,7 @@ std::string resource_version_in(const json& metadata) {
 }
 
 Status status_of(const json& object) {
-  const json& details = part_in(object, "details");
+  const json& details = object_in(object, "details");
   return {base::one_line(text_in(object, "message"), kMaxMessage), text_in(object, "reason"),
           text_in(details, "kind"), text_in(details, "name"),
           static_cast<int>(number_in(object, "code").value_or(0))};
@@ -77,7 +61,7 @@ Object decode_object(const json& object, const Resource& resource) {
       text_in(object, "apiVersion") != api_version(resource)) {
     throw Misfit("no " + resource.kind + " of " + api_version(resource));
   }
-  const json& metadata = part_in(object, "metadata");
+  const json& metadata = object_in(object, "metadata");
   Object read{text_in(metadata, "name"), text_in(metadata, "namespace"),
               resource_version_in(metadata), fo::json::dump(object)};
   if (read.name.empty()) throw Misfit("an object without a name");
@@ -93,21 +77,23 @@ std::string describe(const Collection& collection, std::string_view name) {
 
 std::string path_of(const Collection& collection) {
   const Resource& resource = collection.resource;
-  std::string path = resource.group.empty() ? "/api/" : "/apis/" + escaped(resource.group) + "/";
-  path += escaped(resource.version);
-  if (!collection.name_space.empty()) path += "/namespaces/" + escaped(collection.name_space);
-  return path + "/" + escaped(resource.plural);
+  std::string path =
+      resource.group.empty() ? "/api/" : "/apis/" + encode_parameter(resource.group) + "/";
+  path += encode_parameter(resource.version);
+  if (!collection.name_space.empty())
+    path += "/namespaces/" + encode_parameter(collection.name_space);
+  return path + "/" + encode_parameter(resource.plural);
 }
 
 std::string path_of(const Collection& collection, std::string_view name) {
-  return path_of(collection) + "/" + escaped(name);
+  return path_of(collection) + "/" + encode_parameter(name);
 }
 
 std::string list_path(const Collection& collection, const Selection& selection, std::size_t limit,
                       std::string_view next) {
   std::string query = query_of(selection);
   if (limit > 0) query += "&limit=" + std::to_string(limit);
-  if (!next.empty()) query += "&continue=" + escaped(next);
+  if (!next.empty()) query += "&continue=" + encode_parameter(next);
   if (!query.empty()) query.front() = '?';
   return path_of(collection) + query;
 }
@@ -115,22 +101,16 @@ std::string list_path(const Collection& collection, const Selection& selection, 
 std::string patch_path(const Collection& collection, std::string_view name,
                        std::string_view manager, bool is_forced) {
   std::string query;
-  if (!manager.empty()) query += "&fieldManager=" + escaped(manager);
+  if (!manager.empty()) query += "&fieldManager=" + encode_parameter(manager);
   if (is_forced) query += "&force=true";
   if (!query.empty()) query.front() = '?';
   return path_of(collection, name) + query;
 }
 
-std::string encode_precondition(const std::string& resource_version) {
-  return fo::json::dump({{"apiVersion", "v1"},
-                         {"kind", "DeleteOptions"},
-                         {"preconditions", {{"resourceVersion", resource_version}}}});
-}
-
 std::string watch_path(const Collection& collection, const Selection& selection,
                        std::string_view resource_version, std::chrono::seconds timeout) {
   return path_of(collection) + "?watch=1&allowWatchBookmarks=true" + query_of(selection) +
-         "&resourceVersion=" + escaped(resource_version) +
+         "&resourceVersion=" + encode_parameter(resource_version) +
          "&timeoutSeconds=" + std::to_string(timeout.count());
 }
 
@@ -146,16 +126,13 @@ List decode_list(std::string_view body, const Resource& resource, const std::str
         text_in(object, "apiVersion") != api_version(resource)) {
       throw Misfit("no list of " + resource.plural);
     }
-    const json& metadata = part_in(object, "metadata");
+    const json& metadata = object_in(object, "metadata");
     List list;
     list.resource_version = resource_version_in(metadata);
     if (list.resource_version.empty()) throw Misfit("resourceVersion: none");
     list.next = text_in(metadata, "continue");
     if (list.next.size() > kMaxContinue) throw Misfit("continue: too long");
-    const json* items = fo::json::find(object, "items");
-    if (items == nullptr) return list;
-    if (!items->is_array()) throw Misfit("items: expected a list");
-    for (const json& item : *items) {
+    for (const json& item : fo::json::list_in(object, "items")) {
       json whole{{"apiVersion", api_version(resource)}, {"kind", resource.kind}};
       whole.update(item);
       list.objects.push_back(decode_object(whole, resource));
@@ -186,14 +163,14 @@ WatchEvent decode_watch_event(std::string_view line, const Resource& resource,
   using Kind = WatchEvent::Kind;
   const auto read = [&](const json& event) -> WatchEvent {
     const std::string type = text_in(event, "type");
-    const json& object = part_in(event, "object");
+    const json& object = object_in(event, "object");
     if (type == "ADDED") return {Kind::kAdded, decode_object(object, resource), ""};
     if (type == "MODIFIED") return {Kind::kModified, decode_object(object, resource), ""};
     if (type == "DELETED") return {Kind::kDeleted, decode_object(object, resource), ""};
     if (type == "ERROR") return failure_of(object);
     if (type != "BOOKMARK") return {Kind::kFailed, {}, "an event of type " + base::quoted(type)};
     WatchEvent bookmark{Kind::kBookmark, {}, ""};
-    bookmark.object.resource_version = resource_version_in(part_in(object, "metadata"));
+    bookmark.object.resource_version = resource_version_in(object_in(object, "metadata"));
     return bookmark;
   };
   return fo::json::read_object(

@@ -102,9 +102,6 @@ std::optional<Status> decode_status(std::string_view body);
 bool reports_absent(const std::optional<Status>& status, std::string_view plural,
                     std::string_view name);
 
-/// The body of a deletion that the server refuses if the object has another resource version.
-std::string encode_precondition(const std::string& resource_version);
-
 /// One line of a watch.
 struct WatchEvent {
   enum class Kind {

@@ -1,14 +1,9 @@
 #include "kube/client.h"
 
 #include <algorithm>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <iterator>
 
-#include "base/text.h"
-#include "loop/backoff.h"
-#include "loop/pause.h"
 #include "net/line_buffer.h"
 
 namespace fo::kube {
@@ -27,9 +22,6 @@ constexpr base::ByteCount kMaxWatched = base::kGiB;
 constexpr std::size_t kMaxRefusal = std::size_t{64} * 1024;
 // Without a timeout, an API server lets a watch run for half an hour or more.
 constexpr Duration kLongestWatch = std::chrono::minutes(5);
-// The pauses between the connections of a watch.
-constexpr Duration kFirstPause = std::chrono::milliseconds(50);
-constexpr Duration kLongestPause = seconds(2);
 constexpr std::size_t kPage = 100;
 // Maximum number of lists if the continuation expires before the last page.
 constexpr int kMaxLists = 3;
@@ -180,12 +172,11 @@ awaitable<List> Client::list_all(Collection of, Selection selection, Deadline de
 awaitable<Client::Written> Client::write(std::string what, std::string method, std::string path,
                                          Collection in, std::string name, Body body,
                                          Deadline deadline) {
-  const bool has_object = method != "DELETE";
   const http::Response answer =
       co_await ask(std::move(method), std::move(path), std::move(body), deadline);
   Written written;
-  if (is_success(answer) || (!has_object && answer.status == 202)) {
-    if (has_object) written.object = read_object(answer, in, name, what);
+  if (is_success(answer)) {
+    written.object = read_object(answer, in, name, what);
     co_return written;
   }
   const Refused refused(what, answer);
@@ -225,16 +216,6 @@ awaitable<Client::Written> Client::patch(Collection in, std::string name, Patch 
   Body body{std::move(patch.body),
             is_apply ? "application/apply-patch+yaml" : "application/merge-patch+json"};
   return write(std::move(what), "PATCH", std::move(path), std::move(in), std::move(name),
-               std::move(body), deadline);
-}
-
-awaitable<Client::Written> Client::remove(Collection from, std::string name,
-                                          std::string resource_version, Deadline deadline) {
-  std::string what = doing("delete", from, name);
-  std::string path = path_of(from, name);
-  Body body;
-  if (!resource_version.empty()) body.text = encode_precondition(resource_version);
-  return write(std::move(what), "DELETE", std::move(path), std::move(from), std::move(name),
                std::move(body), deadline);
 }
 
@@ -282,43 +263,6 @@ awaitable<Client::WatchEnd> Client::watch_once(
   if (answer->status != 200) throw Refused(what, *answer);
   if (!error_text.empty()) throw Error(ExitStatus::kUnavailable, what + ": " + error_text);
   co_return WatchEnd::kEnded;
-}
-
-awaitable<Client::WatchEnd> Client::watch(
-    Collection of, Selection selection, std::string& resource_version, Deadline deadline,
-    std::function<bool(const WatchEvent& event)> on_event,
-    std::function<void(const base::Error& failure)> on_failure) {
-  loop::Backoff backoff(kFirstPause, kLongestPause);
-  bool is_reached = false;
-  const std::function<bool(const WatchEvent&)> note = [&](const WatchEvent& event) {
-    is_reached = true;
-    return on_event(event);
-  };
-  for (;;) {
-    const auto begun = Deadline::Clock::now();
-    std::optional<Error> failure;
-    Duration at_least{};
-    try {
-      const WatchEnd end = co_await watch_once(of, selection, resource_version, deadline, note);
-      if (end != WatchEnd::kEnded || deadline.expired()) co_return end;
-    } catch (const Refused& refused) {
-      if (!is_reached && !loop::is_transient(refused)) throw;
-      failure = refused;
-      at_least = refused.retry_after();
-    } catch (const Error& error) {
-      if (!is_reached && !loop::is_transient(error)) throw;
-      failure = error;
-    }
-    if (failure && on_failure) on_failure(*failure);
-    // A watch that lasted for long is not an immediate failure, and one that ended at once is not
-    // repeated at once.
-    const bool is_quick = Deadline::Clock::now() - begun < kLongestPause;
-    if (!is_quick) backoff.reset();
-    if (!failure && !is_quick) continue;
-    const Deadline next = deadline.sooner(Deadline::after(std::max(backoff.next(), at_least)));
-    co_await loop::pause_for(*next.remaining());
-    if (deadline.expired()) co_return WatchEnd::kEnded;
-  }
 }
 
 }  // namespace fo::kube

@@ -88,9 +88,6 @@ class Client {
   };
   boost::asio::awaitable<Written> patch(Collection in, std::string name, Patch patch,
                                         base::Deadline deadline);
-  /// Deletes the object; with a resource version, only that version. Written::object stays empty.
-  boost::asio::awaitable<Written> remove(Collection from, std::string name,
-                                         std::string resource_version, base::Deadline deadline);
 
   enum class WatchEnd {
     kStopped,  // on_event returned false
@@ -102,14 +99,6 @@ class Client {
   boost::asio::awaitable<WatchEnd> watch_once(
       Collection of, Selection selection, std::string& resource_version, base::Deadline deadline,
       std::function<bool(const WatchEvent& event)> on_event);
-
-  /// Watches over as many connections as necessary, until on_event returns false, the deadline
-  /// passes (kEnded) or the version has expired (kExpired). Calls `on_failure` for each failed
-  /// connection, and then reconnects. Throws a permanent error that occurs before the first event.
-  boost::asio::awaitable<WatchEnd> watch(
-      Collection of, Selection selection, std::string& resource_version, base::Deadline deadline,
-      std::function<bool(const WatchEvent& event)> on_event,
-      std::function<void(const base::Error& failure)> on_failure = {});
 
  private:
   struct Body {

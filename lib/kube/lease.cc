@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/text.h"
 #include "base/units.h"
 #include "json/object.h"
 #include "kube/reading.h"
@@ -11,6 +10,8 @@
 namespace fo::kube {
 namespace {
 
+using fo::json::object_in;
+using fo::json::text_in;
 using nlohmann::json;
 using std::chrono::microseconds;
 using std::chrono::seconds;
@@ -39,7 +40,7 @@ Lease decode_lease(std::string_view body, const Collection& leases, std::string_
     if (whole.name != name || whole.name_space != leases.name_space) {
       throw fo::json::Misfit("another Lease");
     }
-    const json& spec = part_in(object, "spec");
+    const json& spec = object_in(object, "spec");
     Lease lease;
     lease.resource_version = std::move(whole.resource_version);
     lease.holder = text_in(spec, "holderIdentity");

@@ -13,21 +13,6 @@ constexpr std::uint64_t kMaxNumber = 0x7fffffff;
 
 }  // namespace
 
-const json& part_in(const json& object, const char* key) {
-  static const json kNothing = json::object();
-  const json* found = fo::json::find(object, key);
-  if (found == nullptr) return kNothing;
-  if (!found->is_object()) throw fo::json::Misfit(std::string(key) + ": expected an object");
-  return *found;
-}
-
-std::string text_in(const json& object, const char* key) {
-  const json* found = fo::json::find(object, key);
-  if (found == nullptr) return {};
-  if (!found->is_string()) throw fo::json::Misfit(std::string(key) + ": expected a string");
-  return found->get<std::string>();
-}
-
 std::optional<std::uint64_t> number_in(const json& object, const char* key) {
   const json* found = fo::json::find(object, key);
   if (found == nullptr) return std::nullopt;

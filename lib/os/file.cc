@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 
 #include "base/cannot_create.h"
 #include "base/error.h"

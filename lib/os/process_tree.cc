@@ -7,12 +7,10 @@
 #include <cerrno>
 #include <csignal>
 #include <map>
-#include <memory>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "os/log.h"
 #include "os/proc.h"
 

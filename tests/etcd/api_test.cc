@@ -1,11 +1,9 @@
 #include "etcd/api.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "base/error.h"
 #include "support/failure.h"
@@ -67,28 +65,6 @@ TEST(EtcdApi, KeepAliveOfADeadLeaseHasNoTtl) {
   expect_refused([&] { return decode_keep_alive(answer(R"("TTL":"5")"), kLease); });
   expect_refused([&] { return decode_keep_alive("{}", kLease); });
   expect_refused([&] { return decode_keep_alive("", kLease); });
-}
-
-TEST(EtcdApi, TimeToLiveOfADeadLeaseIsBelowZero) {
-  const std::string id = R"("ID":"2324035535425882118")";
-  const auto info = [&](const std::string& members) {
-    return decode_time_to_live("{" + kHeader + "," + members + "}", kLease);
-  };
-  EXPECT_EQ(time_to_live(kLease).path, "/v3/lease/timetolive");
-  EXPECT_EQ(body_of(time_to_live(kLease)), (json{{"ID", "2324035535425882118"}, {"keys", true}}));
-  const auto alive = info(id + R"(,"TTL":"7","grantedTTL":"10","keys":["YQ==","Yg=="])");
-  ASSERT_TRUE(alive);
-  EXPECT_EQ(alive->left, seconds(7));
-  EXPECT_EQ(alive->ttl, seconds(10));
-  EXPECT_EQ(alive->keys, (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(info(id + R"(,"TTL":"-1")"), std::nullopt);
-  for (const std::string& members :
-       {std::string(R"("ID":"1","TTL":"7")"), id + R"(,"TTL":"-2")", id + R"(,"TTL":7)",
-        id + R"(,"TTL":"7","grantedTTL":"99999999")", id + R"(,"TTL":"7","keys":[7])",
-        id + R"(,"TTL":"7","keys":["?"])", id + R"(,"TTL":"7","keys":{})"}) {
-    SCOPED_TRACE(members);
-    expect_refused([&] { return info(members); });
-  }
 }
 
 TEST(EtcdApi, RevokedLeaseIsGoneAsOfARevision) {

@@ -177,18 +177,6 @@ TEST_F(EtcdClientTest, ListsAreOfOneRevisionInPages) {
   }
 }
 
-TEST_F(EtcdClientTest, LeasesTellWhatTheyHave) {
-  Client client = this->client();
-  loop_.run(client.grant_lease(7, seconds(30), soon()));
-  commit(client, put("a", "1", 7));
-  const auto info = loop_.run(client.time_to_live(7, soon()));
-  ASSERT_TRUE(info);
-  EXPECT_EQ(info->ttl, seconds(30));
-  EXPECT_LE(info->left, seconds(30));
-  EXPECT_THAT(info->keys, ElementsAre("a"));
-  EXPECT_EQ(loop_.run(client.time_to_live(8, soon())), std::nullopt);
-}
-
 /// A running watch and the events that it has reported.
 class Watching {
  public:

@@ -1,6 +1,5 @@
 #include "kube/lease.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 
 #include "loop/test_loop.h"
 #include "os/unix_socket.h"
+#include "support/fds.h"
 #include "support/must_run.h"
 #include "support/sanitizers.h"
 #include "support/temp_dir.h"
@@ -90,14 +90,9 @@ TEST_F(AcceptorTest, TakesNoneWhileItIsFull) {
 TEST_F(AcceptorTest, WithoutADescriptorItTriesAgainWhenOneIsFree) {
   if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   const UniqueFd client = connect();
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  std::vector<UniqueFd> all;
-  const rlimit few{64, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-  for (UniqueFd fd(::dup(client.get())); fd; fd.reset(::dup(client.get()))) {
-    all.push_back(std::move(fd));
-  }
+  const test::FewDescriptors few(2);
+  std::vector<UniqueFd> all(2);
+  for (UniqueFd& fd : all) fd.reset(::dup(client.get()));
   begin_next();
   run_ready();
   EXPECT_FALSE(is_done_);
@@ -105,20 +100,14 @@ TEST_F(AcceptorTest, WithoutADescriptorItTriesAgainWhenOneIsFree) {
   acceptor_.notify_room();
   run_until_done();
   EXPECT_TRUE(accepted_);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST_F(AcceptorTest, MakesRoomOnlyForAClientThatWaits) {
   if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   const UniqueFd first = connect();
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  std::vector<UniqueFd> all;
-  const rlimit few{64, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-  for (UniqueFd fd(::dup(first.get())); fd; fd.reset(::dup(first.get()))) {
-    all.push_back(std::move(fd));
-  }
+  const test::FewDescriptors few(2);
+  std::vector<UniqueFd> all(2);
+  for (UniqueFd& fd : all) fd.reset(::dup(first.get()));
   int released = 0;
   make_room_ = [&] {
     if (all.empty()) return false;
@@ -134,7 +123,6 @@ TEST_F(AcceptorTest, MakesRoomOnlyForAClientThatWaits) {
   run_ready();
   EXPECT_FALSE(is_done_);
   EXPECT_EQ(released, 1);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST_F(AcceptorTest, CloseEndsTheWaitForAClient) {

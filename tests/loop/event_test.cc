@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <boost/asio/detached.hpp>
@@ -80,13 +79,9 @@ TEST_F(LoopTest, AWaitNeedsNoDescriptorOfItsOwn) {
   if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   loop_.run(
       pause_for(std::chrono::milliseconds(1)));  // the loop has opened all its descriptors by then
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit none_more{3, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none_more), 0);
+  const test::FewDescriptors none;
   for (int i = 0; i < 3; ++i)
     loop_.run(until_ready(pipe_.writer.get(), POLLOUT, Deadline::never()));
-  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST_F(LoopTest, ADescriptorThatSaysNothingIsLeftAtTheDeadline) {

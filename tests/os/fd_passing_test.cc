@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -123,13 +121,8 @@ TEST_F(FdPassing, SeveralControlMessagesOfOneSendAreAllOwned) {
 TEST_F(FdPassing, AFullDescriptorTableIsAnErrorThatLeaksNothing) {
   const std::vector<int> many(8, sockets_.left.get());
   ASSERT_EQ(send_with_fds(sockets_.left.get(), kBytes, many), 4);
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const int lowest_free = UniqueFd(::dup(sockets_.left.get())).get();
-  const rlimit tight{static_cast<rlim_t>(lowest_free + 3), before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  const fo::test::FewDescriptors few(3);
   EXPECT_EQ(receive_with_fds(sockets_.right.get(), buffer_, fds_), -EMSGSIZE);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_LE(fds_.size(), 3U);
 }
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 
 #include <filesystem>
 #include <thread>

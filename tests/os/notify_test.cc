@@ -1,7 +1,6 @@
 #include "os/notify.h"
 
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 

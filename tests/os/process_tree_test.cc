@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 
 #include "support/forked.h"
@@ -11,7 +10,6 @@ namespace fo::os {
 namespace {
 
 using fo::test::Forked;
-using fo::test::say;
 
 // Runs `body` in a subreaper whose child has left a grandchild, in another session and ignoring
 // SIGTERM.

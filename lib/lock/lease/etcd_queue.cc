@@ -46,21 +46,15 @@ etcd::Range range_of_own(const Place& place) {
   return range;
 }
 
-// A missing member is an empty text.
-std::string text_in(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() ? "" : found->get<std::string>();
-}
-
 // A queue may have keys of other programs, with any content.
 Contender read_contender(const std::string& value) {
   try {
     const json object = fo::json::parse_object(value, kMaxValueBytes);
     Contender who;
-    who.id = text_in(object, "holder");
+    who.id = fo::json::text_in(object, "holder");
     check_lock_id(who.id);
-    who.host = text_in(object, "host");
-    who.granted_at = text_in(object, "granted_at");
+    who.host = fo::json::text_in(object, "host");
+    who.granted_at = fo::json::text_in(object, "granted_at");
     if (!who.granted_at.empty() && !text::parse_time(who.granted_at)) return {};
     const auto pid = object.find("pid");
     if (pid != object.end() && pid->is_number_unsigned()) who.pid = pid->get<std::uint64_t>();

@@ -16,6 +16,8 @@ namespace fo::fleet {
 namespace {
 
 using fo::json::Misfit;
+using fo::json::object_in;
+using fo::json::text_in;
 using nlohmann::json;
 
 constexpr char kServiceLabel[] = "kubernetes.io/service-name";
@@ -46,8 +48,8 @@ bool condition_in(const json& conditions, const char* name, bool if_unknown) {
 }
 
 std::string service_in(const json& object) {
-  const json& labels = kube::part_in(kube::part_in(object, "metadata"), "labels");
-  std::string service = kube::text_in(labels, kServiceLabel);
+  const json& labels = object_in(object_in(object, "metadata"), "labels");
+  std::string service = text_in(labels, kServiceLabel);
   if (service.empty()) throw Misfit(std::string("without the label ") + kServiceLabel);
   return service;
 }
@@ -56,11 +58,11 @@ SlicePort port_in(const json& slice) {
   std::optional<SlicePort> named;
   std::vector<SlicePort> all;
   for (const json& one : items_in(slice, "ports")) {
-    const std::string name = kube::text_in(one, "name");
-    const std::string protocol = kube::text_in(one, "protocol");
+    const std::string name = text_in(one, "name");
+    const std::string protocol = text_in(one, "protocol");
     const std::uint64_t number = kube::number_in(one, "port").value_or(0);
     if (number == 0 || number > kMaxPort || (!protocol.empty() && protocol != "TCP")) continue;
-    const bool is_https = name == "https" || kube::text_in(one, "appProtocol") == "https";
+    const bool is_https = name == "https" || text_in(one, "appProtocol") == "https";
     all.push_back({is_https ? "https" : "http", static_cast<std::uint16_t>(number)});
     if (!named && (name == "http" || name == "https")) named = all.back();
   }
@@ -81,19 +83,19 @@ SliceWorker worker_in(const json& endpoint, const EndpointId& id, const SlicePor
   if (any_network.check(instance.url).address.host != address) {
     throw Misfit(base::quoted(address) + ": not an address");
   }
-  const json& target = kube::part_in(endpoint, "targetRef");
-  const std::string uid = kube::text_in(target, "uid");
+  const json& target = object_in(endpoint, "targetRef");
+  const std::string uid = text_in(target, "uid");
   instance.id = uid;
   std::erase(instance.id, '-');
   if (!is_instance_id(instance.id)) {
     instance.id = derived_instance_id(uid.empty() ? instance.url : uid);
   }
-  const std::string pod = kube::text_in(target, "name");
+  const std::string pod = text_in(target, "name");
   if (!pod.empty()) instance.labels["pod"] = pod;
-  instance.host = kube::text_in(endpoint, "nodeName");
+  instance.host = text_in(endpoint, "nodeName");
   // "serving" adds nothing: it differs from "ready" only while the pod terminates, and where the
   // Service publishes pods that are not ready.
-  const json& conditions = kube::part_in(endpoint, "conditions");
+  const json& conditions = object_in(endpoint, "conditions");
   const bool is_terminating = condition_in(conditions, "terminating", false);
   instance.life = is_terminating ? Life::kDraining : Life::kReady;
   worker.is_ready = is_terminating || condition_in(conditions, "ready", true);
@@ -104,7 +106,7 @@ SliceWorker worker_in(const json& endpoint, const EndpointId& id, const SlicePor
 EndpointSlice slice_in(const json& object) {
   EndpointSlice slice;
   slice.service = service_in(object);
-  slice.is_ipv6 = kube::text_in(object, "addressType") == "IPv6";
+  slice.is_ipv6 = text_in(object, "addressType") == "IPv6";
   const EndpointId id{slice.service, "worker", "generate"};
   if (!parse_endpoint_id(to_string(id))) {
     throw Misfit("Service " + base::quoted(slice.service) + ": not a DNS label");
@@ -151,7 +153,7 @@ EndpointSlice read_endpoint_slice(const kube::Object& object) {
 
 std::optional<ServiceCard> read_service_card(const kube::Object& object) {
   return read_kube_object(object, "ConfigMap", [&](const json& map) -> std::optional<ServiceCard> {
-    const std::string text = kube::text_in(kube::part_in(map, "data"), kCardFile);
+    const std::string text = text_in(object_in(map, "data"), kCardFile);
     if (text.empty()) return std::nullopt;
     const std::string file = object.name_space + "/" + object.name + "/" + kCardFile;
     return ServiceCard{service_in(map), parse_card(text, file)};
