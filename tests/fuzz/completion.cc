@@ -99,7 +99,4 @@ void fuzz_one(fuzz::Input input) {
 }  // namespace
 }  // namespace fo::refengine
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fo::refengine::fuzz_one({data, size});
-  return 0;
-}
+FO_FUZZER(fo::refengine::fuzz_one)

@@ -115,7 +115,4 @@ void fuzz_one(fuzz::Input input) {
 }  // namespace
 }  // namespace fo::lock
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fo::lock::fuzz_one({data, size});
-  return 0;
-}
+FO_FUZZER(fo::lock::fuzz_one)

@@ -70,3 +70,10 @@ class Input {
 };
 
 }  // namespace fo::fuzz
+
+/// The entry point of a fuzzer, which calls `fuzz_one` with each Input.
+#define FO_FUZZER(fuzz_one)                                                           \
+  extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) { \
+    fuzz_one({data, size});                                                           \
+    return 0;                                                                         \
+  }

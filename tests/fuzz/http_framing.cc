@@ -82,7 +82,4 @@ void fuzz_one(fuzz::Input input) {
 }  // namespace
 }  // namespace fo::engine
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fo::engine::fuzz_one({data, size});
-  return 0;
-}
+FO_FUZZER(fo::engine::fuzz_one)

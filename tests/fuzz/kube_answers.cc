@@ -87,7 +87,4 @@ void fuzz_one(fuzz::Input input) {
 }  // namespace
 }  // namespace fo::kube
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fo::kube::fuzz_one({data, size});
-  return 0;
-}
+FO_FUZZER(fo::kube::fuzz_one)

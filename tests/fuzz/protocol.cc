@@ -112,7 +112,4 @@ void fuzz_one(fuzz::Input input) {
 }  // namespace
 }  // namespace fo::gms
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fo::gms::fuzz_one({data, size});
-  return 0;
-}
+FO_FUZZER(fo::gms::fuzz_one)

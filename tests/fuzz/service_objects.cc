@@ -42,7 +42,4 @@ void fuzz_one(fuzz::Input input) {
 }  // namespace
 }  // namespace fo::fleet
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fo::fleet::fuzz_one({data, size});
-  return 0;
-}
+FO_FUZZER(fo::fleet::fuzz_one)

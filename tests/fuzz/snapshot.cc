@@ -97,7 +97,4 @@ void fuzz_one(fuzz::Input input) {
 }  // namespace
 }  // namespace fo::weights
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fo::weights::fuzz_one({data, size});
-  return 0;
-}
+FO_FUZZER(fo::weights::fuzz_one)

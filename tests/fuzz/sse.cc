@@ -75,7 +75,4 @@ void fuzz_one(fuzz::Input input) {
 }  // namespace
 }  // namespace fo::http
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fo::http::fuzz_one({data, size});
-  return 0;
-}
+FO_FUZZER(fo::http::fuzz_one)
