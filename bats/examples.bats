@@ -72,6 +72,13 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   [ -s "$ROOM/root/here/llama.json" ]
 }
 
+@test "fo-runbook(7): the rules and their tests" {
+  need_promtool
+  example man/fo-runbook.7 'fo-canary rules'
+  run_example
+  [ -s "$ROOM/root/here/fo-rules.yaml" ]
+}
+
 @test "fo-canary(1): acquits a worker" {
   an_etcd
   local key=verdicts/00112233445566778899aabbccddeeff/a registry=etcd:http://etcd:2379/fleet

@@ -4,6 +4,7 @@
 
 # shellcheck disable=SC2154  # run sets output and stderr
 load test_helper
+load examples
 
 # print_both [OPTION...]: writes the rules and their tests into $T.
 print_both() {
@@ -31,6 +32,39 @@ print_both() {
     count=$((count + 1))
   done < <(sed -n 's/^ *- alert: //p' "$T/fo-rules.yaml")
   [ "$count" -ge 15 ]
+}
+
+@test "each rule names its section of fo-runbook(7), and there are no other sections" {
+  fo-canary rules >"$T/rules"
+  diff <(sed -n 's/^ *- alert: //p' "$T/rules" | sort) <(sed -n 's/^\.Ss //p' "$FO_ROOT/man/fo-runbook.7" | sort)
+  local line name=
+  while read -r line; do
+    case $line in
+      "- alert: "*) name=${line#*: } ;;
+      "runbook: "*) [[ $line == *" (see $name in fo-runbook(7))"* ]] || { echo "$name: $line"; return 1; } ;;
+    esac
+  done <"$T/rules"
+}
+
+@test "the commands of the rules and of fo-runbook(7) are valid" {
+  PATH=$FO_BUILD/libexec/fo:$PATH
+  local command bad=0 count=0
+  local -a words
+  while read -r command; do
+    count=$((count + 1))
+    read -r -a words < <(sed "s/\bID\b/$(printf %032d 0)/g; s/\bURL\b/http:\/\/127.0.0.1:1/g; s/\bURI\b/dir:\/x/g" <<<"$command")
+    # A command line is parsed before the options are printed.
+    "${words[@]}" --print-config >"$T/out" 2>&1 || { echo "$command: $(cat "$T/out")"; bad=1; }
+    if [ "${words[1]}" = ctl ]; then
+      grep -qE "^\.It (.* )?Cm ${words[2]}( |\$)" "$FO_ROOT/man/fo-route.1" || { echo "$command: no such action"; bad=1; }
+    fi
+  done < <({
+    fo-canary rules | sed -n 's/ (see .*//; s/^ *runbook: "*//p' | grep -oE '\b(fo|gms)-[a-z]+ [^;,]+'
+    calls man/fo-runbook.7
+    grep -oE 'fo-gpu [a-z ]+' "$FO_ROOT/man/fo-runbook.7"
+  } | sort -u)
+  [ "$count" -gt 20 ]
+  [ "$bad" -eq 0 ]
 }
 
 # fails_with NUMBER SCRIPT: the tests fail if sed changes the rule of this number.

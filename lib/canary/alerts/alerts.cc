@@ -70,7 +70,7 @@ void add_worker_alerts(std::vector<Alert>& to) {
   const std::string group = "fo-workers";
   const std::string out =
       "{{ $value | humanizePercentage }} of the workers of {{ $labels.model }} are out";
-  const std::string list = "fo-route ctl state; then fo-canary state ID for each that is out";
+  const std::string list = "fo-route ctl state; fo-canary state ID, for each that is out";
   to.push_back({.group = group,
                 .name = "DynamoHighWorkerFailureRate",
                 .severity = "warning",
@@ -122,7 +122,7 @@ void add_router_alerts(std::vector<Alert>& to) {
                 .expression = "max(dynamo_degradation_level) > 0",
                 .for_seconds = 300,
                 .summary = "routers have reduced the service",
-                .runbook = "fo-route ctl state; fo-plan capacity says how many workers are missing",
+                .runbook = "fo-route ctl state; fo-plan capacity, for how many are missing",
                 .firing = level("1"),
                 .quiet = level("0")});
   to.push_back({.group = group,
@@ -179,7 +179,7 @@ void add_router_alerts(std::vector<Alert>& to) {
        .expression = "avg by (job, instance) (fo_route_worker_stale) > 0.5",
        .for_seconds = 300,
        .summary = "router {{ $labels.instance }} does not find its workers in the registry",
-       .runbook = "fo-reg check URI; workers go on meanwhile as long as they answer",
+       .runbook = "fo-reg check --registry URI; workers go on meanwhile as long as they answer",
        .firing = stale("1x400"),
        .labels = {{"instance", "r"}, {"job", "fo-route"}},
        .quiet = stale("0x400")});
@@ -198,7 +198,7 @@ void add_canary_alerts(std::vector<Alert>& to) {
        .severity = "critical",
        .expression = "max by (worker_id) (fo_route_worker_verdict{state='convicted'}) > 0",
        .summary = "worker {{ $labels.worker_id }} is convicted: its answers or its GPU are wrong",
-       .runbook = "fo-canary state ID; fo-canary xid on its host; after a repair, "
+       .runbook = "fo-canary state ID; fo-canary xid, on its host; after a repair, "
                   "fo-canary acquit ID",
        .firing = verdict("0x20 1x400"),
        .begins = kEvent,
@@ -209,7 +209,7 @@ void add_canary_alerts(std::vector<Alert>& to) {
                 .severity = "critical",
                 .expression = happened("fo_canary_votes_total{decision='undecided'}", "5m"),
                 .summary = "a worker gave wrong tokens, and its set has no majority",
-                .runbook = "fo-canary state; fo-canary once --worker URL --canaries FILE for each "
+                .runbook = "fo-canary state; fo-canary once --worker URL --canaries FILE, for each "
                            "worker of the set",
                 .firing = {{"fo_canary_votes_total{decision=\"undecided\"}", kLateEvent}},
                 .begins = kLate,
@@ -286,7 +286,7 @@ void add_failover_alerts(std::vector<Alert>& to) {
        .expression = "sum by (namespace, pod) "
                      "(increase(fo_failover_duration_seconds_sum{phase='gate'}[15m])) > 10",
        .summary = "an engine of {{ $labels.namespace }}/{{ $labels.pod }} waited for GPU memory",
-       .runbook = "gms-stat --holders names the processes that had the memory",
+       .runbook = "gms-stat --holders, for the processes that had the memory",
        .firing = gate("0x20 11x400"),
        .begins = kEvent,
        .labels = {{"namespace", "ns"}, {"pod", "p"}},
@@ -298,7 +298,7 @@ void add_failover_alerts(std::vector<Alert>& to) {
                 .expression = happened("gms_restarts_total", "15m"),
                 .summary = "the memory server of device {{ $labels.device }} ({{ $labels.tag }}) "
                            "crashed and was started again",
-                .runbook = "gms-stat --all; dmesg | grep -i xid; keep the core",
+                .runbook = "gms-stat --all; fo-canary xid; keep the core",
                 .firing = {{restarts, kLateEvent}},
                 .begins = kLate,
                 .labels = {{"device", "0"}, {"tag", "weights"}, {"uuid", "GPU-1"}},

@@ -18,6 +18,10 @@ std::uint64_t lasting(const Alert& alert, std::optional<std::uint64_t> for_secon
   return alert.for_seconds == 0 ? 0 : for_seconds.value_or(alert.for_seconds);
 }
 
+std::string runbook(const Alert& alert) {
+  return alert.runbook + " (see " + alert.name + " in fo-runbook(7))";
+}
+
 Node rule(const Alert& alert, std::optional<std::uint64_t> for_seconds) {
   Node node = Node::map();
   node.set("alert", Node::string(alert.name));
@@ -27,7 +31,7 @@ Node rule(const Alert& alert, std::optional<std::uint64_t> for_seconds) {
   }
   node["labels"].set("severity", Node::string(alert.severity));
   node["annotations"].set("summary", Node::string(alert.summary));
-  node["annotations"].set("runbook", Node::string(alert.runbook));
+  node["annotations"].set("runbook", Node::string(runbook(alert)));
   return node;
 }
 
@@ -54,7 +58,7 @@ Node expected_alert(const Alert& alert) {
     node["exp_labels"].set(label, Node::string(value));
   }
   node["exp_annotations"].set("summary", Node::string(expected_summary(alert)));
-  node["exp_annotations"].set("runbook", Node::string(alert.runbook));
+  node["exp_annotations"].set("runbook", Node::string(runbook(alert)));
   return node;
 }
 
