@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The dashboard of packaging/monitoring: it can be imported, and Prometheus accepts its queries.
-# That each series of them exists is a test of tests/canary/alerts.
+# The dashboard of packaging/monitoring: it can be imported, Prometheus accepts its queries, and its
+# panels are drawn. That each series of them exists is a test of tests/canary/alerts.
 
 # shellcheck disable=SC2016,SC2154  # text with dollars is Grafana's; run sets output and stderr
 load test_helper
@@ -35,4 +35,73 @@ DASHBOARD=$FO_ROOT/packaging/monitoring/dashboard.json
   run -0 promtool check rules "$T/rules.yaml"
   [[ $output == *"$(jq '.groups[0].rules | length' "$T/rules.yaml") rules found"* ]]
   run ! grep -F '$' "$T/rules.yaml"
+}
+
+# --- draw -----------------------------------------------------------------------------------------
+
+draw() { "$FO_ROOT/packaging/monitoring/draw" "$@"; }
+
+# start_prometheus: one with two workers' samples of ten minutes, which end at END. Sets URL.
+start_prometheus() {
+  local n second
+  END=$(($(date +%s) - 60))
+  {
+    echo "# TYPE fo_route_worker_reachable gauge"
+    for n in 1 2; do
+      for second in $(seq 600 -15 0); do
+        echo "fo_route_worker_reachable{job=\"r\",instance=\"r\",worker_id=\"w$n\",model=\"llama's\"} 1 $((END - second))"
+      done
+    done
+    echo "# TYPE dynamo_worker_status gauge"
+    for n in 1 2; do
+      for second in $(seq 600 -15 0); do
+        echo "dynamo_worker_status{job=\"r\",instance=\"r\",worker_id=\"w$n\"} $((n == 2 ? 2 : 0)) $((END - second))"
+      done
+    done
+    echo "# EOF"
+  } >"$T/samples"
+  promtool tsdb create-blocks-from openmetrics "$T/samples" "$T/data" >/dev/null
+  echo 'global: {}' >"$T/prometheus.yml"
+  pick_port
+  URL=http://127.0.0.1:$PORT
+  start_bg prometheus prometheus --config.file "$T/prometheus.yml" --storage.tsdb.path "$T/data" \
+    --web.listen-address "127.0.0.1:$PORT"
+  wait_for "curl -sSf $URL/-/ready"
+}
+
+@test "each row of the dashboard is drawn from the samples of a Prometheus" {
+  need_promtool
+  need_gnuplot
+  start_prometheus
+  run -0 --separate-stderr draw --url "$URL" --end "$END" --seconds 600 "$T/pictures"
+  [ -z "$stderr" ]
+  [ "${#lines[@]}" -eq "$(jq '[.panels[] | select(.type == "row")] | length' "$DASHBOARD")" ]
+  local title
+  while read -r title; do
+    grep -qF ">$title<" "$T"/pictures/*.svg || { echo "no panel '$title'"; return 1; }
+  done < <(jq -r '.panels[].title' "$DASHBOARD")
+  # Half of the model's workers are out.
+  grep -qF ">llama's<" "$T/pictures/fleet.svg"
+  grep -qF ">w2<" "$T/pictures/fleet.svg"
+  run ! grep -q "w2" "$T/pictures/router.svg"
+}
+
+@test "a bad command line is 64, no Prometheus 69, a refused query 76, an unwritable picture 73" {
+  fails() {
+    run "-$1" --separate-stderr draw "${@:3}"
+    [ -z "$output" ]
+    # shellcheck disable=SC2053
+    [[ ${stderr_lines[0]} == "draw: error: "$2 ]] || { echo "$stderr"; return 1; }
+  }
+  fails 64 "*required: DIR"
+  fails 64 "*unrecognized arguments: --frob" --frob "$T/pictures"
+  fails 69 "query 'http://127.0.0.1:1': *refused*" --url http://127.0.0.1:1 "$T/pictures"
+  need_promtool
+  need_gnuplot
+  start_prometheus
+  fails 76 "query '*': *parse error*" --url "$URL" --model "'" "$T/pictures"
+  : >"$T/file"
+  fails 73 "create '$T/file': File exists" --url "$URL" "$T/file"
+  mkdir -p "$T/pictures/fleet.svg"
+  fails 73 "write '$T/pictures/fleet.svg': gnuplot: *" --url "$URL" "$T/pictures"
 }
