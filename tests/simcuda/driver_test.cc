@@ -2,10 +2,12 @@
 #include "simcuda/driver.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cuda/sim_folder.h"
 #include "simcuda/support.h"
@@ -165,7 +167,8 @@ TEST_F(SimDriver, MappingsStayWithinTheirMemoryAndStartAtItsBeginning) {
   const AllocationHandle handle = driver.create(kDriverUnit, prop_of(0));
   const DevicePtr at = driver.reserve(4 * kDriverUnit, 0, 0);
   EXPECT_EQ(result_of([&] { driver.map(at, 2 * kDriverUnit, 0, handle); }), Result::kInvalidValue);
-  EXPECT_EQ(result_of([&] { driver.map(at, kDriverUnit, kDriverUnit, handle); }), Result::kNotSupported);
+  EXPECT_EQ(result_of([&] { driver.map(at, kDriverUnit, kDriverUnit, handle); }),
+            Result::kNotSupported);
 }
 
 TEST_F(SimDriver, OnlyExportableMemoryIsExported) {
@@ -254,30 +257,19 @@ class ContextQuirk : public SimDriver {
   }
 };
 
-TEST_F(ContextQuirk, NothingNeedsAContextByItself) {
-  EXPECT_EQ(without_context(), kAllSucceed);
-  EXPECT_EQ(with_context(), kAllSucceed);
-}
-
-TEST_F(ContextQuirk, MapNeedsContext) {
-  settings_.quirks = parse_quirks("map-needs-context");
-  EXPECT_EQ(without_context(), (ContextNeeds{Result::kSuccess, Result::kInvalidContext,
-                                             Result::kInvalidContext, Result::kInvalidContext}));
-  EXPECT_EQ(with_context(), kAllSucceed);
-}
-
-TEST_F(ContextQuirk, ImportNeedsContext) {
-  settings_.quirks = parse_quirks("import-needs-context");
-  EXPECT_EQ(without_context(), (ContextNeeds{Result::kInvalidContext, Result::kSuccess,
-                                             Result::kSuccess, Result::kSuccess}));
-  EXPECT_EQ(with_context(), kAllSucceed);
-}
-
-TEST_F(ContextQuirk, NeedContextIsBoth) {
-  settings_.quirks = parse_quirks("need-context");
-  EXPECT_EQ(without_context(), (ContextNeeds{Result::kInvalidContext, Result::kInvalidContext,
-                                             Result::kInvalidContext, Result::kInvalidContext}));
-  EXPECT_EQ(with_context(), kAllSucceed);
+TEST_F(ContextQuirk, CallsNeedTheContextsOfTheirQuirks) {
+  constexpr Result kOk = Result::kSuccess;
+  constexpr Result kNo = Result::kInvalidContext;
+  const std::vector<std::pair<std::string, ContextNeeds>> quirks{
+      {"", kAllSucceed},
+      {"map-needs-context", {kOk, kNo, kNo, kNo}},
+      {"import-needs-context", {kNo, kOk, kOk, kOk}},
+      {"need-context", {kNo, kNo, kNo, kNo}}};
+  for (const auto& [quirk, needs] : quirks) {
+    settings_.quirks = parse_quirks(quirk);
+    EXPECT_EQ(without_context(), needs) << quirk;
+    EXPECT_EQ(with_context(), kAllSucceed) << quirk;
+  }
 }
 
 TEST_F(ContextQuirk, ContextThatIsGoneIsNone) {
@@ -287,7 +279,8 @@ TEST_F(ContextQuirk, ContextThatIsGoneIsNone) {
   driver.release_primary_context(0);
   const AllocationHandle handle = driver.create(kDriverUnit, prop_of(0));
   const DevicePtr at = driver.reserve(kDriverUnit, 0, 0);
-  EXPECT_EQ(result_of([&] { driver.map(at, kDriverUnit, 0, handle); }), Result::kContextIsDestroyed);
+  EXPECT_EQ(result_of([&] { driver.map(at, kDriverUnit, 0, handle); }),
+            Result::kContextIsDestroyed);
 }
 
 TEST_F(SimDriver, ImportedHandlesAreNotExportedUnderNoReexport) {
