@@ -162,8 +162,7 @@ tools_work() {
   run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-save "$T/server" /sim/snapshot -q
   [ -d "$T/sim/snapshot" ]
   kill "-$(jq -r '.signal | ltrimstr("SIG")' "$T/server.json")" "$server"
-  wait_exit "$server"
-  [ "$status" -eq 0 ]
+  expect_exit "$server" 0
   run -1 --separate-stderr "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights
 }
 

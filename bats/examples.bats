@@ -36,8 +36,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   local waits=$BG_PID
   wait_for 'called "sleep 1"'
   GMS_SOCKET_DIR=/run/gms a_server
-  wait_exit "$waits"
-  [ "$status" -eq 0 ]
+  expect_exit "$waits" 0
   EXAMPLE=${EXAMPLE/sockets/sokets} run_example 1
 }
 
@@ -337,8 +336,7 @@ no_example man/fo-route.1 'worker_lost'
   example man/gms-load.1 '--pin-content'
   run_example
   jq -e .memory_layout_hash <<<"$output"
-  wait_exit "$waits"
-  [ "$status" -eq 0 ]
+  expect_exit "$waits" 0
   run_example
 }
 
@@ -381,8 +379,7 @@ no_example man/fo-route.1 'worker_lost'
 @test "gms-lock(1): takes over only once the memory is free" {
   example man/gms-lock.1 '--gpu-free 60GiB'
   start_example small GMS_SIM_VRAM=50GiB
-  wait_exit "$BG_PID"
-  [ "$status" -eq 64 ]
+  expect_exit "$BG_PID" 64
   run -1 called 'my-engine --port 8000'
   start_example large GMS_SIM_VRAM=80GiB
   engine_runs
@@ -550,8 +547,7 @@ probe_command() {
   a_holder engine-0
   start_bg shadow "${INSIDE[@]}" fo-shadow -q --id engine-1 --gpu-free 0 \
     --engine command --sleep : --wake : -- sleep infinity
-  wait_exit "$waits"
-  [ "$status" -eq 0 ]
+  expect_exit "$waits" 0
   run_example
 }
 
@@ -560,8 +556,7 @@ probe_command() {
   start_example waits
   local waits=$BG_PID
   start_bg lockd "${INSIDE[@]}" gms-lockd
-  wait_exit "$waits"
-  [ "$status" -eq 0 ]
+  expect_exit "$waits" 0
 }
 
 # --- gms-protocol(7) ------------------------------------------------------------------------------

@@ -63,8 +63,7 @@ LAST_LINE="Three failovers and a switchover, the same tokens each time, no reque
   start_bg again $start
   gms-probe engine -q --id engine-1 --state standby --wait 30s
   kill -INT "$demo"
-  wait_exit "$demo" 60
-  [ "$status" -eq 0 ]
+  expect_exit "$demo" 0 60
   [ ! -e "$folder" ]
   [ ! -e "$GMS_SIM_DIR" ]
 }

@@ -170,8 +170,7 @@ END
   start_waiting --device 1 --until-free 64MiB
   [ ! -s "$T/waiter.out" ]
   empty
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
   output=$(cat "$T/waiter.out")
   [ "$(field free)" -eq "$TOTAL" ]
   [ ! -s "$T/waiter.err" ]
@@ -204,8 +203,7 @@ END
   hold 2097152
   start_waiting --until-free 64MiB --timeout 1h
   kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 143 ]
+  expect_exit "$BG_PID" 143
   [ ! -s "$T/waiter.out" ]
 }
 

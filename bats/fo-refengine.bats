@@ -96,8 +96,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   start_bg make fo-refengine make-model --hidden 1024 --layers 8 "$T/big"
   wait_for "[ -s $T/big.partial/model.safetensors ]"
   kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 137 ]
+  expect_exit "$BG_PID" 137
   [ ! -e "$T/big" ]
   run -0 fo-refengine make-model --hidden 64 "$T/big"
   [ -e "$T/big/config.json" ]
@@ -185,8 +184,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   launch_engine e
   wait_for "[ -n \"\$(ranks_of $ENGINE)\" ]"
   kill "$ENGINE"
-  wait_exit "$ENGINE"
-  [ "$status" -eq 0 ]
+  expect_exit "$ENGINE" 0
 }
 
 # --- serving --------------------------------------------------------------------------------------
@@ -578,8 +576,7 @@ start_stream_beside() {
   fo-refengine make-model -q --hidden 64 --layers 3 "$T/other" >/dev/null
   publish_model "$T/other"
   fatal_wake
-  wait_exit "$ENGINE"
-  [ "$status" -eq 65 ]
+  expect_exit "$ENGINE" 65
   [[ $(cat "$T/e.err") == "fo-refengine: error: remap from '$T/gms_0_weights.sock': Layout changed: "*" instead of "* ]]
 }
 
@@ -618,8 +615,7 @@ start_stream_beside() {
   start_engine two
   PORT=$one_port
   fatal_wake
-  wait_exit "$one"
-  [ "$status" -eq 75 ]
+  expect_exit "$one" 75
   [[ $(cat "$T/one.err") == "fo-refengine: error: allocate KV cache of 64 MiB on device 0: "* ]]
 }
 
@@ -702,8 +698,7 @@ pull() {
   before=$(complete "Hello" 20)
   start_engine two --exit-on-gms-loss
   kill "$GMS_PID"
-  wait_exit "$ENGINE"
-  [ "$status" -eq 69 ]
+  expect_exit "$ENGINE" 69
   [ "$(cat "$T/two.err")" = "fo-refengine: error: connection to GMS '$T/gms_0_weights.sock': lost" ]
   wait_for "grep -qx \"fo-refengine: warning: connection to GMS '$T/gms_0_weights.sock': lost, the weights stay mapped\" $T/one.err"
   PORT=$one
@@ -716,8 +711,7 @@ pull() {
   local ranks
   IFS=' ' read -ra ranks <<<"$(ranks_of "$ENGINE")"
   kill -KILL "${ranks[1]}"
-  wait_exit "$ENGINE"
-  [ "$status" -eq 70 ]
+  expect_exit "$ENGINE" 70
   [ "$(cat "$T/e.err")" = "fo-refengine: error: rank 1: process ${ranks[1]} died of signal 9" ]
   [ ! -e "/proc/${ranks[0]}" ]
 }
@@ -729,8 +723,7 @@ pull() {
   local ranks
   IFS=' ' read -ra ranks <<<"$(ranks_of "$ENGINE")"
   kill -KILL "$ENGINE"
-  wait_exit "$ENGINE"
-  [ "$status" -eq 137 ]
+  expect_exit "$ENGINE" 137
   wait_for "! kill -0 ${ranks[0]}"
   start_engine two
 }
@@ -756,8 +749,7 @@ pull() {
   kill "$ENGINE"
   wait_exit "$STREAM"
   grep -q '^data: \[DONE\]' "$T/stream"
-  wait_exit "$ENGINE"
-  [ "$status" -eq 0 ]
+  expect_exit "$ENGINE" 0
   [ -z "$(cat "$T/e.err")" ]
 }
 
@@ -768,8 +760,7 @@ pull() {
     start_bg e setsid fo-refengine serve --model "$T/model" --kv-bytes 64MiB --port 0
     wait_for "grep -q ^ready $T/e.out"
     kill "-$signal" -- "-$BG_PID"
-    wait_exit "$BG_PID"
-    [ "$status" -eq 0 ]
+    expect_exit "$BG_PID" 0
     [ -z "$(cat "$T/e.err")" ]
   done
 }
@@ -784,8 +775,7 @@ pull() {
   wait_for '[ "$(http_status GET /ready)" = 200 ]'
   wait_for '[ "$(grep -o WATCHDOG=1 $T/told | wc -l)" -gt 2 ]'
   kill "$ENGINE"
-  wait_exit "$ENGINE"
-  [ "$status" -eq 0 ]
+  expect_exit "$ENGINE" 0
   wait_for "grep -q STOPPING=1 $T/told"
   [ "$(sed 's/WATCHDOG=1//g' "$T/told")" = "STATUS=listening on 127.0.0.1:${PORT}READY=1STOPPING=1" ]
 }

@@ -33,11 +33,6 @@ await_state() { gms-probe engine -q --id "$1" --state "$2" --wait 10s >/dev/null
 # events_of ID: prints the events and states that ID has reported.
 events_of() { jq -r 'if .event == "state" then .state else .event end' "$T/$1.events" | tr '\n' ' '; }
 
-# ended PID STATUS: waits for this child fo-shadow, which ends with STATUS.
-ended() {
-  wait_exit "$1"
-  [ "$status" -eq "$2" ] || { echo "status $status instead of $2"; return 1; }
-}
 # said ID PATTERN: ID's standard error is one line, an error that matches.
 said() {
   [ "$(wc -l <"$T/$1.err")" -eq 1 ] || { cat "$T/$1.err"; return 1; }
@@ -161,7 +156,7 @@ start_stream() {
   page a /metrics >"$T/metrics"
   grep -qx 'fo_engine_state{engine_id="a",state="active"} 1' "$T/metrics"
   kill "$SHADOW"
-  ended "$SHADOW" 0
+  expect_exit "$SHADOW" 0
   [ "$(events_of a)" = "child_started asleep standby waiting granted waking checked awake first_token registered active deregistered dead child_ended ended " ]
   # When the engine ended, fo-shadow still held the lock.
   [ "$(cat "$T/owner")" = a ]
@@ -202,7 +197,7 @@ start_stream() {
     bash -c 'trap "" TERM; while :; do sleep 0.1; done'
   await_state a waking
   [ "$(health a)" = "200 waking" ]
-  ended "$SHADOW" 75
+  expect_exit "$SHADOW" 75
 }
 
 @test "the engine inherits the lock, but no other descriptor or service manager's variable" {
@@ -281,10 +276,10 @@ SigBlk:	0000000000000000" ]
   local b=$SHADOW a=${BG_PIDS[0]}
   await_state b standby
   kill -KILL "$(cat "$T/b.out")"
-  ended "$b" 137
+  expect_exit "$b" 137
   said b "the engine ended with status 137, while standby"
   kill -TERM "$(cat "$T/a.out")"
-  ended "$a" 143
+  expect_exit "$a" 143
   said a "the engine ended with status 143, while active"
   [ "$(cat "$T/owner")" = a ]
 }
@@ -295,7 +290,7 @@ SigBlk:	0000000000000000" ]
   await_state a active
   touch "$T/new"
   mv "$T/new" "$T/lock"
-  ended "$SHADOW" 76
+  expect_exit "$SHADOW" 76
   said a "hold lock '$T/lock': the file was replaced"
   [ -e "$T/deregistered" ]
   [[ $(events_of a) == *"active lost child_ended deregistered dead ended " ]]
@@ -330,7 +325,7 @@ SigBlk:	0000000000000000" ]
   start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000
   await_state b standby
   touch "$T/hung"
-  ended "$a" 69
+  expect_exit "$a" 69
   said a "the engine does not serve any more: *timed out"
   [ "$(cat "$T/owner")" = a ]
   await_state b active
@@ -341,7 +336,7 @@ SigBlk:	0000000000000000" ]
     --health-interval 50ms --failures 2 -- sleep 1000
   await_state a active
   touch "$T/ill"
-  ended "$SHADOW" 69
+  expect_exit "$SHADOW" 69
   said a "the engine does not serve any more: *status 1: fever"
 }
 
@@ -363,7 +358,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   wait_for "[ -e $T/up ]"
   [ "$(processes_left | wc -l)" -gt 4 ]
   kill "$SHADOW"
-  ended "$SHADOW" 0
+  expect_exit "$SHADOW" 0
   nothing_left
   run -1 gms-lock owner
 }
@@ -375,7 +370,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   kill "$SHADOW"
   wait_for 'pgrep -f "sh -c sleep 1000" -P $SHADOW || pgrep -P $SHADOW -x sleep'
   kill "$SHADOW"
-  ended "$SHADOW" 0
+  expect_exit "$SHADOW" 0
   nothing_left
 }
 
@@ -384,7 +379,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
     bash -c 'trap "" TERM; setsid sleep 1000 & echo $! >"$0/orphan"; until [ -e "$0/die" ]; do sleep 0.01; done; exit 4' "$T"
   await_state a active
   touch "$T/die"
-  ended "$SHADOW" 4
+  expect_exit "$SHADOW" 4
   run ! kill -0 "$(cat "$T/orphan")"
   run -1 gms-lock owner
 }
@@ -412,8 +407,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   init=$(tr -d ' ' <"/proc/$BG_PID/task/$BG_PID/children")
   wait_for '[ "$(pgrep -P '"$init"' -c)" -eq 1 ]'
   kill "$init"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
 }
 
 # --- registration ---------------------------------------------------------------------------------
@@ -431,7 +425,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
     sh -c 'echo start >>$LOG; exec sleep 1000'
   await_state a active
   kill "$SHADOW"
-  ended "$SHADOW" 0
+  expect_exit "$SHADOW" 0
   [ "$(cat "$LOG")" = "start
 health
 sleep
@@ -445,7 +439,7 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
   start_shadow a "${BY_COMMANDS[@]}" --register : --deregister 'sleep 1000' --register-timeout 200ms -- sleep 1000
   await_state a active
   kill "$SHADOW"
-  ended "$SHADOW" 0
+  expect_exit "$SHADOW" 0
   said a "deregister: not done within 200ms"
 }
 
@@ -454,7 +448,7 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
   start_shadow a "${BY_COMMANDS[@]}" --register : --deregister "touch $T/deregistered" -- sleep 1000
   await_state a standby
   kill "$SHADOW"
-  ended "$SHADOW" 0
+  expect_exit "$SHADOW" 0
   [ ! -e "$T/deregistered" ]
   [ "$(events_of a)" = "child_started asleep standby waiting dead child_ended ended " ]
 }
@@ -485,7 +479,7 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
   wait_for "grep -q active $T/a.events"
   [ -e "$T/registered" ]
   kill "$SHADOW"
-  ended "$SHADOW" 0
+  expect_exit "$SHADOW" 0
   [ "$(events_of a)" = "child_started registered active deregistered dead child_ended ended " ]
   [ ! -e "$T/registered" ] && [ ! -e "$T/slept" ]
   [ "$(find "$T" -name 'lock*')" = "" ]
@@ -517,7 +511,7 @@ end_gms() {
   start_sleeper --remap-timeout 200ms
   end_gms
   free_lock
-  ended "$SHADOW" 69
+  expect_exit "$SHADOW" 69
   said b "*'$SOCKET'*"
   run -1 gms-lock owner
 }
@@ -539,7 +533,7 @@ end_gms() {
   fails 75 "GMS at '$SOCKET': Timeout waiting for lock ro" \
     shadow --id c "${BY_COMMANDS[@]}" --remap-timeout 200ms -- sleep 1000
   free_lock
-  ended "$SHADOW" 75
+  expect_exit "$SHADOW" 75
   said b "GMS at '$SOCKET': Timeout waiting for lock ro"
 }
 
@@ -547,7 +541,7 @@ end_gms() {
   start_sleeper
   publish "$SOCKET" 8192
   free_lock
-  ended "$SHADOW" 65
+  expect_exit "$SHADOW" 65
   said b "GMS at '$SOCKET': Layout changed: * instead of *"
   run -1 gms-lock owner
 }
@@ -560,7 +554,7 @@ end_gms() {
   [ "$(stat_field ro_session_count)" = 1 ]
   page b /metrics | grep -qx 'fo_gms_connection_up{device="0",tag="weights"} 1'
   kill -KILL "$GMS_PID"
-  ended "$SHADOW" 69
+  expect_exit "$SHADOW" 69
   said b "lost the weights: *'$SOCKET'*, within 300ms"
   [ "$(cat "$T/owner")" = b ]
 }
@@ -581,7 +575,7 @@ end_gms() {
   wait_for "page a /metrics | grep -qx '$up 0'"
   start_weights
   publish "$SOCKET" 4096
-  ended "$SHADOW" 69
+  expect_exit "$SHADOW" 69
   said a "lost the weights: *Layout changed: * instead of *, within 3s"
 }
 
@@ -631,7 +625,7 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
   done
   complete
   kill "$SHADOW"
-  ended "$SHADOW" 0
+  expect_exit "$SHADOW" 0
   start_engine a --publish-control
   await_state a active
   [ "$(asked /is_sleeping)" = 200 ]
@@ -694,8 +688,7 @@ END
   [ "$stderr" = "" ]
   [ "$(gms-lock owner)" = b ]
   run -0 gms-probe engine --id b --state active
-  wait_exit "$STREAM"
-  [ "$status" -eq 0 ]
+  expect_exit "$STREAM" 0
   [ "$(tail -n 2 "$T/stream.out" | tr -d '\n')" = "data: [DONE]" ]
   grep -q '"finish_reason":"length"' "$T/stream.out"
   # Switches over back to engine a.
@@ -739,7 +732,7 @@ END
   await_state a active
   start_stream whole 2000
   kill "$SHADOW"
-  ended "$SHADOW" 0
+  expect_exit "$SHADOW" 0
   wait_exit "$STREAM"
   [ "$(tail -n 2 "$T/whole.out" | tr -d '\n')" = "data: [DONE]" ]
   grep -q '"finish_reason":"length"' "$T/whole.out"
@@ -747,7 +740,7 @@ END
   await_state a active
   start_stream cut 4000
   kill "$SHADOW"
-  ended "$SHADOW" 0
+  expect_exit "$SHADOW" 0
   wait_exit "$STREAM"
   [ "$status" -ne 0 ]
   run ! grep -q '"finish_reason":"length"' "$T/cut.out"
@@ -766,18 +759,17 @@ END
   local over=$BG_PID
   wait_for '[ "$(page a /status | jq .switching)" = true ]'
   kill "$a"
-  ended "$a" 0
+  expect_exit "$a" 0
   wait_exit "$STREAM"
   [ "$(tail -n 2 "$T/whole.out" | tr -d '\n')" = "data: [DONE]" ]
-  wait_exit "$over"
-  [ "$status" -eq 0 ]
+  expect_exit "$over" 0
   [ "$(cat "$T/over.out")" = b ]
   complete
   start_stream cut 4000
   kill "$SHADOW"
   wait_for "grep -q deregistered $T/b.events"
   kill "$SHADOW"
-  ended "$SHADOW" 0
+  expect_exit "$SHADOW" 0
   wait_exit "$STREAM"
   [ "$status" -ne 0 ]
 }
@@ -795,7 +787,7 @@ END
   engine=$(page a /status | jq .engine_pid)
   rank=$(pgrep -P "$engine" | head -n 1)
   kill -STOP "$rank"
-  ended "$a" 69
+  expect_exit "$a" 69
   said a "the engine does not serve any more: *"
   run ! kill -0 "$rank"
   await_state b active
@@ -835,7 +827,7 @@ generation: -" ]
   run -0 --separate-stderr fo-shadow status --json
   jq -e '[.engines[] | .id + " " + .state] == ["a active", "b dead"]' <<<"$output"
   kill "${BG_PIDS[1]}"
-  ended "${BG_PIDS[1]}" 0
+  expect_exit "${BG_PIDS[1]}" 0
   run -1 fo-shadow status
 }
 
@@ -869,7 +861,7 @@ generation: -" ]
   wait_for "grep -q STATUS=active $T/told"
   wait_for '[ "$(grep -o WATCHDOG=1 $T/told | wc -l)" -gt 2 ]'
   kill "$SHADOW"
-  ended "$SHADOW" 0
+  expect_exit "$SHADOW" 0
   wait_for "grep -q STATUS=dead $T/told"
   [ "$(sed 's/WATCHDOG=1//g' "$T/told")" = STATUS=standbyREADY=1STATUS=wakingSTATUS=activeREADY=1STOPPING=1STATUS=dead ]
   start_shadow a --no-failover "${BY_COMMANDS[@]}" -- sleep 1000

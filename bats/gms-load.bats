@@ -83,8 +83,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   serve
   ENGINE_ID=1 start_bg reader gms-load --socket "$SOCKET" --verify "$T/m"
   run -0 gload "$T/m"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
   grep -q '^imported 3 tensors' "$T/reader.out"
 }
 
@@ -104,8 +103,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   start_bg load gms-load --socket "$SOCKET" --timeout 30s "$T/m"
   loader=$BG_PID
   serve
-  wait_exit "$loader"
-  [ "$status" -eq 0 ]
+  expect_exit "$loader" 0
 }
 
 @test "a writer killed with SIGKILL during a load publishes nothing, and a reader waits on" {
@@ -121,8 +119,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   expect_nothing_published
   kill -0 "$reader"
   run -0 gload --role rw "$T/m"
-  wait_exit "$reader"
-  [ "$status" -eq 0 ]
+  expect_exit "$reader" 0
 }
 
 @test "SIGTERM during a load publishes nothing" {
@@ -131,8 +128,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   GMS_SIM_FAULTS=cuMemMap:1=hang start_bg writer gms-load --socket "$SOCKET" "$T/m"
   wait_for "state | grep -q '\"allocation_count\": *1'"
   kill -TERM "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 143 ]
+  expect_exit "$BG_PID" 143
   wait_for expect_nothing_published
 }
 

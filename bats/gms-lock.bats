@@ -139,8 +139,7 @@ $T/lock
   run -0 lock owner
   [ "$output" = engine-0 ]
   kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 137 ]
+  expect_exit "$BG_PID" 137
   run -1 lock owner
 }
 
@@ -261,8 +260,7 @@ engine-0" ]
   await_waiter
   kill -HUP "$BG_PID"
   kill -TERM "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 143 ]
+  expect_exit "$BG_PID" 143
 }
 
 @test "pid 1 waits and ends on SIGTERM with 143" {
@@ -275,8 +273,7 @@ engine-0" ]
   init=$(tr -d ' ' <"/proc/$BG_PID/task/$BG_PID/children")
   [ "$(awk '/^NSpid/ {print $3}' "/proc/$init/status")" -eq 1 ]
   kill -TERM "$init"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 143 ]
+  expect_exit "$BG_PID" 143
 }
 
 @test "pid 1 forwards SIGTERM to its command, and reaps orphans" {
@@ -289,8 +286,7 @@ engine-0" ]
   [[ $(lock status | field pid) == "not visible from here" ]]
   [ "$(lock owner)" = engine-0 ]
   kill -TERM "$(tr -d ' ' <"/proc/$BG_PID/task/$BG_PID/children")"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 5 ]
+  expect_exit "$BG_PID" 5
 }
 
 @test "twenty contenders: one at a time, generations in order" {
@@ -300,8 +296,7 @@ engine-0" ]
       'mkdir "$0/inside" && echo "$FAILOVER_GENERATION" >>"$0/order" && rmdir "$0/inside"' "$T"
   done
   for pid in "${BG_PIDS[@]}"; do
-    wait_exit "$pid"
-    [ "$status" -eq 0 ]
+    expect_exit "$pid" 0
   done
   [ "$(cat "$T/order")" = "$(seq 20)" ]
 }
@@ -321,8 +316,7 @@ engine-0" ]
   # A query while the engine ends may see no descriptors of it, which logs one more line.
   [ "$(wc -l <"$T/waiter.err")" -le 3 ]
   kill "$orphan"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
 }
 
 # --- supervise form -------------------------------------------------------------------------------
@@ -347,8 +341,7 @@ engine-0" ]
   kill -WINCH "$BG_PID"
   wait_for "grep -q winch $T/engine.out"
   kill -TERM "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 9 ]
+  expect_exit "$BG_PID" 9
 }
 
 @test "supervise form: SIGKILL of the supervisor kills the command" {
@@ -375,8 +368,7 @@ engine-0" ]
   wait_for "[ -s $T/cmd ]"
   touch "$T/new"
   mv "$T/new" "$T/lock"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 76 ]
+  expect_exit "$BG_PID" 76
   [ "$(cat "$T/engine.err")" = "gms-lock: error: hold lock '$T/lock': the file was replaced" ]
   run ! kill -0 "$(cat "$T/worker")"
   run ! kill -0 "$(cat "$T/cmd")"
@@ -427,8 +419,7 @@ child_ended" ]
     kill -0 "$BG_PID"
     if [ "$form" = --exec ]; then run ! grep -q gpu_free "$T/events"; fi
     empty
-    wait_exit "$BG_PID"
-    [ "$status" -eq 0 ]
+    expect_exit "$BG_PID" 0
     grep -q '"free":67108864' "$T/engine$form.out"
     grep -q '"event":"gpu_free".*"free":67108864' "$T/events"
     rm "$T/events" "$T/filler.sock"
@@ -462,21 +453,18 @@ child_ended" ]
   start_bg engine gms-lock acquire --gpu-free 60MiB --status-fd 7 -- touch "$T/ran" 7>"$T/events"
   wait_for "grep -q granted $T/events"
   kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 143 ]
+  expect_exit "$BG_PID" 143
   run -1 lock owner
   start_bg engine gms-lock acquire --gpu-free 60MiB --status-fd 7 -- touch "$T/ran" 7>"$T/events"
   wait_for "grep -q granted $T/events"
   rm "$T/lock"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 76 ]
+  expect_exit "$BG_PID" 76
   [ "$(cat "$T/engine.err")" = "gms-lock: error: hold lock '$T/lock': the file was replaced" ]
   start_bg engine gms-lock acquire --gpu-free 60MiB --exec --status-fd 7 -- touch "$T/ran" \
     7>"$T/events"
   wait_for "grep -q granted $T/events"
   rm "$T/lock"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 76 ]
+  expect_exit "$BG_PID" 76
   grep -q '"event":"lost"' "$T/events"
   run ! grep gpu_free "$T/events"
   [ ! -e "$T/ran" ]
@@ -491,8 +479,7 @@ child_ended" ]
   start_bg engine gms-lock acquire --gpu-free 1MiB --exec -- touch "$T/ran"
   wait_for "[ -e $T/asked ]"
   kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 143 ]
+  expect_exit "$BG_PID" 143
   [ ! -e "$T/ran" ]
 }
 
@@ -507,8 +494,7 @@ child_ended" ]
   wait_for "grep -q gpu_free $T/events"
   [ ! -e "$T/ran" ]
   serve_lock
-  wait_exit "$engine"
-  [ "$status" -eq 0 ]
+  expect_exit "$engine" 0
   [ -e "$T/ran" ]
 }
 
@@ -562,8 +548,7 @@ child_ended" ]
   wait_for "grep -q 'forward to process' $T/engine.err"
   [ "$(lock owner)" = engine-0 ]
   echo >"$T/end"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 4 ]
+  expect_exit "$BG_PID" 4
 }
 
 @test "a lock inherited from any ancestor is refused" {
@@ -585,8 +570,7 @@ child_ended" ]
   echo "is ignored" >&8
   run -75 lock acquire --nonblock -- true
   exec 8>&-
-  wait_exit "$pid"
-  [ "$status" -eq 0 ]
+  expect_exit "$pid" 0
   run -1 lock owner
 }
 
@@ -598,15 +582,13 @@ child_ended" ]
   wait_for "grep -q ^waited: $T/out"
   [ "$(field generation <"$T/out")" = 1 ]
   kill -TERM "$pid"
-  wait_exit "$pid"
-  [ "$status" -eq 0 ]
+  expect_exit "$pid" 0
   rm "$T/out"
   gms-lock acquire <"$T/in" >"$T/out" 2>"$T/err" 3>&- 8>&- &
   pid=$!
   wait_for "grep -q ^waited: $T/out"
   rm "$T/lock"
-  wait_exit "$pid"
-  [ "$status" -eq 76 ]
+  expect_exit "$pid" 76
   [ "$(cat "$T/err")" = "gms-lock: error: hold lock '$T/lock': the file was replaced" ]
   status=0
   gms-lock acquire <"$T/in" >/dev/full 2>"$T/err" 3>&- 8>&- || status=$?
@@ -799,8 +781,7 @@ kill_lockd() {
   serve_lock
   start_holder engine-1
   kill -CONT "$engine"
-  wait_exit "$engine"
-  [ "$status" -eq 75 ]
+  expect_exit "$engine" 75
   [ "$(tail -n 1 "$T/engine.err")" = "gms-lock: error: hold lock '$T/lock.sock': the grant of generation 1 is over" ]
   run ! kill -0 "$(cat "$T/cmd")"
   [ "$(lock owner)" = engine-1 ]
@@ -810,8 +791,7 @@ kill_lockd() {
   serve_lock
   start_holder engine-0 --status-fd 7 7>"$T/events"
   kill_lockd
-  wait_exit "$BG_PID"
-  [ "$status" -eq 76 ]
+  expect_exit "$BG_PID" 76
   [ "$(tail -n 1 "$T/engine-0.err")" = "gms-lock: error: hold lock '$T/lock.sock': the lock server is unreachable" ]
   grep -q '"event":"lost"' "$T/events"
   run ! kill -0 "$(cat "$T/engine-0.cmd")"
@@ -826,12 +806,10 @@ kill_lockd() {
   # shellcheck disable=SC2016
   wait_for 'ls -l /proc/$BG_PID/fd | grep -q socket:'
   kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 143 ]
+  expect_exit "$BG_PID" 143
   run -75 lock acquire --id engine-1 --timeout 100ms -- touch "$T/ran"
   kill "$engine"
-  wait_exit "$engine"
-  [ "$status" -eq 143 ]
+  expect_exit "$engine" 143
   kill -CONT "$LOCKD"
   run -0 lock acquire --id engine-1 --timeout 20s -- true
   [ ! -e "$T/ran" ]

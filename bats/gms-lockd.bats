@@ -260,8 +260,7 @@ END
     start_client "a$signal" engine-0
     hears "a$signal" granted 1
     kill "-$signal" "$server"
-    wait_exit "$server"
-    [ "$status" -eq 0 ]
+    expect_exit "$server" 0
     [ ! -e "$S" ]
     grep -q '"holder":"engine-0"' "$S.state"
     wait_exit "$BG_PID"
@@ -275,8 +274,7 @@ END
   start_client a engine-0
   hears a granted 1
   kill -KILL "$server"
-  wait_exit "$server"
-  [ "$status" -eq 137 ]
+  expect_exit "$server" 137
   [ -S "$S" ]
   wait_exit "$BG_PID"
   start_lockd --reconnect-window 1h

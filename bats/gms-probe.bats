@@ -77,8 +77,7 @@ setup() {
   start_bg probe gms-probe sockets --wait 30s
   local probe=$BG_PID
   start_gms
-  wait_exit "$probe"
-  [ "$status" -eq 0 ]
+  expect_exit "$probe" 0
   [ "$(cat "$T/probe.out")" = "4 sockets answer" ]
   [ ! -s "$T/probe.err" ]
 }
@@ -127,8 +126,7 @@ setup() {
   probe=$BG_PID
   start_bg lockd gms-lockd --socket "$T/lock.sock"
   lockd=$BG_PID
-  wait_exit "$probe"
-  [ "$status" -eq 0 ]
+  expect_exit "$probe" 0
   [ "$(cat "$T/probe.out")" = free ]
   run -1 gms-probe lock --lock "unix:$T/lock.sock" --held
   kill -STOP "$lockd"
@@ -245,8 +243,7 @@ answer() {
   local probe=$BG_PID
   wait_for "grep -q gms-probe /proc/$probe/comm"
   answer "200 OK" ""
-  wait_exit "$probe"
-  [ "$status" -eq 0 ]
+  expect_exit "$probe" 0
   [ "$(cat "$T/probe.out")" = "status 200" ]
   [ ! -s "$T/probe.err" ]
 }
@@ -298,8 +295,7 @@ answer() {
   run -1 gms-probe engine --state active
   kill -0 "$probe"
   answer "200 OK" '{"state":"active"}'
-  wait_exit "$probe"
-  [ "$status" -eq 0 ]
+  expect_exit "$probe" 0
   [ "$(cat "$T/probe.out")" = active ]
 }
 
@@ -358,8 +354,7 @@ answer() {
   local probe=$BG_PID
   start_weights
   publish "$T/gms_0_weights.sock" 1000
-  wait_exit "$probe"
-  [ "$status" -eq 0 ]
+  expect_exit "$probe" 0
   [[ $(cat "$T/probe.out") == "could wake: layout "* ]]
 }
 
@@ -385,8 +380,7 @@ answer() {
   local probe=$BG_PID
   wait_for "pgrep -P $probe fo-gpu"
   empty
-  wait_exit "$probe"
-  [ "$status" -eq 0 ]
+  expect_exit "$probe" 0
   [ "$(cat "$T/probe.out")" = "64 MiB free" ]
 }
 

@@ -227,8 +227,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   # shellcheck disable=SC2016
   wait_for 'ls -l /proc/$BG_PID/fd | grep -q socket:'
   kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 137 ]
+  expect_exit "$BG_PID" 137
   publish "$S" 1000
   [ "$(stat_field ro_session_count)" = 0 ]
 }
@@ -255,6 +254,5 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   # shellcheck disable=SC2016
   wait_for 'ls -l /proc/$BG_PID/fd | grep -q socket:'
   kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 143 ]
+  expect_exit "$BG_PID" 143
 }

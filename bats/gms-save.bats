@@ -159,8 +159,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   saver=$BG_PID
   wait_for "ls '$SNAP'.partial-*/shards/shard_0000.bin"
   kill -TERM "$saver"
-  wait_exit "$saver"
-  [ "$status" -eq 143 ]
+  expect_exit "$saver" 143
   [ -z "$(names)" ]
 }
 

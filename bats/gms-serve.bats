@@ -65,8 +65,7 @@ children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
       ${order:+FO_TEST_NVML_REVERSED=1} gms-serve --socket-dir "$D" --devices 0,1 --tags weights
     wait_for "[ -e $D/gms-ready ]"
     kill "$BG_PID"
-    wait_exit "$BG_PID"
-    [ "$status" -eq 0 ]
+    expect_exit "$BG_PID" 0
     if [ -n "$order" ]; then
       grep -q "^gms-serve: warning: CUDA's device 0 is NVML's device 1: .*CUDA_DEVICE_ORDER=PCI_BUS_ID" "$T/gms.err"
       grep -q "^gms-serve: warning: CUDA's device 1 is NVML's device 0: " "$T/gms.err"
@@ -181,8 +180,7 @@ END
   ask_lock reader ro "$D/gms_0.sock"
   wait_for "[ \"\$(stat_field ro_session_count --socket $D/gms_0.sock)\" = 1 ]"
   kill -TERM "$server"
-  wait_exit "$server"
-  [ "$status" -eq 0 ]
+  expect_exit "$server" 0
   [ "$(left)" = "" ]
   wait_exit "$BG_PID"
   [ "$(grep -c ': error: ' "$T/gms.err")" -eq 0 ]
@@ -195,8 +193,7 @@ END
     wait_for "[ -e $D/gms-ready ]"
     [ "$(ps -o pgid= -p "$BG_PID" | tr -d ' ')" = "$BG_PID" ]
     kill "-$signal" -- "-$BG_PID"
-    wait_exit "$BG_PID"
-    [ "$status" -eq 0 ]
+    expect_exit "$BG_PID" 0
     [ "$(left)" = "" ]
     [ "$(cat "$T/gms.err")" = "gms-serve: info: ready: 4 servers" ]
   done
@@ -214,8 +211,7 @@ END
   kill -TERM "$server"
   wait_for "[ ! -e $D/gms-ready ]"
   kill -TERM "$server" 2>/dev/null || :
-  wait_exit "$server"
-  [ "$status" -eq 0 ]
+  expect_exit "$server" 0
   [ "$(left)" = "" ]
 }
 
@@ -225,8 +221,7 @@ END
   children=$(children_of "$BG_PID")
   [ "$(wc -l <<<"$children")" -eq 4 ]
   kill -KILL "$(sed -n 2p <<<"$children")"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 137 ]
+  expect_exit "$BG_PID" 137
   for child in $children; do run ! kill -0 "$child"; done
   [ "$(left)" = "" ]
   [[ $(tail -n 1 "$T/gms.err") == "gms-serve: error: server ended with status 137: device=0 tag="* ]]
@@ -235,8 +230,7 @@ END
 @test "a GPU that fails while it serves ends everything with 70" {
   GMS_SIM_FAULTS='cuMemCreate:1=700' start_bundle
   publish "$D/gms_1.sock" 1000 || :
-  wait_exit "$BG_PID"
-  [ "$status" -eq 70 ]
+  expect_exit "$BG_PID" 70
   [ "$(left)" = "" ]
   [ "$(grep -c '^gms-serve: error: .*CUDA_ERROR_ILLEGAL_ADDRESS (700)$' "$T/gms.err")" -eq 1 ]
   grep -qx 'gms-serve: error: server ended with status 70: device=1 tag=weights' "$T/gms.err"
@@ -248,8 +242,7 @@ END
   children=$(children_of "$BG_PID")
   publish "$D/gms_0.sock" 1000
   kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 137 ]
+  expect_exit "$BG_PID" 137
   for child in $children; do wait_for "! kill -0 $child"; done
   [ -e "$D/gms-ready" ]
   run -69 --separate-stderr gms-stat --socket "$D/gms_0.sock"
@@ -258,8 +251,7 @@ END
   wait_for "grep -q ready $T/second.err"
   [ "$(stat_field state --socket "$D/gms_0.sock")" = EMPTY ]
   kill -TERM "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
   [ "$(left)" = "" ]
 }
 
@@ -282,8 +274,7 @@ END
   kill -KILL "$planter"
   [ "$(cat "$T/target")" = precious ]
   if [ ! -s "$T/ready" ]; then
-    wait_exit "$BG_PID"
-    [ "$status" -eq 73 ]
+    expect_exit "$BG_PID" 73
     grep -q "create ready file '$D/gms-ready': a symbolic link, which is not followed" "$T/gms.err"
   fi
 }
@@ -340,8 +331,7 @@ END
   [ -S "$S" ]
   [ "$(stat_field state --socket "$S")" = EMPTY ]
   kill -TERM "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
   [ ! -e "$S" ]
   [ -e "$S.lock" ]
   [ "$(cat "$T/gms.err")" = "" ]
@@ -392,8 +382,7 @@ END
   GMS_SIM_FAULTS='cuInit:1=hang' start_bg gms gms-serve --socket-dir "$D"
   wait_for "[ -n \"\$(children_of $BG_PID)\" ]"
   kill -TERM "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
   [ "$(left)" = "" ]
 }
 
@@ -409,8 +398,7 @@ END
   grep -qx "gms-serve: warning: server died of signal 9, restarting it with 1 allocation: device=0 tag=weights" "$T/gms.err"
   grep -q "^gms-serve: info: restored 1 allocation, layout [0-9a-f]\{64\}: device=0 tag=weights$" "$T/gms.err"
   kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
 }
 
 @test "the sixth crash within a minute ends it: 137" {
@@ -421,8 +409,7 @@ END
     kill -KILL "$child"
     [ "$crash" -eq 6 ] || gms-stat --socket "$S" --timeout 20s >"$T/stat"
   done
-  wait_exit "$BG_PID"
-  [ "$status" -eq 137 ]
+  expect_exit "$BG_PID" 137
   [ "$(tail -n 1 "$T/gms.err")" = "gms-serve: error: server died of signal 9, too often: device=0 tag=weights" ]
 }
 
@@ -456,8 +443,7 @@ END
   gms-stat --socket "$S" --json | grep -q "\"memory_layout_hash\":\"$hash\""
   [ "$(children_of "$BG_PID" | wc -l)" -eq 1 ]
   kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
 }
 
 @test "SIGTERM during the load of a snapshot, and between two starts, ends it: 0" {
@@ -469,16 +455,14 @@ END
   wait_for "gms-stat --socket $S --json | grep -q '\"state\":\"RW\"'"
   kill "$BG_PID"
   kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
   start_one
   for crash in 1 2 3; do
     kill -KILL "$(children_of "$BG_PID")"
     [ "$crash" -eq 3 ] || gms-stat --socket "$S" --timeout 20s >"$T/stat"
   done
   kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
 }
 
 @test "without gms-load, the server serves without a layout" {
@@ -519,8 +503,7 @@ END
   kill -KILL "$(children_of "$BG_PID" | head -n 1)"
   wait_for "curl -sf http://127.0.0.1:$PORT/metrics | grep -q '^gms_commits_total{.*} 1$'"
   kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
 }
 
 @test "an address for metrics that is in use is 73, and nothing stays" {

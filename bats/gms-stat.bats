@@ -155,8 +155,7 @@ watched() {
   start_weights
   watched watch "  back: EMPTY, readers 0,"
   kill -TERM "$watch"
-  wait_exit "$watch"
-  [ "$status" -eq 0 ]
+  expect_exit "$watch" 0
   [ ! -s "$T/watch.err" ]
 }
 
@@ -174,8 +173,7 @@ watched() {
   wait_exit "$GMS_PID"
   watched watch '"changed":\["error"\],"device":0,"error":".*"tag":"weights"'
   kill -INT "$watch"
-  wait_exit "$watch"
-  [ "$status" -eq 0 ]
+  expect_exit "$watch" 0
 }
 
 @test "--watch queries no more often than its interval" {
@@ -262,8 +260,7 @@ wait_stalled() {
   # The pipe stays blocking, as other processes may write to it too.
   run -1 grep -q 'flags:.*[4-7][0-7][0-7][0-7]$' "/proc/$watch/fdinfo/1"
   kill -TERM "$watch"
-  wait_exit "$watch" 10
-  [ "$status" -eq 0 ]
+  expect_exit "$watch" 0 10
   exec 7>&-
 }
 
@@ -285,8 +282,7 @@ on_terminal() {
   printf '\n\023' >&7
   wait_stalled "$(<"$T/pid")"
   kill -TERM "$(<"$T/pid")"
-  wait_exit "$terminal" 10
-  [ "$status" -eq 0 ]
+  expect_exit "$terminal" 0 10
   exec 7>&-
 }
 
@@ -302,8 +298,7 @@ on_terminal() {
   publish "$S" 1000
   watched terminal $'\e\\[7mCOMMITTED'
   kill -TERM "$(<"$T/pid")"
-  wait_exit "$terminal"
-  [ "$status" -eq 0 ]
+  expect_exit "$terminal" 0
   exec 7>&-
 }
 

@@ -158,8 +158,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
     # One instance serves one device, the other unit all.
     [ "$(find "$folder" -maxdepth 1 -name 'gms_?.sock' | wc -l)" -eq "$devices" ]
     kill "$BG_PID"
-    wait_exit "$BG_PID"
-    [ "$status" -eq 0 ]
+    expect_exit "$BG_PID" 0
     wait_for "grep -q STOPPING=1 $T/told"
     kill "${BG_PIDS[-2]}"
     wait_exit "${BG_PIDS[-2]}"

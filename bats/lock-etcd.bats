@@ -97,8 +97,7 @@ null" ]
   start_contender second
   await_waiter second
   kill -TERM "$COMMAND"
-  wait_exit "$HOLDER"
-  [ "$status" -eq 143 ]
+  expect_exit "$HOLDER" 143
   wait_for "[ -s $T/second.beats ]"
   [ "$(first_beat second)" -gt "$(last_beat first)" ]
   [ "$(generation second)" -gt "$(generation first)" ]
@@ -123,8 +122,7 @@ null" ]
   kill -STOP "$HOLDER"
   wait_for "[ \$(wc -l <$T/second.beats) -ge 2 ]"
   kill -CONT "$HOLDER"
-  wait_exit "$HOLDER"
-  [ "$status" -eq 75 ]
+  expect_exit "$HOLDER" 75
   run ! kill -0 "$COMMAND"
   grep -E "^gms-lock: error: hold lock 'etcd:http://127\.0\.0\.1:$PORT/locks/x': .*; another may have been active for up to [0-9]+\.[0-9]{3}s\$" \
     "$T/first.err"
@@ -137,8 +135,7 @@ null" ]
   start_holder first --status-fd 7 7>"$T/events"
   killed=$(now)
   kill -KILL "$ETCD"
-  wait_exit "$HOLDER"
-  [ "$status" -eq 75 ]
+  expect_exit "$HOLDER" 75
   run ! kill -0 "$COMMAND"
   # The lease was renewed no later than etcd was killed.
   [ "$(last_beat first)" -lt $((killed + 2000000)) ]
@@ -160,16 +157,14 @@ null" ]
   start_bg waiter gms-lock acquire --lock "$URI" --warn-after 20ms -- true
   wait_for "grep -qF \"waiting for lock 'etcd:http://127.0.0.1:$PORT/locks/x': $reason\" $T/waiter.err"
   etcdctl del locks/x/left
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
 }
 
 @test "etcd: a stopped server is the same as a dead one" {
   start_holder first
   stopped=$(now)
   kill -STOP "$ETCD"
-  wait_exit "$HOLDER"
-  [ "$status" -eq 75 ]
+  expect_exit "$HOLDER" 75
   [ "$(last_beat first)" -lt $((stopped + 2000000)) ]
   kill -CONT "$ETCD"
 }
@@ -206,8 +201,7 @@ null" ]
   wait_for "gms-lock status --lock '$URI' | grep -q ^waiter:"
   [ ! -s "$T/other.out" ]
   kill -TERM "$COMMAND"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$BG_PID" 0
   [[ $(cat "$T/other.out") == *locked ]]
 }
 
@@ -297,8 +291,7 @@ null" ]
   [ "$(lock owner --lock "$URI")" = two ]
   [ "$(lock owner --lock "$T/lock")" = two ]
   kill -KILL "$ETCD"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 75 ]
+  expect_exit "$BG_PID" 75
   grep -q "could not be renewed" "$T/two.err"
 }
 
@@ -346,8 +339,7 @@ null" ]
   curl -sS --unix-socket "$T/lock.one.sock" -X POST http://localhost/switchover
   local from=${EPOCHREALTIME/./} last
   kill -KILL "$ETCD"
-  wait_exit "$ONE"
-  [ "$status" -eq 75 ]
+  expect_exit "$ONE" 75
   last=$(tail -n 1 "$T/one.beats")
   [ "${last/./}" -lt $((from + 2000000)) ]
 }

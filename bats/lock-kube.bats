@@ -105,8 +105,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   local first=$BG_PID
   await_command engine-0
   api POST /faults '{"verb": "*", "do": "hang"}'
-  wait_exit "$first"
-  [ "$status" -eq 75 ]
+  expect_exit "$first" 75
   [ ! -e "/proc/$(command_pid engine-0)" ]
   grep -q "^gms-lock: error: hold lock 'k8s:ns/pair': the lease could not be renewed: " "$T/engine-0.err"
   # The next contender still waits for the end of that lease.
@@ -122,8 +121,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   await_command engine-0
   while ! api PUT "$LEASES/pair" \
     "$(api GET "$LEASES/pair" | jq -c '.spec.holderIdentity = "thief"')" | grep -q '"Lease"'; do :; done
-  wait_exit "$BG_PID"
-  [ "$status" -eq 75 ]
+  expect_exit "$BG_PID" 75
   grep -q "^gms-lock: error: hold lock 'k8s:ns/pair': 'thief' has taken it; another may have been" "$T/engine-0.err"
   [ ! -e "/proc/$(command_pid engine-0)" ]
   [ "$(spec holderIdentity)" = thief ]
@@ -154,8 +152,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   echo wrong >"$T/own"
   run -77 --separate-stderr lock owner --lock "$LOCK"
   [ "$stderr" = "gms-lock: error: get Lease 'ns/pair': the API server answers 401: Unauthorized" ]
-  wait_exit "$BG_PID"
-  [ "$status" -eq 75 ]
+  expect_exit "$BG_PID" 75
 }
 
 @test "no API server, no authority, a token without TLS: 78" {

@@ -119,8 +119,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   kill -STOP "$holder"
   runs b
   kill -CONT "$holder"
-  wait_exit "$holder"
-  [ "$status" -eq 75 ]
+  expect_exit "$holder" 75
   run ! kill -0 "$(cat "$T/a.cmd")"
   kill -0 "$(cat "$T/b.cmd")"
 }
@@ -195,8 +194,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   local holder=$BG_PID
   runs a
   kill -KILL "$server"
-  wait_exit "$holder"
-  [ "$status" -eq 75 ]
+  expect_exit "$holder" 75
   run ! kill -0 "$(cat "$T/a.cmd")"
   run -69 --separate-stderr gms-lock status --lock "$LOCK"
   [ "$stderr" = "gms-lock: error: connect to ${LOCK#tcp:}: Connection refused" ]
@@ -393,8 +391,7 @@ start_lockd_here() {
   local near=$BG_PID
   waits b
   "${HERE[@]}" ip link set cable down
-  wait_exit "$far"
-  [ "$status" -eq 75 ]
+  expect_exit "$far" 75
   runs b
   was_alone b
   [ "$(cat "$T/b.gen")" = 2 ]

@@ -140,8 +140,7 @@ fail_over() {
 # stop_pod: ends the pod, and expects status 0 of all containers.
 stop_pod() {
   kill "$KUBELET_PID"
-  wait_exit "$KUBELET_PID"
-  [ "$status" -eq 0 ]
+  expect_exit "$KUBELET_PID" 0
   is '[.[] | select(has("exit_status"))] | all(.state == "terminated" and .exit_status == 0)'
 }
 

@@ -96,8 +96,7 @@ start_vllm_pair() {
 @test "vLLM as documented fails over when the engine is killed, and when its fo-shadow is" {
   start_vllm_pair
   kill -KILL "$(engine_of 0)"
-  wait_exit "${SHADOWS[0]}"
-  [ "$status" -eq 137 ]
+  expect_exit "${SHADOWS[0]}" 137
   await_state 1 active
   [ "$(complete)" = "$EXPECTED" ]
   # It restarts as a reader of the layout that it published before.
@@ -145,8 +144,7 @@ start_vllm_pair() {
   start_both_tags
   vllm_command 1
   DYN_GMS_SCRATCH_KV_ENABLED=1 VLLM_SERVER_DEV_MODE=1 start_shadow 1 --start-timeout 3s -- "${VLLM[@]}"
-  wait_exit "${SHADOWS[1]}"
-  [ "$status" -eq 75 ]
+  expect_exit "${SHADOWS[1]}" 75
   [ "$(stat_field state)" = EMPTY ]
 }
 
@@ -157,8 +155,7 @@ start_vllm_pair() {
   run -1 --separate-stderr timeout 30 "${VLLM[@]}" 3>&-
   [[ ${stderr_lines[0]} == "vllm: error: the engine core died: connect to socket "*"_kv_cache.sock'"* ]]
   start_vllm 0
-  wait_exit "${SHADOWS[0]}"
-  [ "$status" -eq 1 ]
+  expect_exit "${SHADOWS[0]}" 1
   grep -q "_kv_cache.sock'" "$T/engine-0.err"
   grep -q 'the engine ended with status 1, while waking' "$T/engine-0.err"
 }
@@ -174,8 +171,7 @@ start_vllm_pair() {
   start_both_tags
   vllm_command 0
   DYN_GMS_SCRATCH_KV_ENABLED=1 start_shadow 0 -- "${VLLM[@]}"
-  wait_exit "${SHADOWS[0]}"
-  [ "$status" -eq 78 ]
+  expect_exit "${SHADOWS[0]}" 78
   grep -q 'vLLM needs --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1' "$T/engine-0.err"
 }
 

@@ -113,6 +113,12 @@ wait_exit() {
   wait "$1" || status=$?
 }
 
+# expect_exit PID STATUS [SECONDS]: waits until this child has ended, with this status.
+expect_exit() {
+  wait_exit "$1" "${3:-30}" || return 1
+  [ "$status" -eq "$2" ] || { echo "status $status instead of $2"; return 1; }
+}
+
 # usage_errors COMMAND ARGUMENTS...: each of these, split into words and appended to the command, is
 # a usage error of its tool, in one line.
 # shellcheck disable=SC2154  # run sets output and stderr_lines
