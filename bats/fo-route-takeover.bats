@@ -145,6 +145,43 @@ more_load() {
   run -1 grep -h 'not taken over' "$T"/*.err
 }
 
+# hold: queries the settings as the next router does. Sets HOLD.
+hold() {
+  start_bg hold curl -sSN --unix-socket "$ADMIN" 'http://router/settings?hold=1'
+  HOLD=$BG_PID
+  wait_for "grep -q '\"drained\"' $T/hold.out"
+}
+
+@test "a change in the middle of a takeover reaches the next router" {
+  start_engine engine
+  first_router --worker "a=$ENGINE"
+  wait_for can_answer
+  hold
+  start_bg change timeout 60 fo-route ctl --admin "$ADMIN" --timeout 50s level 3
+  local change=$BG_PID
+  wait_for "grep -q 'another router is taking over; trying again' $T/change.err"
+  start_router next --listen "$ADDRESS" --takeover --worker "a=$ENGINE"
+  wait_exit "$change"
+  [ "$status" -eq 0 ]
+  wait_for "is_ready next"
+  [ "$(fo-route ctl --admin "$ADMIN" state --json | jq .level)" = 3 ]
+  wait_exit "$HOLD"
+  [ "$(cat "$T/hold.out")" = '{"drained":[],"level":null,"version":1,"weights":{}}' ]
+}
+
+@test "a takeover that ends before it has begun to serve prevents no changes" {
+  start_engine engine
+  first_router --worker "a=$ENGINE"
+  wait_for can_answer
+  hold
+  run -75 --separate-stderr fo-route ctl --admin "$ADMIN" --timeout 2s drain a
+  [[ $stderr == *"error: "*"another router is taking over" ]]
+  [ "$(fo-route ctl --admin "$ADMIN" state --json | jq -c '[.level, .workers[].life]')" = '[0,"ready"]' ]
+  kill -KILL "$HOLD"
+  fo-route ctl --admin "$ADMIN" --timeout 50s level 2
+  [ "$(fo-route ctl --admin "$ADMIN" state --json | jq .level)" = 2 ]
+}
+
 @test "a connection that stays open is closed with an answer" {
   start_engine engine
   LAME_DUCK=60s

@@ -54,8 +54,10 @@ AdminAnswer ask_admin(std::string_view daemon, const std::string& socket_path,
     if (text != nullptr && text->is_string()) message = text->get<std::string>();
   }
   if (response.status == 404) return {.is_found = false, .text = message};
-  const bool is_usage = response.status == 400;
-  throw Error(is_usage ? ExitStatus::kUsage : ExitStatus::kConfig, what + ": " + message);
+  const ExitStatus status = response.status == 400   ? ExitStatus::kUsage
+                            : response.status == 503 ? ExitStatus::kTryAgain
+                                                     : ExitStatus::kConfig;
+  throw Error(status, what + ": " + message);
 }
 
 }  // namespace fo::fleet

@@ -22,8 +22,8 @@ struct AdminAnswer {
   std::string text;
 };
 /// Sends one request to the daemon behind the socket; `daemon` is its name in messages, such as
-/// "the router". Throws kUnavailable, kTryAgain and kNotPermitted if it does not answer, and kUsage
-/// for what it refuses as invalid.
+/// "the router". Throws kUnavailable, kTryAgain and kNotPermitted if it does not answer, kTryAgain
+/// if it answers 503, and kUsage for what it refuses as invalid.
 AdminAnswer ask_admin(std::string_view daemon, const std::string& socket_path,
                       std::string_view method, const std::string& target, base::Duration timeout);
 

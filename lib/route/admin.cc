@@ -1,18 +1,22 @@
 #include "route/admin.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
-#include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "base/units.h"
+#include "os/log.h"
 #include "plan/degradation.h"
 #include "route/settings.h"
 
 namespace fo::route {
 namespace {
 
+using base::Deadline;
 using base::Error;
 using base::ExitStatus;
 using boost::asio::awaitable;
@@ -21,6 +25,8 @@ using http::Request;
 using http::Response;
 
 constexpr char kSocketName[] = "route.sock";
+// How often a change is tried again while another router takes over.
+constexpr base::Duration kTakeoverInterval = std::chrono::milliseconds(50);
 
 // The answer to an action: `is_found` is false if its object does not exist.
 using Act = std::function<Response(const Request&)>;
@@ -40,6 +46,28 @@ http::Page post_page(std::string path, Act act) {
   return {"POST", std::move(path), [act = std::move(act)](const Request& request, Reply& reply) {
             return run_action(request, reply, act);
           }};
+}
+
+// A page that changes settings.
+http::Page change_page(std::string path, const SettingsHold& hold, Act act) {
+  return post_page(std::move(path), [&hold, act = std::move(act)](const Request& request) {
+    return hold.is_held() ? http::error_response(503, "another router is taking over")
+                          : act(request);
+  });
+}
+
+awaitable<void> show_settings(const AdminActions& actions, SettingsHold& hold,
+                              const Request& request, Reply& reply) {
+  if (request.parameter("hold") != "1") {
+    reply.answer({200, "application/json", actions.settings(), {}});
+    co_return;
+  }
+  SettingsHold::Holder holder(hold);
+  const std::string line = actions.settings() + "\n";
+  reply.cancel_when_client_goes();
+  co_await reply.begin(200, "application/json");
+  co_await reply.write(line);
+  co_await holder.until_handed_over();
 }
 
 Response done() { return {200, "application/json", "{}", {}}; }
@@ -80,7 +108,16 @@ Response set_level(const AdminActions& actions, const Request& request) {
 
 }  // namespace
 
-std::vector<http::Page> admin_pages(AdminActions given) {
+void SettingsHold::hand_over() {
+  is_handed_over_ = true;
+  handed_over_.notify();
+}
+
+awaitable<void> SettingsHold::Holder::until_handed_over() {
+  while (!hold_.is_handed_over_) co_await hold_.handed_over_.wait();
+}
+
+std::vector<http::Page> admin_pages(AdminActions given, SettingsHold& hold) {
   const auto actions = std::make_shared<const AdminActions>(std::move(given));
   const auto json = [](std::string body) {
     return Response{200, "application/json", std::move(body), {}};
@@ -94,23 +131,26 @@ std::vector<http::Page> admin_pages(AdminActions given) {
   return {
       http::get_page("/state", [actions, json] { return json(actions->state()); }),
       http::get_page("/requests", [actions, json] { return json(actions->requests()); }),
-      http::get_page("/settings", [actions, json] { return json(actions->settings()); }),
-      post_page("/drain", drain(true)),
-      post_page("/undrain", drain(false)),
-      post_page("/weight",
-                [actions](const Request& request) { return set_weight(*actions, request); }),
-      post_page("/level",
-                [actions](const Request& request) { return set_level(*actions, request); }),
+      {"GET", "/settings",
+       [actions, &hold](const Request& request, Reply& reply) {
+         return show_settings(*actions, hold, request, reply);
+       }},
+      change_page("/drain", hold, drain(true)),
+      change_page("/undrain", hold, drain(false)),
+      change_page("/weight", hold,
+                  [actions](const Request& request) { return set_weight(*actions, request); }),
+      change_page("/level", hold,
+                  [actions](const Request& request) { return set_level(*actions, request); }),
       post_page("/kill",
                 [actions](const Request& request) {
                   const std::string id = text_of(request, "id");
                   return found(actions->kill(id), "request " + base::quoted(id) + ": unknown");
                 }),
-      post_page("/reload",
-                [actions](const Request&) {
-                  actions->reload();
-                  return done();
-                }),
+      change_page("/reload", hold,
+                  [actions](const Request&) {
+                    actions->reload();
+                    return done();
+                  }),
   };
 }
 
@@ -118,7 +158,46 @@ std::string default_admin_path() { return fleet::default_admin_path(kSocketName)
 
 AdminAnswer ask_router(const std::string& socket_path, std::string_view method,
                        const std::string& target, base::Duration timeout) {
-  return fleet::ask_admin("the router", socket_path, method, target, timeout);
+  const Deadline deadline = Deadline::after(timeout);
+  std::optional<Error> refusal;
+  for (;;) {
+    try {
+      return fleet::ask_admin("the router", socket_path, method, target,
+                              deadline.remaining().value_or(timeout));
+    } catch (const Error& error) {
+      if (error.status() != ExitStatus::kTryAgain) throw;
+      if (deadline.expired()) throw Error(refusal.value_or(error));
+      if (!refusal) os::log(os::LogLevel::kInfo, "{}; trying again", error.what());
+      refusal = error;
+    }
+    std::this_thread::sleep_for(kTakeoverInterval);
+  }
+}
+
+awaitable<HeldSettings> hold_settings(std::string socket_path, Deadline deadline) {
+  const std::string what = "ask the router at " + base::quoted(socket_path);
+  http::Origin origin;
+  origin.socket_path = std::move(socket_path);
+  HeldSettings held;
+  held.connection = co_await http::Connection::open(std::move(origin), deadline, what);
+  http::RequestHead request;
+  request.target = "/settings?hold=1";
+  co_await held.connection->send(std::move(request), {}, deadline);
+  const http::ResponseHead head = co_await held.connection->read_head(deadline);
+  if (head.status != 200) {
+    throw Error(ExitStatus::kProtocol, what + ": status " + std::to_string(head.status));
+  }
+  std::array<char, 4096> space;
+  while (!held.text.ends_with('\n')) {
+    const std::size_t count = co_await held.connection->read_some(space, deadline);
+    // A router without a hold ends its answer.
+    if (count == 0) break;
+    held.text.append(space.data(), count);
+    if (held.text.size() > kMaxSettingsBytes) {
+      throw Error(ExitStatus::kProtocol, what + ": the settings are too long");
+    }
+  }
+  co_return held;
 }
 
 }  // namespace fo::route

@@ -9,17 +9,27 @@
 //     POST /kill?id=ID                     ends a request
 //     POST /reload                         reads the configuration again
 //     GET  /settings                       what the next router continues with; see settings.h
+//     GET  /settings?hold=1                the same on one line; the answer goes on, and nothing
+//     can
+//                                          be changed (503) while it does
 #pragma once
 
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/units.h"
 #include "fleet/admin_socket.h"
+#include "http/connection.h"
 #include "http/pages.h"
+#include "loop/event.h"
 
 namespace fo::route {
 
@@ -37,15 +47,59 @@ struct AdminActions {
   std::function<std::string()> settings;
 };
 
-std::vector<http::Page> admin_pages(AdminActions actions);
+/// Keeps the settings as they are while the next router, which has queried them, takes over: a
+/// change would be lost. Of one loop.
+class SettingsHold {
+ public:
+  explicit SettingsHold(const boost::asio::any_io_executor& executor) : handed_over_(executor) {}
+
+  [[nodiscard]] bool is_held() const { return holders_ > 0 || is_handed_over_; }
+  /// The sockets are the next router's: what is changed here from now on would never reach it.
+  void hand_over();
+
+  /// One query of the next router, from its beginning to the end of its connection.
+  class Holder {
+   public:
+    explicit Holder(SettingsHold& hold) : hold_(hold) { ++hold_.holders_; }
+    ~Holder() { --hold_.holders_; }
+    Holder(const Holder&) = delete;
+    Holder& operator=(const Holder&) = delete;
+
+    /// Without a timeout: a router that has the sockets, and is slow, still takes over.
+    boost::asio::awaitable<void> until_handed_over();
+
+   private:
+    SettingsHold& hold_;
+  };
+
+ private:
+  std::size_t holders_ = 0;
+  bool is_handed_over_ = false;
+  loop::Event handed_over_;
+};
+
+/// `hold` outlives the pages.
+std::vector<http::Page> admin_pages(AdminActions actions, SettingsHold& hold);
 
 /// $XDG_RUNTIME_DIR/fo/route.sock; for root, and without that variable, /run/fo/route.sock.
 std::string default_admin_path();
 
 using AdminAnswer = fleet::AdminAnswer;
-/// Sends one request to the router behind the socket. Throws kUnavailable, kTryAgain and
-/// kNotPermitted if it does not answer, and kUsage for what it refuses as invalid.
+/// Sends one request to the router behind the socket; while another router takes over from that,
+/// again and again, since the other one has the same socket then. Throws kUnavailable, kTryAgain
+/// and kNotPermitted if it does not answer, kTryAgain if the takeover takes too long, and kUsage
+/// for what it refuses as invalid.
 AdminAnswer ask_router(const std::string& socket_path, std::string_view method,
                        const std::string& target, base::Duration timeout);
+
+/// The settings of a running router, as JSON, which it does not change while the connection is open
+/// and it has not handed its sockets over.
+struct HeldSettings {
+  std::string text;
+  std::unique_ptr<http::Connection> connection;
+};
+/// Throws as http::Connection, and kProtocol for settings of over 16 MiB.
+boost::asio::awaitable<HeldSettings> hold_settings(std::string socket_path,
+                                                   base::Deadline deadline);
 
 }  // namespace fo::route

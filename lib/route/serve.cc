@@ -14,7 +14,6 @@
 #include "fleet/admin_socket.h"
 #include "fleet/registry/uri.h"
 #include "http/pages.h"
-#include "loop/blocking.h"
 #include "loop/daemon.h"
 #include "loop/pause.h"
 #include "net/address.h"
@@ -70,6 +69,7 @@ class Server {
             io_.get_executor(),
             [this](const http::Request& from, http::Reply& reply) { return handle(from, reply); },
             options.limits),
+        hold_(io_.get_executor()),
         listeners_(io_.get_executor(), options.admin) {}
 
   int run();
@@ -132,7 +132,7 @@ class Server {
   void listen();
   awaitable<void> start();
   awaitable<void> until_workers_are_known();
-  awaitable<void> receive_settings();
+  awaitable<HeldSettings> receive_settings();
   awaitable<void> offer_listeners();
   void stop(loop::Stop how);
   awaitable<void> end();
@@ -151,6 +151,7 @@ class Server {
   /// The ids of the workers that have no record.
   std::set<std::string> named_;
   http::Server public_;
+  SettingsHold hold_;
   std::optional<http::Server> admin_;
   std::optional<http::Server> metrics_;
   Listeners listeners_;
@@ -218,7 +219,7 @@ AdminActions Server::admin_actions() {
 }
 
 void Server::serve_admin() {
-  admin_.emplace(io_.get_executor(), http::make_handler(admin_pages(admin_actions())),
+  admin_.emplace(io_.get_executor(), http::make_handler(admin_pages(admin_actions(), hold_)),
                  http::limits_for_probes(64));
   admin_->listen(listeners_.admin());
 }
@@ -255,9 +256,10 @@ awaitable<void> Server::start() {
   } else {
     listeners_.open();
   }
+  HeldSettings held;
   if (listeners_.has_received()) {
     co_await until_workers_are_known();
-    co_await receive_settings();
+    held = co_await receive_settings();
   }
   http::Listener metrics;
   if (!options_.metrics.empty()) metrics = listeners_.tcp(options_.metrics);
@@ -266,6 +268,9 @@ awaitable<void> Server::start() {
   co_await listeners_.own();
   serve_admin();
   daemon_.ready(ready_line_);
+  // The other router ends the answer when it knows of the hand-over, and changes nothing after it.
+  if (held.connection) co_await held.connection->finish(Deadline::after(kSettingsTimeout));
+  held = {};
   co_await offer_listeners();
 }
 
@@ -285,18 +290,17 @@ awaitable<void> Server::until_workers_are_known() {
 }
 
 // The running router answers at the admin socket as long as we do not own the sockets.
-awaitable<void> Server::receive_settings() {
+awaitable<HeldSettings> Server::receive_settings() {
+  HeldSettings held;
   try {
-    const std::function<AdminAnswer()> ask = [this] {
-      return ask_router(options_.admin, "GET", "/settings", kSettingsTimeout);
-    };
-    const AdminAnswer answer = co_await loop::run_blocking<AdminAnswer>(ask);
-    control_.set_all(read_settings(answer.text));
+    held = co_await hold_settings(options_.admin, Deadline::after(kSettingsTimeout));
+    control_.set_all(read_settings(held.text));
   } catch (const Error& error) {
     os::log(os::LogLevel::kWarning,
             "drained workers, weights and level of the running router are not taken over: {}",
             error.what());
   }
+  co_return held;
 }
 
 awaitable<void> Server::offer_listeners() {
@@ -307,7 +311,10 @@ awaitable<void> Server::offer_listeners() {
   }
   if (!has_successor_) co_return;
   os::log(os::LogLevel::kInfo, "another router has taken over; requests in flight may finish");
-  asio::co_spawn(io_, admin_->stop(Deadline::after(kProbeTime)), asio::detached);
+  hold_.hand_over();
+  // A change on a connection that was accepted last is refused, and tried again at the next router.
+  asio::co_spawn(io_, admin_->stop(Deadline::after(kProbeTime), Deadline::after(kFirstRequest)),
+                 asio::detached);
   if (metrics_) asio::co_spawn(io_, metrics_->stop(Deadline::after(kProbeTime)), asio::detached);
   if (daemon_.is_stopping()) co_return;
   daemon_.begin_stop();

@@ -3,18 +3,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/strong.h"
 #include "json/dump.h"
 #include "json/object.h"
 #include "plan/degradation.h"
 
 namespace fo::route {
-namespace {
-
-constexpr base::ByteCount kMaxSettingsBytes = 16 * base::kMiB;
-
-}  // namespace
-
 std::string to_json(const OperatorSettings& settings) {
   nlohmann::json object = {{"version", 1},
                            {"drained", settings.drained},

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/strong.h"
 #include "route/router.h"
 #include "route/worker/workers.h"
 
@@ -25,6 +26,8 @@ struct OperatorSettings {
 };
 
 inline constexpr double kMaxWeight = 1e6;
+/// Of their JSON.
+inline constexpr base::ByteCount kMaxSettingsBytes = 16 * base::kMiB;
 
 /// {"version": 1, "drained": [ID...], "weights": {MODEL: {CARD: WEIGHT}}, "level": N or null}, on
 /// one line.
