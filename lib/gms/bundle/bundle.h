@@ -3,7 +3,6 @@
 // never calls CUDA and does little that can fail.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

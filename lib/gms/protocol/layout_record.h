@@ -2,7 +2,6 @@
 // Only for the processes of one gms-serve; not a format for disks or peers.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>

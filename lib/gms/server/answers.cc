@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <concepts>
-#include <set>
 #include <string_view>
 
 #include "base/error.h"

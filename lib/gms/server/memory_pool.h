@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "base/units.h"
 #include "cuda/device_memory.h"
 #include "cuda/driver.h"
 #include "cuda/memory.h"

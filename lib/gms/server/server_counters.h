@@ -15,7 +15,6 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <utility>
 
 #include "base/units.h"

@@ -1,6 +1,5 @@
 // Servers that start with an unusable deposit after a crash, and servers whose failure does not end
 // the others.
-#include <gmock/gmock.h>
 #include <sys/mman.h>
 
 #include "gms/bundle/vault.h"

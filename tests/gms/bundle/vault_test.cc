@@ -1,11 +1,9 @@
 // The parent's side of a vault, with servers that die in the middle or send invalid packets.
 #include "gms/bundle/vault.h"
 
-#include <gmock/gmock.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include "base/error.h"
 #include "os/fd_passing.h"
 #include "support/fds.h"
 

@@ -37,6 +37,15 @@ class Manager : public ServerWithDevice {
     EXPECT_FALSE(writer.connected());
   }
 
+  // A reader that has mapped such a layout and is asleep.
+  MemoryManager asleep_reader(const std::vector<base::ByteCount>& sizes) {
+    start();
+    publish(sizes, 'w');
+    MemoryManager reader = this->reader();
+    reader.unmap_all();
+    return reader;
+  }
+
   [[nodiscard]] bool is_mapped(abi::DevicePtr address) const {
     abi::AllocationHandle handle = 0;
     void* const at = reinterpret_cast<void*>(address);
@@ -118,10 +127,7 @@ TEST_F(Manager, WakesAtTheSameAddressesAfterSleep) {
 }
 
 TEST_F(Manager, WakesOnARepublishedIdenticalLayoutWithOtherIdsAndSlots) {
-  start();
-  publish({kGranule, kGranule}, 'w');
-  MemoryManager reader = this->reader();
-  reader.unmap_all();
+  MemoryManager reader = asleep_reader({kGranule, kGranule});
   {
     MemoryManager writer = manager();
     ASSERT_TRUE(writer.connect(LockType::kRw, soon()));
@@ -140,10 +146,7 @@ TEST_F(Manager, WakesOnARepublishedIdenticalLayoutWithOtherIdsAndSlots) {
 }
 
 TEST_F(Manager, AnotherLayoutIsStale) {
-  start();
-  publish({kGranule}, 'w');
-  MemoryManager reader = this->reader();
-  reader.unmap_all();
+  MemoryManager reader = asleep_reader({kGranule});
   publish({kGranule, kGranule}, 'w');
   const RemapOutcome outcome = reader.remap_all(soon());
   EXPECT_EQ(outcome.result, RemapResult::kStaleLayout);
@@ -153,10 +156,7 @@ TEST_F(Manager, AnotherLayoutIsStale) {
 }
 
 TEST_F(Manager, ServerThatRestartedEmptyIsATimeoutNotStale) {
-  start();
-  publish({kGranule}, 'w');
-  MemoryManager reader = this->reader();
-  reader.unmap_all();
+  MemoryManager reader = asleep_reader({kGranule});
   server_->terminate();
   start();
   EXPECT_EQ(reader.remap_all(Deadline::after(std::chrono::milliseconds(5))).result,
@@ -164,10 +164,7 @@ TEST_F(Manager, ServerThatRestartedEmptyIsATimeoutNotStale) {
 }
 
 TEST_F(Manager, WriterAtWorkIsATimeout) {
-  start();
-  publish({kGranule}, 'w');
-  MemoryManager reader = this->reader();
-  reader.unmap_all();
+  MemoryManager reader = asleep_reader({kGranule});
   MemoryManager writer = manager();
   ASSERT_TRUE(writer.connect(LockType::kRw, soon()));
   EXPECT_EQ(reader.remap_all(Deadline::after(std::chrono::milliseconds(5))).result,
@@ -175,10 +172,7 @@ TEST_F(Manager, WriterAtWorkIsATimeout) {
 }
 
 TEST_F(Manager, NoServerIsAConnectionFailureAtOnce) {
-  start();
-  publish({kGranule}, 'w');
-  MemoryManager reader = this->reader();
-  reader.unmap_all();
+  MemoryManager reader = asleep_reader({kGranule});
   server_->terminate();
   EXPECT_EQ(reader.remap_all(Deadline::never()).result, RemapResult::kConnectionFailed);
   os::listen_unix(socket_).reset();

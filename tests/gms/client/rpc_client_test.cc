@@ -16,8 +16,6 @@
 
 namespace fo::gms {
 namespace {
-
-using base::Deadline;
 using base::ExitStatus;
 using Call = std::function<void(RpcClient&)>;
 

@@ -27,7 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 using base::ExitStatus;
 using nlohmann::json;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;

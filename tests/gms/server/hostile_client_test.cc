@@ -1,6 +1,5 @@
 // Clients that violate the protocol, do not read, request too much or send garbage, against a real
 // server: it still serves others, and ends with the number of descriptors that it had before.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <sys/resource.h>

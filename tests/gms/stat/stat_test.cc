@@ -1,7 +1,6 @@
 #include "gms/stat/stat.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
