@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "base/units.h"
 #include "engine/gms_watch.h"
 
 namespace fo::engine {

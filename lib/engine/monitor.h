@@ -4,7 +4,6 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>

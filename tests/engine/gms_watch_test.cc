@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/asio/detached.hpp>
 #include <filesystem>
 #include <iterator>
 
@@ -11,7 +10,6 @@
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
 #include "gms/server/plain_relay.h"
-#include "loop/event.h"
 #include "loop/test_loop.h"
 #include "support/failure.h"
 #include "support/fds.h"
@@ -65,6 +63,10 @@ class GmsWatchTest : public gms::OneServer {
     rpc.put_metadata("tensor", rpc.allocate(size, "t").allocation_id, 0, "{}");
     rpc.commit();
   }
+  void start_published() {
+    start();
+    publish(4096);
+  }
   // Whether a writer gets the lock at once.
   [[nodiscard]] bool can_write() const {
     RpcClient rpc = RpcClient::connect(socket_, soon());
@@ -91,8 +93,7 @@ class GmsWatchTest : public gms::OneServer {
 };
 
 TEST_F(GmsWatchTest, LearnsTheLayoutAndIsInNobodysWay) {
-  start();
-  publish(4096);
+  start_published();
   learn();
   EXPECT_EQ(watch_->layout_hash(0).value().size(), 64u);
   EXPECT_FALSE(watch_->is_up(0));
@@ -101,8 +102,7 @@ TEST_F(GmsWatchTest, LearnsTheLayoutAndIsInNobodysWay) {
 }
 
 TEST_F(GmsWatchTest, HoldsAReadersLockUntilItLetsGo) {
-  start();
-  publish(4096);
+  start_published();
   hold();
   EXPECT_TRUE(watch_->is_up(0));
   EXPECT_FALSE(can_write());
@@ -115,8 +115,7 @@ TEST_F(GmsWatchTest, HoldsAReadersLockUntilItLetsGo) {
 }
 
 TEST_F(GmsWatchTest, CanBeHeldAgain) {
-  start();
-  publish(4096);
+  start_published();
   hold();
   let_go();
   const std::ptrdiff_t before = test::open_fds();
@@ -129,8 +128,7 @@ TEST_F(GmsWatchTest, CanBeHeldAgain) {
 }
 
 TEST_F(GmsWatchTest, AnotherLayoutIsStale) {
-  start();
-  publish(4096);
+  start_published();
   learn();
   publish(4 << 20);
   const auto failure = failure_of([&] { hold(); });
@@ -141,8 +139,7 @@ TEST_F(GmsWatchTest, AnotherLayoutIsStale) {
 }
 
 TEST_F(GmsWatchTest, TheSameLayoutPublishedAnewIsTheSame) {
-  start();
-  publish(4096);
+  start_published();
   learn();
   restart();
   publish(4096);
@@ -152,8 +149,7 @@ TEST_F(GmsWatchTest, TheSameLayoutPublishedAnewIsTheSame) {
 
 TEST_F(GmsWatchTest, AServerThatStaysAwayIsUnavailableAtTheDeadline) {
   EXPECT_EQ(failure_of([&] { learn(in_ms(100)); }).status, ExitStatus::kUnavailable);
-  start();
-  publish(4096);
+  start_published();
   learn();
   server_.reset();
   const auto failure = failure_of([&] { hold(in_ms(100)); });
@@ -162,8 +158,7 @@ TEST_F(GmsWatchTest, AServerThatStaysAwayIsUnavailableAtTheDeadline) {
 }
 
 TEST_F(GmsWatchTest, AServerThatIsAwayIsWaitedFor) {
-  start();
-  publish(4096);
+  start_published();
   learn();
   server_.reset();
   bool held = false;
@@ -174,15 +169,13 @@ TEST_F(GmsWatchTest, AServerThatIsAwayIsWaitedFor) {
     loop_.run_until([&] { return log.contains("; waiting for it\n"); });
   }
   EXPECT_FALSE(held);
-  start();
-  publish(4096);
+  start_published();
   loop_.run_until([&] { return held; });
   EXPECT_TRUE(watch_->is_up(0));
 }
 
 TEST_F(GmsWatchTest, AnotherLayoutIsNotWaitedFor) {
-  start();
-  publish(4096);
+  start_published();
   learn();
   restart();
   publish(8 << 20);
@@ -190,8 +183,7 @@ TEST_F(GmsWatchTest, AnotherLayoutIsNotWaitedFor) {
 }
 
 TEST_F(GmsWatchTest, TheCheckAsksAndHoldsNothing) {
-  start();
-  publish(4096);
+  start_published();
   hold();
   loop_.run(watch_->check(soon()));
   let_go();
@@ -248,8 +240,7 @@ TEST_F(GmsWatchTest, AServerThatSaysNothingIsTryAgainAndGarbageIsProtocol) {
 }
 
 TEST_F(GmsWatchTest, ASecondServerThatIsAwayFailsTheHold) {
-  start();
-  publish(4096);
+  start_published();
   make(10s, {socket_, path("none.sock")});
   EXPECT_EQ(failure_of([&] { hold(in_ms(500)); }).status, ExitStatus::kUnavailable);
   EXPECT_TRUE(watch_->is_up(0));
@@ -259,8 +250,7 @@ TEST_F(GmsWatchTest, ASecondServerThatIsAwayFailsTheHold) {
 }
 
 TEST_F(GmsWatchTest, AServerThatComesBackInTimeWithTheSameLayoutIsNoLoss) {
-  start();
-  publish(4096);
+  start_published();
   hold();
   for (int i = 0; i < 2; ++i) {
     server_.reset();
@@ -276,8 +266,7 @@ TEST_F(GmsWatchTest, AServerThatComesBackInTimeWithTheSameLayoutIsNoLoss) {
 
 TEST_F(GmsWatchTest, AServerThatStaysAwayIsLost) {
   make(100ms);
-  start();
-  publish(4096);
+  start_published();
   hold();
   server_.reset();
   loop_.run_until([&] { return !lost_.empty(); });
@@ -290,8 +279,7 @@ TEST_F(GmsWatchTest, AServerThatStaysAwayIsLost) {
 
 TEST_F(GmsWatchTest, AServerThatIsBackWithNothingOrAnotherLayoutIsLost) {
   make(1s);
-  start();
-  publish(4096);
+  start_published();
   hold();
   restart();
   publish(4 << 20);
@@ -304,8 +292,7 @@ TEST_F(GmsWatchTest, AServerThatIsBackWithNothingOrAnotherLayoutIsLost) {
 
 TEST_F(GmsWatchTest, EachServerIsLostForItself) {
   make(50ms, {socket_, path("b.sock")});
-  start();
-  publish(4096);
+  start_published();
   const gms::GmsProcess other({"--socket-path", path("b.sock")});
   const std::string first = std::exchange(socket_, path("b.sock"));
   publish(8192);
@@ -319,8 +306,7 @@ TEST_F(GmsWatchTest, EachServerIsLostForItself) {
 
 TEST_F(GmsWatchTest, WhatWasLetGoIsNotMissed) {
   make(10ms);
-  start();
-  publish(4096);
+  start_published();
   hold();
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });
@@ -331,14 +317,12 @@ TEST_F(GmsWatchTest, WhatWasLetGoIsNotMissed) {
 
 TEST_F(GmsWatchTest, CanBeHeldAgainWhileTheFormerHoldIsStillMissed) {
   const std::ptrdiff_t before = threads();
-  start();
-  publish(4096);
+  start_published();
   hold();
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });
   watch_->let_go();
-  start();
-  publish(4096);
+  start_published();
   hold();
   // Until the thread of the former hold has ended.
   loop_.run_until([&] { return threads() == before; });
@@ -351,8 +335,7 @@ TEST_F(GmsWatchTest, CanBeHeldAgainWhileTheFormerHoldIsStillMissed) {
 
 TEST_F(GmsWatchTest, EndsWhileItWaitsForAServer) {
   make(1h);
-  start();
-  publish(4096);
+  start_published();
   hold();
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });

@@ -1,10 +1,8 @@
 #include "engine/health.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <nlohmann/json.hpp>
-#include <tuple>
 
 #include "support/environment.h"
 #include "support/failure.h"

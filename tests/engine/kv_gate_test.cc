@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 
 #include "engine/device_gate.h"
 #include "gms/client/rpc_client.h"

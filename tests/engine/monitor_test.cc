@@ -21,7 +21,6 @@ using base::Deadline;
 using base::Error;
 using base::ExitStatus;
 using boost::asio::awaitable;
-using testing::HasSubstr;
 using Answer = std::optional<std::string>;
 
 /// Gives the queued answers in order, and then reports success.

@@ -26,7 +26,6 @@ namespace fo::engine {
 namespace {
 
 using namespace std::chrono_literals;
-using base::Deadline;
 using base::ExitStatus;
 using nlohmann::json;
 using test::failure_of;
@@ -35,7 +34,6 @@ using test::soon;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-using testing::StartsWith;
 
 std::string http_answer(int status, const std::string& body) {
   return "HTTP/1.1 " + std::to_string(status) +

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,7 +17,6 @@ namespace {
 using namespace fo;
 using base::Deadline;
 using test::Pair;
-using test::Settings;
 using test::Start;
 using test::wait_until;
 

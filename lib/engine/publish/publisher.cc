@@ -471,7 +471,7 @@ void Publisher::State::end_direction(const ConnectionPtr& connection, Side side)
   }
   connection->engine_ended = true;
   sort(connection);
-  // The engine is has_ended: only a client that is still sending may stay, for a limited time.
+  // The engine has ended: only a client that is still sending may stay, for a limited time.
   if (is_last || is_draining || !connection->framing.is_in_message(Side::kClient)) {
     drop(connection, connection->engine_reset);
   } else {

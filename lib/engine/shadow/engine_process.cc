@@ -3,7 +3,6 @@
 #include <fcntl.h>
 
 #include <csignal>
-#include <exception>
 #include <optional>
 #include <utility>
 

@@ -6,7 +6,6 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <functional>
-#include <string>
 
 #include "base/deadline.h"
 #include "engine/device_gate.h"

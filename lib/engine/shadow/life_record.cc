@@ -1,6 +1,5 @@
 #include "engine/shadow/life_record.h"
 
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"

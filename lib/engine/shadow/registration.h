@@ -6,7 +6,6 @@
 #include <boost/asio/awaitable.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 

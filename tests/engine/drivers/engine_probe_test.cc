@@ -1,6 +1,5 @@
 #include "engine/drivers/engine_probe.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -20,7 +19,6 @@ using namespace std::chrono_literals;
 using base::ExitStatus;
 using enum EngineState;
 using test::failure_of;
-using testing::HasSubstr;
 
 /// A status server on its own thread, with the given answer.
 class Engine {

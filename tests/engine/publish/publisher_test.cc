@@ -1,11 +1,9 @@
 #include "engine/publish/publisher.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -36,12 +34,11 @@
 
 namespace fo::engine {
 namespace {
-
-using base::ByteCount;
 using base::Deadline;
 using base::ExitStatus;
 using base::UniqueFd;
 using http::test::TestServer;
+using Peer = http::test::RawClient;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::await;
@@ -105,92 +102,19 @@ class TestPublisher {
   std::unique_ptr<Publisher> publisher_;
 };
 
-/// One end of a connection that sends and receives plain bytes.
-class Peer {
- public:
-  Peer() = default;
-  explicit Peer(UniqueFd fd) : fd_(std::move(fd)) {}
-  static Peer connect(std::uint16_t port) {
-    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    connect(fd.get(), port);
-    return Peer(std::move(fd));
-  }
-  static void connect(int fd, std::uint16_t port) { EXPECT_EQ(test::try_connect(fd, port), 0); }
+/// After finish(): whether the peer's kernel has acknowledged the end.
+bool is_end_acknowledged(const Peer& client) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  EXPECT_EQ(::getsockopt(client.fd(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+  return info.tcpi_state == TCP_FIN_WAIT2;
+}
 
-  [[nodiscard]] int fd() const { return fd_.get(); }
-  /// False if the peer has closed the connection.
-  bool send(std::string_view text) const {
-    while (!text.empty()) {
-      const ssize_t sent = ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return false;
-      text.remove_prefix(static_cast<std::size_t>(sent));
-    }
-    return true;
-  }
-  void finish() const { ::shutdown(fd_.get(), SHUT_WR); }
-  /// After finish(): whether the peer's kernel has acknowledged the end.
-  [[nodiscard]] bool is_end_acknowledged() const {
-    tcp_info info{};
-    socklen_t size = sizeof info;
-    EXPECT_EQ(::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
-    return info.tcpi_state == TCP_FIN_WAIT2;
-  }
-  /// Whether the peer has ended its stream.
-  [[nodiscard]] bool is_end_received() const {
-    pollfd ended{fd_.get(), POLLRDHUP, 0};
-    return ::poll(&ended, 1, 0) == 1;
-  }
-  void close() { fd_.reset(); }
-  /// Closes the connection with a reset.
-  void break_off() {
-    const linger at_once{1, 0};
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    fd_.reset();
-  }
-
-  /// Reads up to and including `text`; everything if the connection ends before.
-  std::string read_until(std::string_view text) {
-    while (got_.find(text) == std::string::npos && receive()) {
-    }
-    return cut(got_.find(text) == std::string::npos ? got_.size() : got_.find(text) + text.size());
-  }
-  std::string read(std::size_t count) {
-    while (got_.size() < count && receive()) {
-    }
-    return cut(count);
-  }
-  std::string read_to_end() {
-    while (receive()) {
-    }
-    return cut(got_.size());
-  }
-  /// How the connection ended: 0, or the errno of the read.
-  [[nodiscard]] int end() const { return end_; }
-
- private:
-  std::string cut(std::size_t count) {
-    std::string head = got_.substr(0, count);
-    got_.erase(0, count);
-    return head;
-  }
-  bool receive() {
-    pollfd ready{fd_.get(), POLLIN, 0};
-    if (::poll(&ready, 1, soon().poll_timeout()) != 1) {
-      ADD_FAILURE() << "nothing came after " << got_.size() << " bytes";
-      return false;
-    }
-    char buffer[65536];
-    const ssize_t count = ::recv(fd_.get(), buffer, sizeof buffer, 0);
-    end_ = count < 0 ? errno : 0;
-    if (count <= 0) return false;
-    got_.append(buffer, static_cast<std::size_t>(count));
-    return true;
-  }
-
-  UniqueFd fd_;
-  std::string got_;
-  int end_ = -1;
-};
+/// Whether the peer has ended its stream.
+bool is_end_received(const Peer& client) {
+  pollfd ended{client.fd(), POLLRDHUP, 0};
+  return ::poll(&ended, 1, 0) == 1;
+}
 
 /// An engine whose bytes the test sends.
 class RawEngine {
@@ -233,7 +157,7 @@ struct Exchange {
 };
 Exchange begin_exchange(const RawEngine& raw, std::uint16_t port,
                         const std::string& request = kGet) {
-  Exchange begun{Peer::connect(port), {}};
+  Exchange begun{Peer(port), Peer()};
   begun.client.send(request);
   begun.engine = raw.accept();
   EXPECT_EQ(begun.engine.read(request.size()), request);
@@ -260,6 +184,17 @@ class Publishing : public test::FdCounting {
   Publishing() { std::signal(SIGPIPE, SIG_IGN); }
 };
 
+/// A publisher of an engine whose bytes the test sends.
+class PublishedEngine : public Publishing {
+ protected:
+  Exchange exchange(const std::string& request = kGet) {
+    return begin_exchange(raw_, publisher_.port(), request);
+  }
+
+  const RawEngine raw_;
+  TestPublisher publisher_{raw_.target()};
+};
+
 TEST_F(Publishing, CarriesTenMebibytesBothWays) {
   const HttpEngine engine("A");
   TestPublisher publisher(engine.target());
@@ -271,17 +206,15 @@ TEST_F(Publishing, CarriesTenMebibytesBothWays) {
   EXPECT_TRUE(response.body == options.body);
 }
 
-TEST_F(Publishing, CarriesWhatIsNoHttpBothWaysAtOnce) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
+TEST_F(PublishedEngine, CarriesWhatIsNoHttpBothWaysAtOnce) {
+  Peer client(publisher_.port());
   const std::string up = "\x16\x03\n" + random_bytes(10 * base::kMiB);
   const std::string down = random_bytes(10 * base::kMiB + 7);
   std::thread sender([&] {
     EXPECT_TRUE(client.send(up));
     client.finish();
   });
-  Peer engine = raw.accept();
+  Peer engine = raw_.accept();
   std::thread answerer([&] {
     EXPECT_TRUE(engine.send(down));
     engine.finish();
@@ -309,7 +242,7 @@ TEST_F(Publishing, WaitsForAnEngineWhoseQueueIsFull) {
   const UniqueFd listener = os::listen_unix(path, 0600, 0);
   const UniqueFd before_us = os::connect_unix(path, soon());
   TestPublisher publisher(path);
-  Peer client = Peer::connect(publisher.port());
+  Peer client(publisher.port());
   client.send(kGet);
   await([&] { return publisher.connections() == 1; });
   const UniqueFd first(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -319,14 +252,12 @@ TEST_F(Publishing, WaitsForAnEngineWhoseQueueIsFull) {
   EXPECT_EQ(engine.read(kGet.size()), kGet);
 }
 
-TEST_F(Publishing, PassesEveryPieceOnAtOnce) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
+TEST_F(PublishedEngine, PassesEveryPieceOnAtOnce) {
+  Peer client(publisher_.port());
   Peer engine;
   for (const char& c : kGet) {
     client.send(std::string_view(&c, 1));
-    if (&c == kGet.data()) engine = raw.accept();
+    if (&c == kGet.data()) engine = raw_.accept();
     EXPECT_EQ(engine.read(1), std::string(1, c));
   }
   engine.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -336,19 +267,17 @@ TEST_F(Publishing, PassesEveryPieceOnAtOnce) {
     engine.send(token);
     EXPECT_EQ(client.read(token.size()), token);
   }
-  EXPECT_EQ(publisher.busy(), 1U);
+  EXPECT_EQ(publisher_.busy(), 1U);
   engine.send("0\r\n\r\n");
   EXPECT_EQ(client.read(5), "0\r\n\r\n");
-  EXPECT_EQ(publisher.busy(), 0U);
+  EXPECT_EQ(publisher_.busy(), 0U);
 }
 
-TEST_F(Publishing, KeepsHalfClose) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
+TEST_F(PublishedEngine, KeepsHalfClose) {
+  Peer client(publisher_.port());
   client.send("GET / HTTP/1.0\r\n\r\n");
   client.finish();
-  Peer engine = raw.accept();
+  Peer engine = raw_.accept();
   EXPECT_EQ(engine.read_to_end(), "GET / HTTP/1.0\r\n\r\n");
   for (const char* part : {"HTTP/1.0 200 OK\r\n\r\n", "the whole ", "answer"}) {
     engine.send(part);
@@ -357,60 +286,53 @@ TEST_F(Publishing, KeepsHalfClose) {
   engine.close();
   EXPECT_EQ(client.read_to_end(), "");
   EXPECT_EQ(client.end(), 0);
-  await([&] { return publisher.connections() == 0; });
+  await([&] { return publisher_.connections() == 0; });
 }
 
-TEST_F(Publishing, TheEnginesEndReachesTheClient) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  auto [client, engine] = begin_exchange(raw, publisher.port());
+TEST_F(PublishedEngine, TheEnginesEndReachesTheClient) {
+  auto [client, engine] = exchange();
   engine.send("HTTP/1.1 200 OK\r\n\r\nuntil the end");
   engine.close();
   EXPECT_TRUE(client.read_to_end().ends_with("until the end"));
   EXPECT_EQ(client.end(), 0);
   client.close();
-  await([&] { return publisher.connections() == 0; });
+  await([&] { return publisher_.connections() == 0; });
   // The engine closes a connection that was idle for too long.
-  client = Peer::connect(publisher.port());
+  client = Peer(publisher_.port());
   client.send(kGet);
-  engine = raw.accept();
+  engine = raw_.accept();
   engine.read(kGet.size());
   engine.send(kOk);
   engine.close();
   EXPECT_EQ(client.read_to_end(), kOk);
   EXPECT_EQ(client.end(), 0);
-  EXPECT_EQ(publisher.connections(), 0U);
+  EXPECT_EQ(publisher_.connections(), 0U);
 }
 
-TEST_F(Publishing, PassesResetsOn) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  auto [client, engine] = begin_exchange(raw, publisher.port());
-  engine.break_off();
+TEST_F(PublishedEngine, PassesResetsOn) {
+  auto [client, engine] = exchange();
+  engine.reset();
   client.read_to_end();
   EXPECT_EQ(client.end(), ECONNRESET);
-  client = Peer::connect(publisher.port());
+  client = Peer(publisher_.port());
   client.send(kGet);
-  engine = raw.accept();
+  engine = raw_.accept();
   engine.read(kGet.size());
-  client.break_off();
+  client.reset();
   engine.read_to_end();
   EXPECT_EQ(engine.end(), ECONNRESET);
-  await([&] { return publisher.connections() == 0; });
+  await([&] { return publisher_.connections() == 0; });
 }
 
-TEST_F(Publishing, DeliversAnAnswerThatCameBeforeTheRequestsEnd) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  auto [client, engine] =
-      begin_exchange(raw, publisher.port(), "POST / HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n");
+TEST_F(PublishedEngine, DeliversAnAnswerThatCameBeforeTheRequestsEnd) {
+  auto [client, engine] = exchange("POST / HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n");
   const std::string refusal = "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n";
   engine.send(refusal);
   EXPECT_EQ(client.read(refusal.size()), refusal);
   engine.close();
   while (client.send(std::string(100000, 'x'))) {
   }
-  await([&] { return publisher.connections() == 0; });
+  await([&] { return publisher_.connections() == 0; });
 }
 
 TEST_F(Publishing, ResetsClientsOfADeadEngine) {
@@ -418,7 +340,7 @@ TEST_F(Publishing, ResetsClientsOfADeadEngine) {
   TestPublisher publisher(dead.target());
   testing::internal::CaptureStderr();
   for (int i = 0; i < 50; ++i) {
-    Peer client = Peer::connect(publisher.port());
+    Peer client(publisher.port());
     client.send(kGet);
     client.read_to_end();
     EXPECT_EQ(client.end(), ECONNRESET);
@@ -432,22 +354,18 @@ TEST_F(Publishing, ResetsClientsOfADeadEngine) {
   EXPECT_LT(std::count(said.begin(), said.end(), '\n'), 40) << said;
 }
 
-TEST_F(Publishing, AClientThatSaysNothingNeedsNoEngine) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
+TEST_F(PublishedEngine, AClientThatSaysNothingNeedsNoEngine) {
   {
-    const Peer client = Peer::connect(publisher.port());
-    await([&] { return publisher.connections() == 1; });
-    EXPECT_EQ(publisher.busy(), 0U);
+    const Peer client(publisher_.port());
+    await([&] { return publisher_.connections() == 1; });
+    EXPECT_EQ(publisher_.busy(), 0U);
   }
-  await([&] { return publisher.connections() == 0; });
-  EXPECT_FALSE(raw.has_client(Deadline::after(seconds(0))));
+  await([&] { return publisher_.connections() == 0; });
+  EXPECT_FALSE(raw_.has_client(Deadline::after(seconds(0))));
 }
 
-TEST_F(Publishing, AClientThatDoesNotReadHoldsTheEngineBack) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  auto [client, engine] = begin_exchange(raw, publisher.port());
+TEST_F(PublishedEngine, AClientThatDoesNotReadHoldsTheEngineBack) {
+  auto [client, engine] = exchange();
   std::size_t sent = 0;
   const std::string part = random_bytes(100000);
   pollfd writable{engine.fd(), POLLOUT, 0};
@@ -465,7 +383,7 @@ TEST_F(Publishing, IdleAndSlowClientsHoldNobodyUp) {
   TestPublisher publisher(engine.target());
   std::vector<Peer> others;
   for (int i = 0; i < 150; ++i) {
-    others.push_back(Peer::connect(publisher.port()));
+    others.push_back(Peer(publisher.port()));
     if (i % 3 == 1) others.back().send("GET / HTT");
     // This client never reads its answers.
     if (i % 3 == 2) others.back().send(kGet);
@@ -482,7 +400,7 @@ TEST_F(Publishing, WhoHasBeenIdleForLongestGivesWayWhenItIsFull) {
   TestPublisher publisher(raw.target(), limits);
   testing::internal::CaptureStderr();
   const auto come = [&](std::size_t connections) {
-    Peer peer = Peer::connect(publisher.port());
+    Peer peer(publisher.port());
     await([&] { return publisher.connections() == connections; });
     return peer;
   };
@@ -499,10 +417,10 @@ TEST_F(Publishing, WhoHasBeenIdleForLongestGivesWayWhenItIsFull) {
   asks_engine.send(kOk);
   asks.read(kOk.size());
   Peer last = come(4);
-  const Peer one_more = Peer::connect(publisher.port());
+  const Peer one_more(publisher.port());
   EXPECT_EQ(silent.read_to_end(), "");
   EXPECT_EQ(silent.end(), 0);
-  const Peer another = Peer::connect(publisher.port());
+  const Peer another(publisher.port());
   EXPECT_EQ(asks.read_to_end(), "");
   EXPECT_EQ(asks.end(), 0);
   EXPECT_EQ(publisher.connections(), 4U);
@@ -521,7 +439,7 @@ TEST_F(Publishing, ClientsThatHaveNotAskedYetGiveWayToThoseThatAsk) {
   limits.connections = 20;
   TestPublisher publisher(raw.target(), limits);
   testing::internal::CaptureStderr();
-  Peer streams = Peer::connect(publisher.port());
+  Peer streams(publisher.port());
   streams.send(kGet);
   Peer engine = raw.accept();
   engine.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
@@ -530,13 +448,13 @@ TEST_F(Publishing, ClientsThatHaveNotAskedYetGiveWayToThoseThatAsk) {
   std::vector<Peer> engines;
   for (const char* said : {"", "GET / HTT", "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf"}) {
     for (int i = 0; i < 40; ++i) {
-      crowd.push_back(Peer::connect(publisher.port()));
+      crowd.push_back(Peer(publisher.port()));
       crowd.back().send(said);
       if (*said != '\0') engines.push_back(raw.accept());
     }
     await([&] { return publisher.connections() == 20; });
   }
-  Peer asks = Peer::connect(publisher.port());
+  Peer asks(publisher.port());
   asks.send(kGet);
   Peer asked = raw.accept();
   EXPECT_EQ(asked.read(kGet.size()), kGet);
@@ -564,7 +482,7 @@ TEST_F(Publishing, ARequestThatIsRefusedIsAnsweredAndTheEngineHearsNothingOfIt) 
   testing::internal::CaptureStderr();
   const std::string request = "POST /no HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
   for (const std::size_t size : {request.size(), std::size_t{10}, std::size_t{1}}) {
-    Peer client = Peer::connect(publisher.port());
+    Peer client(publisher.port());
     for (std::size_t at = 0; at < request.size(); at += size) client.send(request.substr(at, size));
     Peer engine = raw.accept();
     EXPECT_EQ(engine.read_to_end(), "");
@@ -583,7 +501,7 @@ TEST_F(Publishing, WhatIsNoHttpIsRefusedWhereRequestsAreJudged) {
   const RawEngine raw;
   TestPublisher publisher(raw.target(), kJudge);
   testing::internal::CaptureStderr();
-  Peer client = Peer::connect(publisher.port());
+  Peer client(publisher.port());
   client.send("\x16\x03\x01 hello\n" + random_bytes(base::kMiB));
   Peer engine = raw.accept();
   EXPECT_EQ(engine.read_to_end(), "");
@@ -595,7 +513,7 @@ TEST_F(Publishing, RequestsBeforeOneThatIsRefusedAreAnsweredFirst) {
   const RawEngine raw;
   TestPublisher publisher(raw.target(), kJudge);
   testing::internal::CaptureStderr();
-  Peer client = Peer::connect(publisher.port());
+  Peer client(publisher.port());
   client.send(kGet + kGet + "POST /no HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n");
   client.send(random_bytes(1000000));
   Peer engine = raw.accept();
@@ -614,9 +532,9 @@ TEST_F(Publishing, AClientThatWasRefusedAndStaysIsCut) {
   limits.refusal = milliseconds(20);
   TestPublisher publisher(raw.target(), kJudge, limits);
   testing::internal::CaptureStderr();
-  Peer client = Peer::connect(publisher.port());
+  Peer client(publisher.port());
   client.send("GET /no HTTP/1.1\r\n\r\n");
-  await([&] { return client.is_end_received(); });
+  await([&] { return is_end_received(client); });
   await([&] { return publisher.connections() == 0; });
   EXPECT_TRUE(client.read_to_end().starts_with("HTTP/1.1 403 "));
   testing::internal::GetCapturedStderr();
@@ -625,7 +543,7 @@ TEST_F(Publishing, AClientThatWasRefusedAndStaysIsCut) {
 TEST_F(Publishing, RequestsThatPassTheJudgeAreCarriedAsTheyCame) {
   const RawEngine raw;
   TestPublisher publisher(raw.target(), kJudge);
-  Peer client = Peer::connect(publisher.port());
+  Peer client(publisher.port());
   client.send("POST / HTTP/1.1\r\nTrans");
   Peer engine = raw.accept();
   client.send("fer-Encoding: chunked\r\n\r\n");
@@ -648,10 +566,10 @@ TEST_F(Publishing, ADrainWaitsForAHeadThatHasBegunAndNotForARefusal) {
   const RawEngine raw;
   TestPublisher publisher(raw.target(), kJudge);
   testing::internal::CaptureStderr();
-  Peer client = Peer::connect(publisher.port());
+  Peer client(publisher.port());
   client.send(kGet.substr(0, 10));
   Peer engine = raw.accept();
-  Peer refused = Peer::connect(publisher.port());
+  Peer refused(publisher.port());
   refused.send("GET /no HTTP/1.1\r\n\r\n");
   EXPECT_TRUE(refused.read_to_end().starts_with("HTTP/1.1 403 "));
   std::future<bool> drained = publisher.drain();
@@ -675,7 +593,7 @@ TEST_F(Publishing, ClientsWaitWhenAllOthersAreBusy) {
   TestPublisher publisher(raw.target(), limits);
   auto [busy, engine] = begin_exchange(raw, publisher.port());
   testing::internal::CaptureStderr();
-  Peer waits = Peer::connect(publisher.port());
+  Peer waits(publisher.port());
   waits.send(kGet);
   answer(engine, busy);
   engine = raw.accept();
@@ -690,11 +608,10 @@ TEST_F(Publishing, ASlowReaderGetsItsWholeAnswer) {
   PublisherLimits limits;
   limits.half_open = milliseconds(20);
   TestPublisher publisher(raw.target(), limits);
-  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Peer client;
   const int few = 4096;
-  ASSERT_EQ(::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &few, sizeof few), 0);
-  Peer::connect(fd.get(), publisher.port());
-  Peer client(std::move(fd));
+  ASSERT_EQ(::setsockopt(client.fd(), SOL_SOCKET, SO_RCVBUF, &few, sizeof few), 0);
+  client.connect(publisher.port());
   client.send("GET / HTTP/1.0\r\n\r\n");
   Peer engine = raw.accept();
   engine.read_until("\r\n\r\n");
@@ -729,14 +646,12 @@ TEST_F(Publishing, OutlivesAWantOfDescriptors) {
   const std::uint16_t port = publisher.port();
   std::vector<UniqueFd> clients(8);
   for (UniqueFd& fd : clients) fd.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit few{static_cast<rlim_t>(clients.back().get()) + 3, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-  for (const UniqueFd& fd : clients) Peer::connect(fd.get(), port);
-  await([&] { return publisher.connections() > 0; });
-  EXPECT_LT(publisher.connections(), clients.size());
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  {
+    const test::FewDescriptors few(3);
+    for (const UniqueFd& fd : clients) EXPECT_EQ(test::try_connect(fd.get(), port), 0);
+    await([&] { return publisher.connections() > 0; });
+    EXPECT_LT(publisher.connections(), clients.size());
+  }
   for (UniqueFd& fd : clients) {
     Peer client(std::move(fd));
     client.send(kGet);
@@ -744,37 +659,20 @@ TEST_F(Publishing, OutlivesAWantOfDescriptors) {
   }
 }
 
-/// During its life, this process can open no descriptor.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const UniqueFd next(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
-    const rlimit none{static_cast<rlim_t>(next.get()), before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  }
-  ~NoDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
-  NoDescriptors(const NoDescriptors&) = delete;
-  NoDescriptors& operator=(const NoDescriptors&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 TEST_F(Publishing, WhoHasAskedWaitsWhileDescriptorsRunOut) {
   if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   const RawEngine raw;
   TestPublisher publisher(raw.target());
   const std::uint16_t port = publisher.port();
-  Peer client = Peer::connect(port);
+  Peer client(port);
   await([&] { return publisher.connections() == 1; });
-  Peer late(UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
+  Peer late;
   testing::internal::CaptureStderr();
   {
-    const NoDescriptors none;
+    const test::FewDescriptors none;
     client.send(kGet);
     await([&] { return publisher.busy() == 1; });
-    Peer::connect(late.fd(), port);
+    late.connect(port);
     late.send(kGet);
   }
   for (int i = 0; i < 2; ++i) {
@@ -797,11 +695,11 @@ TEST_F(Publishing, WaitsForDescriptorsNoLongerThanForTheEngine) {
   PublisherLimits limits;
   limits.connect = milliseconds(50);
   TestPublisher publisher(raw.target(), limits);
-  Peer client = Peer::connect(publisher.port());
+  Peer client(publisher.port());
   await([&] { return publisher.connections() == 1; });
   testing::internal::CaptureStderr();
   {
-    const NoDescriptors none;
+    const test::FewDescriptors none;
     client.send(kGet);
     client.read_to_end();
     EXPECT_EQ(client.end(), ECONNRESET);
@@ -813,15 +711,15 @@ TEST_F(Publishing, WaitsForDescriptorsNoLongerThanForTheEngine) {
 TEST_F(Publishing, DrainingLeavesIdleClientsConnected) {
   const HttpEngine first("A");
   TestPublisher publisher(first.target());
-  Peer silent = Peer::connect(publisher.port());
-  Peer idle = Peer::connect(publisher.port());
+  Peer silent(publisher.port());
+  Peer idle(publisher.port());
   idle.send(kGet);
   idle.read_until("\r\n\r\nA");
   await([&] { return publisher.connections() == 2; });
   EXPECT_TRUE(publisher.drain().get());
   // The request stays in the kernel.
   idle.send(kGet);
-  Peer late = Peer::connect(publisher.port());
+  Peer late(publisher.port());
   late.send(kGet);
   PublishedSockets left = publisher.take();
   EXPECT_TRUE(left.listener);
@@ -839,14 +737,14 @@ TEST_F(Publishing, DrainingLeavesIdleClientsConnected) {
 TEST_F(Publishing, ResumesAfterADrain) {
   HttpEngine engine("A");
   TestPublisher publisher(engine.target());
-  Peer client = Peer::connect(publisher.port());
+  Peer client(publisher.port());
   for (int i = 0; i < 5; ++i) {
     client.send(kGet);
     client.read_until("\r\n\r\nA");
     EXPECT_TRUE(publisher.drain().get());
     await([&] { return engine.connections() == 0; });
     client.send(kGet);
-    Peer late = Peer::connect(publisher.port());
+    Peer late(publisher.port());
     late.send(kGet);
     publisher.resume();
     EXPECT_TRUE(client.read_until("\r\n\r\nA").ends_with("\r\n\r\nA"));
@@ -854,13 +752,11 @@ TEST_F(Publishing, ResumesAfterADrain) {
   }
 }
 
-TEST_F(Publishing, DrainingWaitsForStreams) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  auto [client, engine] = begin_exchange(raw, publisher.port());
+TEST_F(PublishedEngine, DrainingWaitsForStreams) {
+  auto [client, engine] = exchange();
   engine.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
   client.read_until("\r\n\r\n");
-  const std::future<bool> drained = publisher.drain();
+  const std::future<bool> drained = publisher_.drain();
   for (int i = 0; i < 20; ++i) {
     engine.send("5\r\ntoken\r\n");
     EXPECT_EQ(client.read(10), "5\r\ntoken\r\n");
@@ -871,19 +767,17 @@ TEST_F(Publishing, DrainingWaitsForStreams) {
   drained.wait();
   EXPECT_EQ(engine.read_to_end(), "");  // the connection was detached from the engine
   EXPECT_EQ(engine.end(), 0);
-  EXPECT_EQ(publisher.take().clients.size(), 1U);
+  EXPECT_EQ(publisher_.take().clients.size(), 1U);
 }
 
-TEST_F(Publishing, DrainingFinishesAnUploadAndLeavesTheNextRequest) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
+TEST_F(PublishedEngine, DrainingFinishesAnUploadAndLeavesTheNextRequest) {
+  Peer client(publisher_.port());
   const std::string head = "POST / HTTP/1.1\r\nContent-Length: 200000\r\n\r\n";
   const std::string body = random_bytes(200000);
   client.send(head + body.substr(0, 100000));
-  Peer engine = raw.accept();
+  Peer engine = raw_.accept();
   EXPECT_TRUE(engine.read(head.size() + 100000) == head + body.substr(0, 100000));
-  std::future<bool> drained = publisher.drain();
+  std::future<bool> drained = publisher_.drain();
   client.send(body.substr(100000) + kGet + kGet);
   EXPECT_TRUE(engine.read(100000) == body.substr(100000));
   EXPECT_FALSE(is_done(drained));
@@ -891,114 +785,99 @@ TEST_F(Publishing, DrainingFinishesAnUploadAndLeavesTheNextRequest) {
   EXPECT_TRUE(drained.get());
   EXPECT_EQ(engine.read_to_end(), "");
   const RawEngine next;
-  TestPublisher heir(next.target(), publisher.take());
+  TestPublisher heir(next.target(), publisher_.take());
   engine = next.accept();
   EXPECT_EQ(engine.read(2 * kGet.size()), kGet + kGet);
 }
 
-TEST_F(Publishing, DrainingFinishesPipelinedRequests) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
+TEST_F(PublishedEngine, DrainingFinishesPipelinedRequests) {
+  Peer client(publisher_.port());
   client.send(kGet + kGet + kGet);
-  Peer engine = raw.accept();
+  Peer engine = raw_.accept();
   engine.read(3 * kGet.size());
-  std::future<bool> drained = publisher.drain();
+  std::future<bool> drained = publisher_.drain();
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(is_done(drained));
     answer(engine, client);
   }
   EXPECT_TRUE(drained.get());
-  EXPECT_EQ(publisher.take().clients.size(), 1U);
+  EXPECT_EQ(publisher_.take().clients.size(), 1U);
 }
 
-TEST_F(Publishing, DrainingEndsWithConnectionsThatEndWithTheirAnswer) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  auto [client, engine] =
-      begin_exchange(raw, publisher.port(), "GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
-  std::future<bool> drained = publisher.drain();
+TEST_F(PublishedEngine, DrainingEndsWithConnectionsThatEndWithTheirAnswer) {
+  auto [client, engine] = exchange("GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
+  std::future<bool> drained = publisher_.drain();
   answer(engine, client);
   EXPECT_FALSE(is_done(drained));
   engine.close();
   EXPECT_EQ(client.read_to_end(), "");
   EXPECT_EQ(client.end(), 0);
   EXPECT_TRUE(drained.get());
-  EXPECT_TRUE(publisher.take().clients.empty());
+  EXPECT_TRUE(publisher_.take().clients.empty());
 }
 
-TEST_F(Publishing, TheDeadlineCutsWhatIsInFlight) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  Peer idle = Peer::connect(publisher.port());
-  auto [client, engine] = begin_exchange(raw, publisher.port());
+TEST_F(PublishedEngine, TheDeadlineCutsWhatIsInFlight) {
+  Peer idle(publisher_.port());
+  auto [client, engine] = exchange();
   engine.send("HTTP/1.1 101 Switching Protocols\r\n\r\n");
   client.read_until("\r\n\r\n");
-  await([&] { return publisher.connections() == 2; });
-  EXPECT_FALSE(publisher.drain(Deadline::after(milliseconds(50))).get());
+  await([&] { return publisher_.connections() == 2; });
+  EXPECT_FALSE(publisher_.drain(Deadline::after(milliseconds(50))).get());
   client.read_to_end();
   EXPECT_EQ(client.end(), ECONNRESET);
   engine.read_to_end();
   EXPECT_EQ(engine.end(), ECONNRESET);
-  EXPECT_EQ(publisher.take().clients.size(), 1U);
+  EXPECT_EQ(publisher_.take().clients.size(), 1U);
 }
 
-TEST_F(Publishing, ASecondDrainCutsNothing) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  auto [client, engine] = begin_exchange(raw, publisher.port());
-  std::future<bool> first = publisher.drain();
-  std::future<bool> second = publisher.drain(Deadline::never());
+TEST_F(PublishedEngine, ASecondDrainCutsNothing) {
+  auto [client, engine] = exchange();
+  std::future<bool> first = publisher_.drain();
+  std::future<bool> second = publisher_.drain(Deadline::never());
   EXPECT_FALSE(is_done(first));
   EXPECT_FALSE(is_done(second));
-  EXPECT_EQ(publisher.busy(), 1U);
+  EXPECT_EQ(publisher_.busy(), 1U);
   answer(engine, client);
   EXPECT_TRUE(first.get());
   EXPECT_TRUE(second.get());
-  EXPECT_EQ(publisher.take().clients.size(), 1U);
+  EXPECT_EQ(publisher_.take().clients.size(), 1U);
 }
 
-TEST_F(Publishing, TheFirstDeadlineCutsForAllDrains) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  auto [client, engine] = begin_exchange(raw, publisher.port());
-  std::future<bool> first = publisher.drain(Deadline::never());
-  EXPECT_FALSE(publisher.drain(Deadline::after(milliseconds(20))).get());
+TEST_F(PublishedEngine, TheFirstDeadlineCutsForAllDrains) {
+  auto [client, engine] = exchange();
+  std::future<bool> first = publisher_.drain(Deadline::never());
+  EXPECT_FALSE(publisher_.drain(Deadline::after(milliseconds(20))).get());
   EXPECT_FALSE(first.get());
   client.read_to_end();
   EXPECT_EQ(client.end(), ECONNRESET);
 }
 
-TEST_F(Publishing, DrainingDoesNotWaitForClientsThatStayAfterTheirLastAnswer) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
+TEST_F(PublishedEngine, DrainingDoesNotWaitForClientsThatStayAfterTheirLastAnswer) {
   for (const char* request :
        {"GET / HTTP/1.1\r\nConnection: close\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"}) {
-    auto [client, engine] = begin_exchange(raw, publisher.port(), request);
+    auto [client, engine] = exchange(request);
     engine.send(kOk);
     engine.close();
     EXPECT_EQ(client.read_to_end(), kOk);
-    EXPECT_EQ(publisher.connections(), 1U);
-    EXPECT_TRUE(publisher.drain(Deadline::after(seconds(5))).get());
-    EXPECT_EQ(publisher.connections(), 0U);
+    EXPECT_EQ(publisher_.connections(), 1U);
+    EXPECT_TRUE(publisher_.drain(Deadline::after(seconds(5))).get());
+    EXPECT_EQ(publisher_.connections(), 0U);
     client.finish();
     EXPECT_EQ(client.read_to_end(), "");
     EXPECT_EQ(client.end(), 0);
-    publisher.resume();
+    publisher_.resume();
   }
 }
 
-TEST_F(Publishing, DrainingForNobodyClosesWhatIsIdle) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  const std::uint16_t port = publisher.port();
-  Peer silent = Peer::connect(port);
-  auto [idle, idle_engine] = begin_exchange(raw, port);
+TEST_F(PublishedEngine, DrainingForNobodyClosesWhatIsIdle) {
+  const std::uint16_t port = publisher_.port();
+  Peer silent(port);
+  auto [idle, idle_engine] = exchange();
   idle_engine.send(kOk);
   idle.read(kOk.size());
-  auto [client, engine] = begin_exchange(raw, port);
-  await([&] { return publisher.connections() == 3 && publisher.busy() == 1; });
-  std::future<bool> drained = publisher.drain(soon(), Successor::kNone);
+  auto [client, engine] = exchange();
+  await([&] { return publisher_.connections() == 3 && publisher_.busy() == 1; });
+  std::future<bool> drained = publisher_.drain(soon(), Successor::kNone);
   for (Peer* closed : {&silent, &idle, &idle_engine}) {
     EXPECT_EQ(closed->read_to_end(), "");
     EXPECT_EQ(closed->end(), 0);
@@ -1012,7 +891,7 @@ TEST_F(Publishing, DrainingForNobodyClosesWhatIsIdle) {
   EXPECT_EQ(client.read_to_end(), kOk);
   EXPECT_EQ(client.end(), 0);
   EXPECT_TRUE(drained.get());
-  const PublishedSockets left = publisher.take();
+  const PublishedSockets left = publisher_.take();
   EXPECT_FALSE(left.listener);
   EXPECT_TRUE(left.clients.empty());
 }
@@ -1023,7 +902,7 @@ TEST_F(Publishing, DrainingForNobodyAnswersWhoHasAskedBefore) {
   const UniqueFd listener = os::listen_unix(path, 0600, 0);
   const UniqueFd before_us = os::connect_unix(path, soon());
   TestPublisher publisher(path);
-  Peer client = Peer::connect(publisher.port());
+  Peer client(publisher.port());
   client.send(kGet);
   await([&] { return publisher.busy() == 1; });
   std::future<bool> drained = publisher.drain(soon(), Successor::kNone);
@@ -1039,15 +918,13 @@ TEST_F(Publishing, DrainingForNobodyAnswersWhoHasAskedBefore) {
 }
 
 // A switchover that becomes an end.
-TEST_F(Publishing, ADrainForNobodyClosesWhatWasKeptForASuccessor) {
-  const RawEngine raw;
-  TestPublisher publisher(raw.target());
-  Peer idle = Peer::connect(publisher.port());
-  auto [client, engine] = begin_exchange(raw, publisher.port());
-  await([&] { return publisher.connections() == 2; });
-  std::future<bool> first = publisher.drain();
+TEST_F(PublishedEngine, ADrainForNobodyClosesWhatWasKeptForASuccessor) {
+  Peer idle(publisher_.port());
+  auto [client, engine] = exchange();
+  await([&] { return publisher_.connections() == 2; });
+  std::future<bool> first = publisher_.drain();
   idle.send(kGet);
-  std::future<bool> second = publisher.drain(soon(), Successor::kNone);
+  std::future<bool> second = publisher_.drain(soon(), Successor::kNone);
   EXPECT_EQ(idle.read_to_end(), "");
   EXPECT_EQ(idle.end(), 0);
   engine.send(kOk);
@@ -1060,12 +937,12 @@ TEST_F(Publishing, ADrainForNobodyClosesWhatWasKeptForASuccessor) {
 TEST_F(Publishing, DropsDrainedClientsThatLeave) {
   const HttpEngine engine("A");
   TestPublisher publisher(engine.target());
-  Peer leaves = Peer::connect(publisher.port());
-  Peer asks_and_leaves = Peer::connect(publisher.port());
+  Peer leaves(publisher.port());
+  Peer asks_and_leaves(publisher.port());
   await([&] { return publisher.connections() == 2; });
   EXPECT_TRUE(publisher.drain().get());
   leaves.finish();
-  await([&] { return leaves.is_end_acknowledged(); });
+  await([&] { return is_end_acknowledged(leaves); });
   asks_and_leaves.send(kGet);
   asks_and_leaves.finish();
   PublishedSockets left = publisher.take();
@@ -1078,8 +955,8 @@ TEST_F(Publishing, DropsDrainedClientsThatLeave) {
 TEST_F(Publishing, DestroyingItCutsEverything) {
   const RawEngine raw;
   auto publisher = std::make_unique<TestPublisher>(raw.target());
-  Peer idle = Peer::connect(publisher->port());
-  Peer client = Peer::connect(publisher->port());
+  Peer idle(publisher->port());
+  Peer client(publisher->port());
   client.send(kGet);
   Peer engine = raw.accept();
   await([&] { return publisher->connections() == 2 && publisher->busy() == 1; });
@@ -1101,10 +978,10 @@ TEST_F(Publishing, HandsOverWithoutAFailedRequest) {
   std::vector<std::thread> clients;
   for (int i = 0; i < 8; ++i) {
     clients.emplace_back([&, i] {
-      Peer client = Peer::connect(port);
+      Peer client(port);
       while (!ended) {
         // One client reconnects for each request, one sends two requests at a time.
-        if (i == 0) client = Peer::connect(port);
+        if (i == 0) client = Peer(port);
         for (int asked = 0; asked < (i == 1 ? 2 : 1); ++asked) client.send(kGet);
         for (int asked = 0; asked < (i == 1 ? 2 : 1); ++asked) {
           const std::string head = client.read_until("\r\n\r\n");
