@@ -71,29 +71,22 @@ std::string find_wrong_status(const HttpProbe& probe, int status) {
          (probe.status ? std::to_string(*probe.status) : "2xx");
 }
 
-HttpAnswer probe_once(const HttpProbe& probe) {
-  HttpAnswer answer;
+void ask_once(const HttpProbe& probe, HttpAnswer& answer) {
   FetchOptions options;
   options.response_limit = kMaxPageBytes;
-  try {
-    const Response response =
-        fetch("GET", probe.url, base::Deadline::after(probe.timeout), options);
-    answer.status = response.status;
-    std::string wrong = find_wrong_status(probe, response.status);
-    if (wrong.empty()) wrong = find_wrong_field(probe, response.body);
-    answer.yes = wrong.empty();
-    if (!answer.yes) answer.reason = "fetch " + base::quoted(probe.url) + ": " + wrong;
-  } catch (const base::Error& error) {
-    if (!os::is_no(error)) throw;
-    answer.reason = error.what();
-  }
-  return answer;
+  const Response response = fetch("GET", probe.url, base::Deadline::after(probe.timeout), options);
+  answer.status = response.status;
+  std::string wrong = find_wrong_status(probe, response.status);
+  if (wrong.empty()) wrong = find_wrong_field(probe, response.body);
+  answer.yes = wrong.empty();
+  if (!answer.yes) answer.reason = "fetch " + base::quoted(probe.url) + ": " + wrong;
 }
 
 }  // namespace
 
 HttpAnswer probe_http(const HttpProbe& probe) {
-  return os::ask_until_yes(probe.wait, [&] { return probe_once(probe); });
+  return os::ask_until_yes<HttpAnswer>(probe.wait,
+                                       [&](HttpAnswer& answer) { ask_once(probe, answer); });
 }
 
 std::string to_json(const HttpAnswer& answer) {

@@ -10,15 +10,8 @@
 namespace fo::lock {
 namespace {
 
-LockAnswer ask_once(const LockProbe& probe) {
-  LockAnswer answer;
-  try {
-    answer.holder = find_owner(probe.lock, os::kProbeTime);
-  } catch (const base::Error& error) {
-    if (!os::is_no(error)) throw;
-    answer.reason = error.what();
-    return answer;
-  }
+void ask_once(const LockProbe& probe, LockAnswer& answer) {
+  answer.holder = find_owner(probe.lock, os::kProbeTime);
   const bool want_holder = probe.held || probe.holder;
   if (want_holder && !answer.holder) {
     answer.reason = "lock " + base::quoted(probe.lock.path) + ": not held";
@@ -28,13 +21,13 @@ LockAnswer ask_once(const LockProbe& probe) {
   } else {
     answer.yes = true;
   }
-  return answer;
 }
 
 }  // namespace
 
 LockAnswer probe_lock(const LockProbe& probe) {
-  return os::ask_until_yes(probe.wait, [&] { return ask_once(probe); });
+  return os::ask_until_yes<LockAnswer>(probe.wait,
+                                       [&](LockAnswer& answer) { ask_once(probe, answer); });
 }
 
 std::string to_json(const LockAnswer& answer) {

@@ -16,13 +16,20 @@ inline constexpr base::Duration kProbeTime = std::chrono::seconds(1);
 /// Whether a failure counts as the answer no: no server, no answer in time, or an invalid answer.
 bool is_no(const base::Error& error);
 
-/// Calls `ask` at least once, and again until the answer's `yes` is true or `wait` is over; returns
-/// the last answer. A call that began in time has its own timeout.
-template <typename Ask>
-auto ask_until_yes(base::Duration wait, const Ask& ask) {
+/// Calls `ask` with a new answer at least once, and again until the answer's `yes` is true or
+/// `wait` is over; returns the last answer. A call that began in time has its own timeout. A
+/// failure that counts as no becomes the answer's `reason`; any other is thrown.
+template <typename Answer, typename Ask>
+Answer ask_until_yes(base::Duration wait, const Ask& ask) {
   const auto deadline = base::Deadline::after(wait);
   for (;;) {
-    auto answer = ask();
+    Answer answer;
+    try {
+      ask(answer);
+    } catch (const base::Error& error) {
+      if (!is_no(error)) throw;
+      answer.reason = error.what();
+    }
     if (answer.yes || deadline.expired()) return answer;
     pause_for(std::chrono::milliseconds(50), deadline);
   }

@@ -12,12 +12,13 @@ using base::ExitStatus;
 struct Answer {
   bool yes = false;
   int asked = 0;
+  std::string reason;
 };
 
 TEST(Probe, IsAskedOnceWithoutAWait) {
   int asked = 0;
   for (const bool yes : {true, false}) {
-    const Answer answer = ask_until_yes(0s, [&] { return Answer{yes, ++asked}; });
+    const auto answer = ask_until_yes<Answer>(0s, [&](Answer& one) { one = {yes, ++asked, {}}; });
     EXPECT_EQ(answer.yes, yes);
     EXPECT_EQ(answer.asked, asked);
   }
@@ -26,9 +27,9 @@ TEST(Probe, IsAskedOnceWithoutAWait) {
 
 TEST(Probe, IsAskedUntilYes) {
   int asked = 0;
-  const Answer answer = ask_until_yes(1h, [&] {
+  const auto answer = ask_until_yes<Answer>(1h, [&](Answer& one) {
     ++asked;
-    return Answer{asked == 3, asked};
+    one = {asked == 3, asked, {}};
   });
   EXPECT_TRUE(answer.yes);
   EXPECT_EQ(answer.asked, 3);
@@ -36,19 +37,23 @@ TEST(Probe, IsAskedUntilYes) {
 
 TEST(Probe, TheLastAnswerCountsWhenTheTimeIsOver) {
   int asked = 0;
-  const Answer answer = ask_until_yes(60ms, [&] { return Answer{false, ++asked}; });
+  const auto answer = ask_until_yes<Answer>(60ms, [&](Answer& one) { one.asked = ++asked; });
   EXPECT_FALSE(answer.yes);
   EXPECT_EQ(answer.asked, asked);
 }
 
 TEST(Probe, WhatThePeerDoesNotAnswerIsANo) {
+  const auto fail = [](ExitStatus status) {
+    return ask_until_yes<Answer>(0s, [&](Answer&) { throw Error(status, "x"); });
+  };
   for (const ExitStatus status :
        {ExitStatus::kUnavailable, ExitStatus::kTryAgain, ExitStatus::kProtocol}) {
-    EXPECT_TRUE(is_no(Error(status, "x")));
+    EXPECT_FALSE(fail(status).yes);
+    EXPECT_EQ(fail(status).reason, "x");
   }
   for (const ExitStatus status : {ExitStatus::kUsage, ExitStatus::kBadData, ExitStatus::kSoftware,
                                   ExitStatus::kNotPermitted, ExitStatus::kConfig}) {
-    EXPECT_FALSE(is_no(Error(status, "x")));
+    EXPECT_THROW(fail(status), Error);
   }
 }
 

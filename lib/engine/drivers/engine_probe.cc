@@ -36,33 +36,27 @@ bool is_expected(const EngineProbe& probe, EngineState state) {
   return std::find(probe.states.begin(), probe.states.end(), state) != probe.states.end();
 }
 
-EngineProbeAnswer probe_once(const EngineProbe& probe) {
-  EngineProbeAnswer answer;
+void ask_once(const EngineProbe& probe, EngineProbeAnswer& answer) {
   http::FetchOptions options;
   options.response_limit = kMaxPageBytes;
-  try {
-    const http::Response response =
-        http::fetch("GET", probe.url, base::Deadline::after(probe.timeout), options);
-    if (!read_status(response, answer)) {
-      answer.reason = "fetch " + base::quoted(probe.url) + ": status " +
-                      std::to_string(response.status) + ", not a state of an engine";
-    } else if (!is_expected(probe, *answer.state)) {
-      answer.reason =
-          "engine at " + base::quoted(probe.url) + ": " + std::string(state_name(*answer.state));
-    } else {
-      answer.yes = true;
-    }
-  } catch (const base::Error& error) {
-    if (!os::is_no(error)) throw;
-    answer.reason = error.what();
+  const http::Response response =
+      http::fetch("GET", probe.url, base::Deadline::after(probe.timeout), options);
+  if (!read_status(response, answer)) {
+    answer.reason = "fetch " + base::quoted(probe.url) + ": status " +
+                    std::to_string(response.status) + ", not a state of an engine";
+  } else if (!is_expected(probe, *answer.state)) {
+    answer.reason =
+        "engine at " + base::quoted(probe.url) + ": " + std::string(state_name(*answer.state));
+  } else {
+    answer.yes = true;
   }
-  return answer;
 }
 
 }  // namespace
 
 EngineProbeAnswer probe_engine(const EngineProbe& probe) {
-  return os::ask_until_yes(probe.wait, [&] { return probe_once(probe); });
+  return os::ask_until_yes<EngineProbeAnswer>(
+      probe.wait, [&](EngineProbeAnswer& answer) { ask_once(probe, answer); });
 }
 
 std::string to_json(const EngineProbeAnswer& answer) {

@@ -25,9 +25,6 @@ std::optional<std::string> failure_of(const std::string& path, const SocketsProb
     return "GMS at " + base::quoted(path) + ": nothing is published";
   } catch (const RequestRefused& refusal) {
     return refusal.what();
-  } catch (const base::Error& error) {
-    if (!os::is_no(error)) throw;
-    return error.what();
   }
 }
 
@@ -35,8 +32,7 @@ std::vector<base::DeviceOrdinal> expected_devices(const SocketsProbe& probe) {
   return probe.devices.empty() ? find_devices(probe.socket_dir, probe.tags) : probe.devices;
 }
 
-SocketsAnswer ask_once(const SocketsProbe& probe) {
-  SocketsAnswer answer;
+void ask_once(const SocketsProbe& probe, SocketsAnswer& answer) {
   const std::vector<base::DeviceOrdinal> devices = expected_devices(probe);
   for (const base::DeviceOrdinal device : devices) {
     for (const std::string& tag : probe.tags) {
@@ -44,7 +40,7 @@ SocketsAnswer ask_once(const SocketsProbe& probe) {
       const auto failure = failure_of(socket_link(probe.socket_dir, device, tag), probe);
       if (!failure) continue;
       answer.reason = *failure;
-      return answer;
+      return;
     }
   }
   if (devices.empty()) {
@@ -56,31 +52,24 @@ SocketsAnswer ask_once(const SocketsProbe& probe) {
   } else {
     answer.yes = true;
   }
-  return answer;
 }
 
-RemapAnswer check_once(const RemapProbe& probe) {
+void check_once(const RemapProbe& probe, RemapAnswer& answer) {
   RemapCheckRequest request;
   request.socket = probe.socket;
   request.server_uid = probe.server_uid;
   request.expect_hash = probe.expect_hash;
-  RemapAnswer answer;
-  try {
-    const RemapCheck check = check_remap(request, Deadline::after(probe.timeout));
-    answer.yes = check.outcome.result == RemapResult::kOk;
-    answer.memory_layout_hash = check.memory_layout_hash;
-    answer.reason = check.outcome.reason;
-  } catch (const base::Error& error) {
-    if (!os::is_no(error)) throw;
-    answer.reason = error.what();
-  }
-  return answer;
+  const RemapCheck check = check_remap(request, Deadline::after(probe.timeout));
+  answer.yes = check.outcome.result == RemapResult::kOk;
+  answer.memory_layout_hash = check.memory_layout_hash;
+  answer.reason = check.outcome.reason;
 }
 
 }  // namespace
 
 SocketsAnswer probe_sockets(const SocketsProbe& probe) {
-  return os::ask_until_yes(probe.wait, [&] { return ask_once(probe); });
+  return os::ask_until_yes<SocketsAnswer>(probe.wait,
+                                          [&](SocketsAnswer& answer) { ask_once(probe, answer); });
 }
 
 std::string to_json(const SocketsAnswer& answer) {
@@ -90,7 +79,8 @@ std::string to_json(const SocketsAnswer& answer) {
 }
 
 RemapAnswer probe_remap(const RemapProbe& probe) {
-  return os::ask_until_yes(probe.wait, [&] { return check_once(probe); });
+  return os::ask_until_yes<RemapAnswer>(probe.wait,
+                                        [&](RemapAnswer& answer) { check_once(probe, answer); });
 }
 
 std::string to_json(const RemapAnswer& answer) {
