@@ -1,9 +1,6 @@
 #include "route/answer/upstream_call.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -15,7 +12,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/unique_fd.h"
 #include "http/scripted_server.h"
 #include "loop/test_loop.h"
 #include "support/fds.h"
@@ -155,23 +151,6 @@ TEST_F(UpstreamCallTest, NobodyListens) {
   EXPECT_FALSE(call_->reason().empty());
 }
 
-/// While it lives, this process can open no further descriptor.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const base::UniqueFd next(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
-    const rlimit none{static_cast<rlim_t>(next.get()), before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  }
-  NoDescriptors(const NoDescriptors&) = delete;
-  NoDescriptors& operator=(const NoDescriptors&) = delete;
-  ~NoDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
-
- private:
-  rlimit before_{};
-};
-
 TEST_F(UpstreamCallTest, ALackOfDescriptorsIsNoRefusalOfTheWorker) {
   if (kHasSanitizers) FO_SKIP("release", kSanitizersOpenPipes);
   times_.connect = std::chrono::milliseconds(60);
@@ -179,13 +158,13 @@ TEST_F(UpstreamCallTest, ALackOfDescriptorsIsNoRefusalOfTheWorker) {
   // A server that begins to accept needs a descriptor.
   loop_.run_ready();
   {
-    const NoDescriptors none;
+    const FewDescriptors none;
     EXPECT_EQ(call(false), CallEnd::kExhausted);
     EXPECT_EQ(call_->reason(), "forward a request: Too many open files");
   }
   EXPECT_EQ(server_->connections(), 0);
   times_ = {};
-  std::optional<NoDescriptors> for_a_moment(std::in_place);
+  std::optional<FewDescriptors> for_a_moment(std::in_place);
   boost::asio::steady_timer timer(loop_.io(), std::chrono::milliseconds(20));
   timer.async_wait([&](const boost::system::error_code&) { for_a_moment.reset(); });
   EXPECT_EQ(call(false), CallEnd::kDone);
