@@ -172,6 +172,10 @@ awaitable<std::size_t> Stream::write(asio::const_buffer bytes, Deadline deadline
     }
     written += count;
     end(*writing_, error);
+    // The caller's cancellation may come with the deadline, or between two operations.
+    const bool is_cancelled = state.cancelled() != asio::cancellation_type::none;
+    const bool is_complete = !error && written == bytes.size();
+    if (is_cancelled && !is_complete) error = asio::error::operation_aborted;
   }
   if (error == kDeadlinePassed || error == asio::error::operation_aborted) close();
   co_return written;

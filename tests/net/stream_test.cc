@@ -281,6 +281,25 @@ TEST_P(NetStream, ACancellationOfAReadLosesNothingAndOneOfAWriteClosesIt) {
   }
 }
 
+TEST_P(NetStream, ACancellationOfAWritePrecedesItsDeadline) {
+  asio::cancellation_signal signal;
+  error_code error;
+  bool is_over = false;
+  const std::string much(8 << 20, 'x');
+  const auto body = [&]() -> awaitable<void> {
+    asio::post(loop_.io(), [&] { signal.emit(asio::cancellation_type::terminal); });
+    co_await client_->write(asio::buffer(much), in_ms(0), error);
+  };
+  asio::co_spawn(loop_.io(), body(),
+                 asio::bind_cancellation_slot(signal.slot(), [&](const std::exception_ptr& thrown) {
+                   EXPECT_FALSE(thrown);
+                   is_over = true;
+                 }));
+  loop_.run_until([&] { return is_over; });
+  EXPECT_EQ(error, asio::error::operation_aborted);
+  EXPECT_FALSE(client_->is_open());
+}
+
 TEST_P(NetStream, CloseEndsWhatWaits) {
   const auto body = [&]() -> awaitable<void> {
     asio::post(loop_.io(), [&] { client_->close(); });
