@@ -46,7 +46,7 @@ TEST(Workers, AConvictionInTheRegistryCountsMoreThanAnOlderState) {
   Workers workers = no_workers();
   SavedWorkers saved;
   saved[id].baselines.answer = {.average = 1, .count = 7};
-  workers.load(std::move(saved));
+  workers.load(std::move(saved), now());
   const fleet::Verdict conviction{.id = id, .health = fleet::HealthState::kConvicted, .weight = 0};
   workers.apply(
       {.record = {.key = fleet::verdict_key(id, "test"), .text = fleet::encode(conviction)}},
