@@ -80,11 +80,13 @@ class TestLoop {
   /// Runs until `done` returns true; fails the test if it never does.
   void run_until(const std::function<bool()>& done) {
     const base::Deadline deadline = soon();
-    while (!done() && !deadline.expired()) {
+    // Called once for each result, because it may be true for a moment only.
+    bool is_done = done();
+    for (; !is_done && !deadline.expired(); is_done = done()) {
       io_.restart();
       io_.run_for(std::chrono::milliseconds(1));
     }
-    EXPECT_TRUE(done());
+    EXPECT_TRUE(is_done);
   }
 
  private:

@@ -4,23 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <sys/timerfd.h>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/buffer.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +22,8 @@
 #include "lock/failover_lock.h"
 #include "lock/lease/etcd.h"
 #include "lock/lease/lease_times.h"
+#include "loop/pause.h"
+#include "loop/test_loop.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/forked.h"
@@ -43,12 +34,10 @@ namespace fo::lock {
 namespace {
 
 namespace asio = boost::asio;
-using asio::awaitable;
 using asio::ip::tcp;
 using base::BootClock;
 using base::Deadline;
 using base::Duration;
-using base::Error;
 using base::ExitStatus;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -61,6 +50,7 @@ using test::Proxy;
 using test::say;
 using test::spill;
 using test::TempDir;
+using test::TestLoop;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -69,62 +59,16 @@ using testing::SizeIs;
 
 using fo::test::soon;
 
-/// The event loop that a test's clients share.
-class Loop {
- public:
-  asio::io_context& context() { return context_; }
-  void run_until(const std::function<bool()>& is_true) {
-    const Deadline deadline = soon();
-    while (!is_true()) {
-      ASSERT_FALSE(deadline.expired()) << "waited in vain";
-      context_.run_one_for(milliseconds(20));
-      // Runs everything that is ready, because `is_true` may take long.
-      context_.poll();
-    }
-  }
-  void run_for(Duration time) {
-    const Deadline deadline = Deadline::after(time);
-    while (!deadline.expired()) context_.run_one_until(*deadline.at());
-  }
-  /// Returns or throws the result of `work`.
-  template <typename T>
-  T wait(awaitable<T> work) {
-    std::exception_ptr failure;
-    std::optional<T> result;
-    asio::co_spawn(context_, std::move(work), [&](std::exception_ptr error, T got) {
-      failure = std::move(error);
-      if (!failure) result = std::move(got);
-    });
-    run_until([&] { return failure || result; });
-    if (failure) std::rethrow_exception(failure);
-    return *std::move(result);
-  }
-  void wait(awaitable<void> work) {
-    std::exception_ptr failure;
-    bool done = false;
-    asio::co_spawn(context_, std::move(work), [&](std::exception_ptr error) {
-      failure = std::move(error);
-      done = true;
-    });
-    run_until([&] { return done; });
-    if (failure) std::rethrow_exception(failure);
-  }
-
- private:
-  asio::io_context context_{1};
-  asio::executor_work_guard<asio::io_context::executor_type> work_{context_.get_executor()};
-};
-
 class Contender {
  public:
-  Contender(Loop& loop, const LockUri& uri, const std::string& id)
+  Contender(TestLoop& loop, const LockUri& uri, const std::string& id)
       : loop_(loop), client_(make_etcd_client(uri, id)) {}
 
   void ask() {
     is_done_ = false;
     lease_.reset();
     asio::co_spawn(
-        loop_.context(), client_->acquire(),
+        loop_.io(), client_->acquire(),
         asio::bind_cancellation_slot(cancel_.slot(), [this](std::exception_ptr error, Lease lease) {
           is_done_ = true;
           failure_ = std::move(error);
@@ -147,23 +91,23 @@ class Contender {
     loop_.run_until([&] { return is_done_; });
   }
   std::variant<Renewal, LeaseEnded> renew(Duration limit = kLong) {
-    return loop_.wait(client_->renew(Deadline::after(limit)));
+    return loop_.run(client_->renew(Deadline::after(limit)));
   }
   [[nodiscard]] bool renews() { return std::holds_alternative<Renewal>(renew()); }
   void release() {
     lease_.reset();
-    loop_.wait(client_->release(soon()));
+    loop_.run(client_->release(soon()));
   }
   void begin_release() {
     is_done_ = false;
-    asio::co_spawn(loop_.context(), client_->release(soon()), [this](std::exception_ptr error) {
+    asio::co_spawn(loop_.io(), client_->release(soon()), [this](std::exception_ptr error) {
       is_done_ = true;
       failure_ = std::move(error);
     });
   }
 
  private:
-  Loop& loop_;
+  TestLoop& loop_;
   std::unique_ptr<LeaseClient> client_;
   asio::cancellation_signal cancel_;
   bool is_done_ = true;
@@ -210,7 +154,7 @@ class EtcdClient : public test::WithEtcd {
 
   TempDir dir_;
   std::optional<Etcd> etcd_;
-  Loop loop_;
+  TestLoop loop_;
 };
 
 TEST_F(EtcdClient, GrantIsAKeyWithALease) {
@@ -284,7 +228,7 @@ TEST_F(EtcdClient, RenewedLeaseOutlivesItsTime) {
     EXPECT_GT(std::get<Renewal>(answer).sent, lease.renewed.sent);
     EXPECT_EQ(std::get<Renewal>(answer).ttl, seconds(1));
     lease.renewed = std::get<Renewal>(answer);
-    loop_.run_for(milliseconds(100));
+    loop_.run(loop::pause_for(milliseconds(100)));
     EXPECT_FALSE(second->is_done());
   }
 }
@@ -354,7 +298,7 @@ TEST_F(EtcdClient, HolderGoesOnOverACrashOfEtcd) {
 
 TEST_F(EtcdClient, WaiterKeepsItsPlaceOverACrashOfEtcd) {
   const auto first = contender(lock("5s"));
-  Proxy proxy(loop_.context(), etcd().port());
+  Proxy proxy(loop_.io(), etcd().port());
   const auto second = contender(test::etcd_lock(proxy.address(), "x", "?ttl=5s"), "engine-1");
   first->acquire();
   second->ask();
@@ -393,7 +337,7 @@ TEST_F(EtcdClient, DataLostForLongerThanTheWaitersLeaseIsNoTurn) {
   second->ask();
   await_queue(2);
   etcd().kill();
-  loop_.run_for(seconds(1));
+  loop_.run(loop::pause_for(seconds(1)));
   // A holder may have renewed just before etcd's death, and again after its start.
   const BootClock::time_point back = BootClock::now();
   etcd().start_without_data();
@@ -407,7 +351,7 @@ TEST_F(EtcdClient, WaiterOutlastsWhatIsNoEtcdForAWhile) {
   for (const std::string& answer :
        {http_answer("<html>maintenance</html>"), http_answer("Not Found\n", "404 Not Found"),
         http_answer("{}"), std::string("garbage\r\n\r\n")}) {
-    Proxy proxy(loop_.context(), etcd().port());
+    Proxy proxy(loop_.io(), etcd().port());
     const auto second = contender(test::etcd_lock(proxy.address(), "x", "?ttl=2s"), "engine-1");
     second->ask();
     await_watch(*second, 2);
@@ -477,7 +421,7 @@ TEST_F(EtcdClient, LockIsLostBeforeAnotherCanHaveIt) {
 }
 
 TEST_F(EtcdClient, SlowEtcdIsWaitedFor) {
-  Proxy proxy(loop_.context(), etcd().port());
+  Proxy proxy(loop_.io(), etcd().port());
   proxy.delay = milliseconds(40);
   const LockUri uri = test::etcd_lock(proxy.address(), "x", "?ttl=3s");
   const auto first = contender(uri);
@@ -495,7 +439,7 @@ TEST_F(EtcdClient, SlowEtcdIsWaitedFor) {
 
 TEST_F(EtcdClient, LostAnswersLeaveOneKeyAndOneHolder) {
   for (int lost = 1; lost <= 8; ++lost) {
-    Proxy proxy(loop_.context(), etcd().port());
+    Proxy proxy(loop_.io(), etcd().port());
     proxy.lost = lost;
     const auto first = contender(test::etcd_lock(proxy.address(), "x", "?ttl=6s"));
     first->acquire();
@@ -520,7 +464,10 @@ TEST_F(EtcdClient, CancelledAnywhereItLeavesNothingBehind) {
   for (int steps = 0; steps < 40; ++steps) {
     const auto second = contender(lock("30s"), "engine-1");
     second->ask();
-    for (int i = 0; i < steps; ++i) loop_.context().run_one_for(milliseconds(5));
+    for (int i = 0; i < steps; ++i) {
+      loop_.io().restart();
+      loop_.io().run_one_for(milliseconds(5));
+    }
     second->cancel();
     ASSERT_FALSE(second->has_it());
     second->release();
@@ -538,7 +485,7 @@ TEST_F(EtcdClient, ReleaseOfNothingNeedsNoServer) {
 }
 
 TEST_F(EtcdClient, ReleaseTriesUntilTheDeadline) {
-  Proxy proxy(loop_.context(), etcd().port());
+  Proxy proxy(loop_.io(), etcd().port());
   const auto first = contender(test::etcd_lock(proxy.address(), "x", "?ttl=30s"));
   first->acquire();
   etcd().kill();
@@ -570,7 +517,7 @@ TEST_F(EtcdClient, OneOfTwoServersIsEnough) {
 
 TEST_F(EtcdClient, ServerThatDoesNotAnswerIsPassedOverWithinOneRenewal) {
   // Connections are established, but never accepted.
-  tcp::acceptor deaf(loop_.context(), tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+  tcp::acceptor deaf(loop_.io(), tcp::endpoint(asio::ip::address_v4::loopback(), 0));
   const LockUri uri =
       parse_lock_uri("etcd:http://127.0.0.1:" + std::to_string(deaf.local_endpoint().port()) +
                      ",127.0.0.1:" + std::to_string(etcd().port()) + "/x?ttl=3s");
@@ -585,7 +532,7 @@ TEST_F(EtcdClient, ServerThatIsNoEtcdIsPassedOver) {
        {http_answer("<html>"), http_answer("{}"), http_answer("Not Found\n", "404 Not Found"),
         http_answer(R"({"message":"etcdserver: permission denied","code":7})", "403 Forbidden"),
         http_answer(R"({"message":"etcdserver: no leader","code":14})", "503 No")}) {
-    const Parrot parrot(loop_.context(), answer);
+    const Parrot parrot(loop_.io(), answer);
     const LockUri uri = parse_lock_uri("etcd:http://" + parrot.address() + "," + alive + "/x");
     const auto first = contender(uri);
     first->acquire();
@@ -616,8 +563,8 @@ TEST(EtcdParrot, AnswersThatAreNoneAreRefused) {
         http_answer("Not Found\n", "404 Not Found"),
         http_answer("{" + header + R"(,"ID":"1","TTL":"3"})"),
         "HTTP/1.1 200 OK\r\n\r\n" + std::string(5 << 20, '[')}) {
-    Loop loop;
-    const Parrot parrot(loop.context(), answer);
+    TestLoop loop;
+    const Parrot parrot(loop.io(), answer);
     Contender contender(loop, parrot_lock(parrot), "engine-0");
     EXPECT_EQ(test::failure_of([&] { contender.acquire(); }).status, ExitStatus::kProtocol)
         << answer.substr(0, 80);
@@ -626,19 +573,19 @@ TEST(EtcdParrot, AnswersThatAreNoneAreRefused) {
 
 // Of two servers, the unreachable one may be the only etcd.
 TEST(EtcdParrot, WhatMayPassIsToldRatherThanWhatMayNot) {
-  Loop loop;
+  TestLoop loop;
   const std::string dead = "127.0.0.1:" + std::to_string(test::free_ports(1)[0]);
   const auto status_of = [&](const std::string& servers) {
     Deadline deadline = Deadline::after(seconds(5));
-    std::thread loop_thread([&] { loop.context().run(); });
+    std::thread loop_thread([&] { loop.io().run(); });
     const ExitStatus status = test::status_of(
         [&] { ask_etcd(parse_lock_uri("etcd:http://" + servers + "/x"), deadline); });
-    loop.context().stop();
+    loop.io().stop();
     loop_thread.join();
-    loop.context().restart();
+    loop.io().restart();
     return status;
   };
-  const Parrot parrot(loop.context(), http_answer("<html>"));
+  const Parrot parrot(loop.io(), http_answer("<html>"));
   EXPECT_EQ(status_of(parrot.address() + "," + dead), ExitStatus::kUnavailable);
   EXPECT_EQ(status_of(dead + "," + parrot.address()), ExitStatus::kUnavailable);
   EXPECT_EQ(status_of(parrot.address() + "," + parrot.address()), ExitStatus::kProtocol);
@@ -650,8 +597,8 @@ TEST(EtcdParrot, WatchesThatEndAtOnceAreNotAskedForWithoutAPause) {
        {std::string(R"("events":[{"type":"DELETE","kv":{"key":"eC8x","mod_revision":"6"}}])"),
         std::string(R"("canceled":true,"compact_revision":"9")")}) {
     std::string lease;
-    Loop loop;
-    const Parrot parrot(loop.context(), [&](const std::string& request) {
+    TestLoop loop;
+    const Parrot parrot(loop.io(), [&](const std::string& request) {
       const auto asks = [&](const char* what) { return request.find(what) != request.npos; };
       if (asks("/v3/lease/grant")) {
         const std::size_t begin = request.find(R"("ID":")") + 6;
@@ -667,7 +614,7 @@ TEST(EtcdParrot, WatchesThatEndAtOnceAreNotAskedForWithoutAPause) {
     Contender contender(loop, parrot_lock(parrot, "30s"), "engine-0");
     contender.ask();
     loop.run_until([&] { return parrot.answered >= 6; });
-    loop.run_for(seconds(1));
+    loop.run(loop::pause_for(seconds(1)));
     EXPECT_FALSE(contender.is_done());
     EXPECT_LT(parrot.answered, 40);
     contender.cancel();
@@ -806,8 +753,7 @@ TEST_F(EtcdClient, WaiterThatWasStoppedTooLongQueuesAgain) {
     const auto held = open_lock(lock("1s"), "stopped");
     const auto result = held->acquire(soon());
     say(ready, result.grant.generation);
-    for (;;) ::pause();
-    return 0;
+    return test::pause_for_ever();
   });
   const auto hold_until_waiting = [&](Contender& holder, const std::vector<std::string>& ids) {
     const Deadline deadline = soon();
@@ -886,10 +832,10 @@ TEST_F(EtcdUsers, WaiterOutlastsAPasswordThatIsReplaced) {
   loop_.run_until([&] { return ask_etcd(lock_of("engine"), soon()).waiters.size() == 1; });
   std::filesystem::remove(password_);
   etcd().restart();
-  loop_.run_for(milliseconds(300));
+  loop_.run(loop::pause_for(milliseconds(300)));
   EXPECT_FALSE(second->is_done());
   spill(password_, "wrong");
-  loop_.run_for(milliseconds(300));
+  loop_.run(loop::pause_for(milliseconds(300)));
   EXPECT_FALSE(second->is_done());
   spill(password_, "secret");
   EXPECT_TRUE(first->renews());

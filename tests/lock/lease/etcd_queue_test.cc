@@ -16,7 +16,6 @@ namespace {
 
 using base::ExitStatus;
 using nlohmann::json;
-using std::chrono::seconds;
 using text::encode_base64;
 
 constexpr etcd::LeaseId kLease = 0x2040a2019671c806;
