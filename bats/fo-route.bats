@@ -731,16 +731,53 @@ verdict_is() { [ "$(state ".workers[] | select(.id == \"$ID\").verdict")" = "$1"
   answers 200 /v1/completions "$(members)"
 }
 
-# start_member N: one engine of a pair that publishes 127.0.0.1:$PORT. Sets MEMBER[N].
+# start_member N [OPTION]...: one engine of a pair that publishes 127.0.0.1:$PORT, an oracle with these
+# options. Sets MEMBER[N].
 start_member() {
   start_bg "member$1" fo-reg run --endpoint "$ENDPOINT" --url "http://127.0.0.1:$PORT" --model oracle -- \
     fo-shadow -q --id "$1" --gpu-free 0 --engine command --sleep : --wake : --prove : --port 0 \
     --health "curl -sf http://127.0.0.1:${ENGINE_PORT[$1]}/health" --host 127.0.0.1 \
     --engine-url "http://127.0.0.1:${ENGINE_PORT[$1]}" --publish "127.0.0.1:$PORT" -- \
-    fo-oracle --port "${ENGINE_PORT[$1]}"
+    fo-oracle --port "${ENGINE_PORT[$1]}" "${@:2}"
   MEMBER[$1]=$BG_PID
 }
 lives() { fo-reg ls --json | jq -r '[.records[].life] | sort | join(" ")'; }
+# start_pair N [OPTION]...: the engines N and N + 1, of which the first is active. Its lock is $T/lockN.
+start_pair() {
+  local n=$1
+  export FAILOVER_LOCK_PATH=$T/lock$n GMS_SIM_CONTEXT_SIZE=0
+  pick_port
+  ENGINE_PORT[n]=$PORT
+  pick_port
+  ENGINE_PORT[n + 1]=$PORT
+  pick_port
+  start_member "$n" "${@:2}"
+  wait_for "[ \"\$(gms-lock owner)\" = $n ]"
+  start_member $((n + 1)) "${@:2}"
+}
+# start_streams N: begins streams, and waits for a token of each; they are in $T/stream1 to $T/streamN.
+start_streams() {
+  local i
+  for ((i = 1; i <= $1; ++i)); do
+    start_bg "stream$i" curl -sSN --max-time 60 "$URL/v1/completions" -d "$(members '"stream":true')"
+    STREAMS[i]=$BG_PID
+  done
+  for ((i = 1; i <= $1; ++i)); do wait_for "grep -q '\"text\"' $T/stream$i.out"; done
+}
+# text_of FILE: prints the text in the events of a whole stream.
+text_of() { sed -n 's/^data: {/{/p' "$1" | jq -j '.choices[].text'; }
+# check_streams: each stream has ended, and has the text of an engine that nothing disturbs.
+check_streams() {
+  local i
+  start_oracle undisturbed
+  curl -sS "$WORKER/v1/completions" -d "$(members)" | jq -j '.choices[].text' >"$T/expected"
+  for i in "${!STREAMS[@]}"; do
+    wait_exit "${STREAMS[i]}"
+    [ "$status" -eq 0 ]
+    grep -qx 'data: \[DONE\]' "$T/stream$i.out"
+    text_of "$T/stream$i.out" | cmp - "$T/expected"
+  done
+}
 
 @test "a failover pair: its address is the same worker's, whatever engine is active" {
   use_dir
@@ -762,5 +799,67 @@ lives() { fo-reg ls --json | jq -r '[.records[].life] | sort | join(" ")'; }
   answers 200 /v1/completions "$(members)"
   kill -KILL "${MEMBER[1]}"
   # The request waits for the other engine.
+  answers 200 /v1/completions "$(members)"
+}
+
+@test "a switchover moves the streams of a pair to another pair" {
+  use_dir
+  local -a MEMBER=() ENGINE_PORT=() STREAMS=()
+  # Longer than the wait for the offer of a KV cache, which the old engine does not accept any more.
+  start_pair 0 --gap 500ms
+  start_pair 2 --gap 500ms
+  wait_for '[ "$(lives)" = "ready ready spare spare" ]'
+  pick_port
+  start_router --registry "$FO_REGISTRY" --namespace 'oracle-*' --choice round-robin --drain 1s \
+    --metrics "127.0.0.1:$PORT"
+  await_healthy 2
+  start_streams 4
+  fo-shadow switchover --lock "$T/lock0" --timeout 60s
+  wait_for '[ "$(lives)" = "ready ready spare spare" ]'
+  check_streams
+  run grep -lF ': fo-route: resumed 1' "$T"/stream?.out
+  [ "${#lines[@]}" -eq 2 ]
+  curl -sSf "http://127.0.0.1:$PORT/metrics" >"$T/metrics"
+  grep -qxF 'dynamo_migration_total{method="reprefill"} 2' "$T/metrics"
+}
+
+@test "a switchover of the only pair: streams go on, and new requests wait" {
+  use_dir
+  local -a MEMBER=() ENGINE_PORT=() STREAMS=()
+  export FO_SHADOW_DRAIN=1s
+  start_pair 0 --gap 250ms
+  wait_for '[ "$(lives)" = "ready spare" ]'
+  start_router --registry "$FO_REGISTRY" --namespace 'oracle-*'
+  await_healthy 1
+  start_streams 2
+  start_bg over fo-shadow switchover --timeout 60s
+  local over=$BG_PID
+  wait_for '[ "$(lives)" = "draining spare" ]'
+  answers 200 /v1/completions "$(members)"
+  wait_exit "$over"
+  [ "$status" -eq 0 ]
+  wait_for '[ "$(lives)" = "ready spare" ]'
+  check_streams
+  # The drain was too short for them.
+  run grep -lF ': fo-route: resumed 1' "$T"/stream?.out
+  [ "${#lines[@]}" -eq 2 ]
+}
+
+@test "a switchover that is not possible leaves the worker in place" {
+  use_dir
+  local -a MEMBER=() ENGINE_PORT=() STREAMS=()
+  start_pair 0 --gap 100ms
+  wait_for '[ "$(lives)" = "ready spare" ]'
+  start_router --registry "$FO_REGISTRY" --namespace 'oracle-*'
+  await_healthy 1
+  start_streams 1
+  start_bg over fo-shadow switchover --timeout 60s
+  local over=$BG_PID
+  wait_for '[ "$(lives)" = "draining spare" ]'
+  kill -KILL "${MEMBER[1]}"
+  wait_exit "$over"
+  [ "$status" -eq 75 ]
+  wait_for '[ "$(lives)" = ready ]'
+  check_streams
   answers 200 /v1/completions "$(members)"
 }

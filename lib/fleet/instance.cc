@@ -124,6 +124,7 @@ Instance decode_instance(const Record& record) {
     instance.card = text_in(object, "card").value_or("");
     instance.kv_abi = text_in(object, "kv_abi").value_or("");
     instance.life = needed_life(object, "life");
+    instance.is_drained = object.contains(kDrainedFrom);
     instance.slots = number_in(object, "slots");
     instance.kv_tokens = number_in(object, "kv_tokens");
     instance.generation = number_in(object, "generation");

@@ -33,8 +33,9 @@ struct Instance {
   std::string card = {};
   std::string kv_abi = {};
   Life life = Life::kStarting;
-  /// Number of requests that it serves at a time, and number of tokens that its whole KV cache has
-  /// room for.
+  /// True if an operator has drained it; see drained(). encode() leaves this out.
+  bool is_drained = false;
+  /// How many requests it serves at a time, and how many tokens its whole KV cache has room for.
   std::optional<std::uint64_t> slots = {};
   std::optional<std::uint64_t> kv_tokens = {};
   /// Generation of the failover lock; nullopt without a lock.

@@ -247,6 +247,10 @@ class WorkerRun {
     if (generation != nullptr && generation->is_number_unsigned()) {
       generation_ = generation->get<std::uint64_t>();
     }
+    // During a switchover, which may be undone.
+    const nlohmann::json* const name = fo::json::find(*event, "event");
+    if (name != nullptr && *name == "draining") set(Life::kDraining);
+    if (name != nullptr && *name == "undrained") set(Life::kReady);
     const nlohmann::json* const state = fo::json::find(*event, "state");
     if (state == nullptr || !state->is_string()) return;
     if (*state == "standby" || *state == "waking") set(Life::kSpare);

@@ -29,7 +29,9 @@ using Clock = Deadline::Clock;
 
 // A worker pulls a KV cache for 30 s at most.
 constexpr base::Duration kTransferTimeout = std::chrono::seconds(40);
-// Time limit for the tokens of a snapshot to arrive here, and the interval of that check.
+// A worker that hands over to its standby may accept no connection.
+constexpr base::Duration kOfferTimeout = std::chrono::seconds(2);
+// How long the tokens of a snapshot may take to arrive here, and how often that is checked.
 constexpr base::Duration kArrivalTimeout = std::chrono::seconds(2);
 constexpr base::Duration kArrivalCheck = std::chrono::milliseconds(2);
 constexpr int kNoRoom = 503;
@@ -152,11 +154,11 @@ awaitable<KvTransfer> transfer(const Move& move) {
   if (!is_known) co_return KvTransfer{.reason = "the old worker is not in its set any more"};
   const std::optional<std::string> source = kv_source_of(*move.source);
   if (!source) co_return KvTransfer{.reason = "the old worker has TLS or a prefix in its URL"};
-  const Deadline deadline = Deadline::after(kTransferTimeout);
   std::string url = *source + "/kv_snapshot?request_id=" + move.id;
   http::FetchOptions options = options_for(move, *move.source, {});
+  const Deadline offered_by = Deadline::after(kOfferTimeout);
   const http::Response offered =
-      co_await http::async_fetch("GET", std::move(url), deadline, std::move(options));
+      co_await http::async_fetch("GET", std::move(url), offered_by, std::move(options));
   if (offered.status != 200) {
     co_return KvTransfer{.reason = "the old worker offers no KV cache: " + reason_of(offered)};
   }
@@ -174,6 +176,7 @@ awaitable<KvTransfer> transfer(const Move& move) {
   url = move.target->url + "/kv_snapshot/pull";
   options = options_for(move, *move.target, body.dump());
   const auto began = Clock::now();
+  const Deadline deadline = Deadline::after(kTransferTimeout);
   const http::Response pulled =
       co_await http::async_fetch("POST", std::move(url), deadline, std::move(options));
   if (pulled.status != 200) {

@@ -109,6 +109,12 @@ TEST(Instance, ADrainOutlivesTheWorkersOwnChanges) {
   std::string text = drained(with_life(encode(full()), Life::kStarting));
   EXPECT_EQ(life_of(text), Life::kDraining);
   EXPECT_EQ(drained(text), text);
+  const auto is_drained = [](const std::string& of) {
+    return decode_instance(record(of)).is_drained;
+  };
+  EXPECT_TRUE(is_drained(text));
+  EXPECT_FALSE(is_drained(undrained(text)));
+  EXPECT_FALSE(is_drained(with_life(encode(full()), Life::kDraining)));
   text = with_life(text, Life::kReady);
   EXPECT_EQ(life_of(text), Life::kDraining);
   EXPECT_EQ(life_of(undrained(text)), Life::kReady);

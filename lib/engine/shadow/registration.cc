@@ -84,6 +84,7 @@ awaitable<void> Registration::open(Deadline deadline) {
 }
 
 awaitable<void> Registration::suspend() {
+  events_.write("draining");
   co_await deregister();
   course_.check();
   const Deadline drain_by = Deadline::after(options_.drain);
@@ -94,6 +95,7 @@ awaitable<void> Registration::suspend() {
 awaitable<void> Registration::resume() {
   if (publisher_) publisher_->resume();
   co_await enroll();
+  events_.write("undrained");
 }
 
 void Registration::hand_over() {

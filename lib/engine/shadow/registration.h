@@ -35,7 +35,8 @@ class Registration {
   /// registers. Throws kUnavailable if the register command fails, what Publisher::start throws,
   /// Ended.
   boost::asio::awaitable<void> open(base::Deadline deadline);
-  /// Deregisters, and lets requests in flight end. New clients wait for the successor.
+  /// Reports that it drains, deregisters, and lets requests in flight end. New clients wait for the
+  /// successor.
   boost::asio::awaitable<void> suspend();
   /// Undoes suspend() if no engine took over. Throws like open().
   boost::asio::awaitable<void> resume();

@@ -127,9 +127,11 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   const Workers::Set& members = workers.set(key);
   std::vector<WorkerPtr> in;
   std::vector<fleet::SetMember> health;
-  const auto is_served_by_another = [&](const WorkerPtr& spare) {
+  // Of a failover pair, both have the same URL.
+  const auto has_another = [&](const WorkerPtr& spare, bool drains_itself) {
     return std::any_of(members.begin(), members.end(), [&](const WorkerPtr& other) {
-      return other->life != Life::kSpare && other->url == spare->url;
+      return other->life != Life::kSpare && other->url == spare->url &&
+             other->drains_itself == drains_itself;
     });
   };
   const auto add = [&](const WorkerPtr& worker) {
@@ -140,14 +142,24 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   bool lacks_one = false;
   for (const WorkerPtr& worker : members) {
     worker->weight = 0;
+    worker->is_awaited = false;
     if (worker->is_in()) add(worker);
     const bool has_weight = worker->is_in() && worker->as_member(time_now()).weight > 0;
     lacks_one |= worker->life != Life::kSpare && !has_weight;
   }
-  for (const WorkerPtr& worker : members) {
-    const bool is_spare = worker->life == Life::kSpare && worker->is_reachable;
-    if (is_spare && lacks_one && !is_served_by_another(worker)) add(worker);
-  }
+  const auto add_spares = [&](bool are_awaited) {
+    for (const WorkerPtr& worker : members) {
+      const bool is_spare = worker->life == Life::kSpare && worker->is_reachable;
+      const bool is_free = !has_another(worker, false) && has_another(worker, true) == are_awaited;
+      if (!is_spare || !is_free) continue;
+      worker->is_awaited = are_awaited;
+      add(worker);
+    }
+  };
+  if (lacks_one) add_spares(false);
+  const bool has_one = std::any_of(health.begin(), health.end(),
+                                   [](const fleet::SetMember& one) { return one.weight > 0; });
+  if (!has_one) add_spares(true);
   const fleet::SetWeights weights = fleet::weights_of_set(health);
   for (std::size_t i = 0; i < in.size(); ++i) in[i]->weight = weights.weights[i];
   // The rate before an outage does not predict the rate after it.
@@ -185,7 +197,8 @@ std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job&
   std::vector<WorkerNumber> never;
   const bool is_suspect = suspects.is_suspect(job.number);
   const bool is_plain = job.model == job.set.model && job.pinned_to.empty() &&
-                        job.failed_on.empty() && !set.has_refusals && !is_suspect;
+                        job.failed_on.empty() && !job.resume_until && !set.has_refusals &&
+                        !is_suspect;
   if (is_plain) return never;
   if (is_suspect) never = suspects.occupied();
   std::vector<WorkerNumber> failed;
@@ -196,8 +209,10 @@ std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job&
         !worker->serves(job.model) || worker->refused.contains({job.model, job.request.api});
     const auto failure = job.failed_on.find(worker->id);
     const bool has_failed = failure != job.failed_on.end() && failure->second == worker->arrivals;
+    // An answer that has begun waits here, where its client is told so.
     const bool is_excluded =
-        has_failed && (job.resume_until || worker->share.is_overloaded(Clock::now()));
+        (has_failed && (job.resume_until || worker->share.is_overloaded(Clock::now()))) ||
+        (worker->is_awaited && job.resume_until);
     if (is_other || is_refused || is_excluded || (job.resume_until && worker->is_plain)) {
       never.push_back(number);
     } else if (has_failed) {

@@ -100,6 +100,7 @@ void RegistrySource::put_instance(const fleet::Record& record) {
   worker->set_url(instance.url, url, options_.tls);
   if (std::exchange(instances_[record.key], record.text) != record.text) ++changes_;
   worker->life = instance.life;
+  worker->drains_itself = instance.life == fleet::Life::kDraining && !instance.is_drained;
   worker->is_stale = false;
   worker->card = instance.card;
   if (const auto card = cards_.find(instance.card); card != cards_.end()) {

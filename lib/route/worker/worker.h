@@ -105,6 +105,8 @@ struct Worker {
 
   // Facts from its record, or from the worker itself.
   fleet::Life life = fleet::Life::kReady;
+  /// It is draining by itself, and not because an operator drains it.
+  bool drains_itself = false;
   /// The registry does not know whether it still runs.
   bool is_stale = false;
   /// It is not listed any more; requests in flight may finish.
@@ -147,6 +149,9 @@ struct Worker {
   /// Its part of the requests of its set, from its health, the verdict, and the other workers; 0:
   /// none.
   double weight = 0;
+  /// The active engine of its pair is handing over to it: at its address, requests wait until it is
+  /// active.
+  bool is_awaited = false;
   Share share;
   Unavailability unavailability;
   Pace pace;

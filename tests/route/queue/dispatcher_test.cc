@@ -13,6 +13,7 @@
 
 #include "loop/test_loop.h"
 #include "plan/degradation.h"
+#include "support/soon.h"
 #include "support/stderr_text.h"
 
 namespace fo::test {
@@ -335,6 +336,46 @@ TEST_F(DispatcherTest, ASpareTakesRequestsWhileAWorkerIsOut) {
   spare->url = a->url;
   dispatcher_.on_change();
   EXPECT_FALSE(place()->is_over);
+}
+
+TEST_F(DispatcherTest, AtTheAddressOfAnEngineThatHandsOverNewRequestsWaitForTheSpare) {
+  const WorkerPtr a = add("a", 10);
+  const WorkerPtr spare = add("spare", 10);
+  spare->life = fleet::Life::kSpare;
+  spare->url = a->url;
+  // An operator drains it.
+  a->life = fleet::Life::kDraining;
+  dispatcher_.on_change();
+  const Placed fresh = place();
+  EXPECT_FALSE(fresh->is_over);
+  a->drains_itself = true;
+  dispatcher_.on_change();
+  loop_.run_ready();
+  EXPECT_EQ(fresh->worker(), "spare");
+  // An answer that has begun waits until the spare is active.
+  const Placed begun = make();
+  begun->job.set = {"m", ""};
+  begun->job.resume_until = soon();
+  place(begun);
+  EXPECT_FALSE(begun->is_over);
+  spare->life = fleet::Life::kReady;
+  a->life = fleet::Life::kSpare;
+  a->drains_itself = false;
+  dispatcher_.on_change();
+  loop_.run_ready();
+  EXPECT_EQ(begun->worker(), "spare");
+}
+
+TEST_F(DispatcherTest, WithAnotherWorkerNoRequestWaitsForTheSpare) {
+  const WorkerPtr a = add("a", 10);
+  const WorkerPtr spare = add("spare", 10);
+  const WorkerPtr b = add("b", 10);
+  spare->life = fleet::Life::kSpare;
+  spare->url = a->url;
+  a->life = fleet::Life::kDraining;
+  a->drains_itself = true;
+  dispatcher_.on_change();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(place()->worker(), "b");
 }
 
 TEST_F(DispatcherTest, ALevelReducesTheSlots) {

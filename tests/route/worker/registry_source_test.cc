@@ -109,6 +109,7 @@ TEST_F(RegistrySourceTest, AChangeOfARecordKeepsTheWorker) {
   EXPECT_THAT(log(), ElementsAre("new " + kFirst, "change"));
   EXPECT_EQ(workers_.find(kFirst), worker);
   EXPECT_EQ(worker->life, fleet::Life::kDraining);
+  EXPECT_TRUE(worker->drains_itself);
   EXPECT_EQ(worker->group, "");
   EXPECT_EQ(workers_.set({"llama", "sha256:2"}).size(), 1U);
 }
