@@ -181,7 +181,9 @@ std::string Resumption::rebased_logprobs(std::string logprobs) const {
 
 std::optional<Usage> Resumption::usage() const {
   if (transcript_.prompt().empty() || is_plain_) return named_usage_;
-  return Usage{transcript_.prompt().size(), transcript_.tokens()};
+  // After a rewind, the client has got tokens that are generated again.
+  return Usage{transcript_.prompt().size(),
+               std::max<std::uint64_t>(delivered_, transcript_.tokens())};
 }
 
 std::string Resumption::closing() {

@@ -76,13 +76,21 @@ class Query {
 awaitable<SeamCheck> compare(Query& query, Resumption& resumption) {
   const Transcript& transcript = resumption.transcript();
   const std::size_t safe = transcript.safe_point();
+  const std::set<TokenId> hidden = resumption.hidden_ids();
+  std::vector<TokenId> ids;
+  std::string context;
+  if (safe > 0) {
+    ids = transcript.seam_ids(transcript.seam_begin(), hidden);
+    context = co_await query.text_of(std::move(ids));
+  }
+  if (transcript.begins_in_character(context)) {
+    co_return SeamCheck{.reason = "the first tokens of its text end within a character"};
+  }
   if (safe == transcript.seam_begin()) {
-    resumption.rewind(safe, 0);
+    // Text after it comes again if an earlier rewind() ended here.
+    resumption.rewind(safe, transcript.match_seam(context, context).value());
     co_return SeamCheck{};
   }
-  const std::set<TokenId> hidden = resumption.hidden_ids();
-  std::vector<TokenId> ids = transcript.seam_ids(transcript.seam_begin(), hidden);
-  const std::string context = co_await query.text_of(std::move(ids));
   const std::size_t max_rewind = resumption.max_rewind();
   for (std::size_t back = 0; back <= max_rewind; ++back) {
     ids = transcript.seam_ids(safe - back, hidden);

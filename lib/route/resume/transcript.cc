@@ -9,6 +9,8 @@ namespace {
 
 // The text of a token may depend on as many tokens before it.
 constexpr std::size_t kContext = 8;
+// The text of a part of a character.
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 }  // namespace
 
@@ -53,6 +55,10 @@ std::vector<TokenId> Transcript::seam_ids(std::size_t end, const std::set<TokenI
              tokens_.begin() + static_cast<std::ptrdiff_t>(end));
   std::erase_if(ids, [&](TokenId id) { return special.contains(id); });
   return ids;
+}
+
+bool Transcript::begins_in_character(std::string_view context) const {
+  return seam_begin_ > 0 && context.ends_with(kReplacement);
 }
 
 std::optional<std::size_t> Transcript::match_seam(std::string_view context,

@@ -426,6 +426,22 @@ TEST(Resumption, TokensThatComeAgainAreNotSentAgain) {
   EXPECT_EQ(answer.tokens, 3U);
 }
 
+TEST(Resumption, TheUsageDoesNotFallWhenTokensComeAgain) {
+  Answer answer = completion(
+      R"("max_tokens":20,"stream_options":{"include_usage":true,"continuous_usage_stats":true})");
+  answer.part({10}, "ab");
+  answer.part({11}, "cd");
+  answer.part({12}, "ef");
+  answer->rewind(1, 4);
+  answer.begin_continuation();
+  answer.sent.clear();
+  for (const TokenId id : {11, 12, 13}) answer.part({id}, id == 13 ? "g" : id == 11 ? "cd" : "ef");
+  std::vector<json> counts;
+  for (const json& event : answer.events()) counts.push_back(event["usage"]["completion_tokens"]);
+  // The first event names the prompt.
+  EXPECT_EQ(counts, (std::vector<json>{3, 3, 3, 4}));
+}
+
 TEST(Resumption, OtherTextIsNotAContinuation) {
   // The token with the other text would even end the answer.
   Answer answer = completion(R"("max_tokens":3)");

@@ -67,6 +67,7 @@ class Seam : public FdCounting {
     resumption_.emplace(*request_);
     fleet::Card card;
     card.special_ids["eos"] = '$';
+    card.end_of_thinking = {'!'};
     resumption_->set_card(std::make_shared<const fleet::Card>(card));
     resumption_->begin();
     add(R"({"choices":[{"text":"","token_ids":[],"prompt_token_ids":[104,105]}]})");
@@ -195,6 +196,35 @@ TEST_F(Seam, WithoutTextNothingIsCompared) {
   EXPECT_EQ(check().reason, "");
   EXPECT_EQ(tokens(), "");
   EXPECT_TRUE(queries_.empty());
+}
+
+TEST_F(Seam, TextThatComesAgainIsNotSentAgainAfterASecondFailure) {
+  serve(prompt_of);
+  begin({{"a", "A"}});
+  for (int failure = 0; failure < 2; ++failure) {
+    EXPECT_EQ(check().reason, "");
+    EXPECT_EQ(tokens(), "");
+    resumption_->begin_continuation();
+    add(R"({"choices":[{"text":"","token_ids":[],"prompt_token_ids":[104,105]}]})");
+  }
+  const std::string again = R"({"choices":[{"text":"A","token_ids":[97]}]})";
+  const auto output = resumption_->on_event(again, route::read_stream_chunk(again));
+  EXPECT_EQ(output.mismatch, "");
+  EXPECT_EQ(output.events, "");
+}
+
+TEST_F(Seam, AnAnswerThatBeginsBesideAPartOfACharacterCannotContinue) {
+  // The worker's text for '%', the first byte of a character.
+  serve([](const json& query) {
+    std::string text = text_of(query);
+    if (text.ends_with('%')) text.replace(text.size() - 1, 1, "\xEF\xBF\xBD");
+    return answered(json{{"prompt", text}}.dump());
+  });
+  begin({{"x!a%", "a"}});
+  EXPECT_EQ(check().reason, "the first tokens of its text end within a character");
+  begin({{"x!a", "a"}, {"%", ""}});
+  EXPECT_EQ(check().reason, "");
+  EXPECT_EQ(tokens(), "x!a");
 }
 
 TEST_F(Seam, AWorkerThatGivesNoTextHasFailed) {
