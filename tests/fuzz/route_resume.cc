@@ -36,8 +36,8 @@ using oracle::CompletionRequest;
 using oracle::Generation;
 using State = Exchange::State;
 
-constexpr std::uint64_t kContext = 40;
-constexpr std::size_t kMaxAttempts = 6;
+constexpr std::uint64_t kContext = 32;
+constexpr std::size_t kMaxAttempts = 4;
 constexpr std::size_t kAll = 1000;
 
 // --- What the client asks for, and what an undisturbed engine answers.
@@ -133,7 +133,7 @@ Case read_case(fuzz::Input& input) {
   } else {
     body["prompt"] = "Once upon";
   }
-  if (const std::size_t limit = input.below(20); limit > 0) body["max_tokens"] = limit;
+  if (const std::size_t limit = input.below(12); limit > 0) body["max_tokens"] = limit;
   const std::uint8_t wants = input.byte();
   if ((wants & 1) != 0) body["return_token_ids"] = true;
   if ((wants & 2) != 0) body["stream_options"]["include_usage"] = true;
@@ -228,8 +228,9 @@ std::vector<std::string> events_of(const CompletionRequest& request, const Case&
   return events;
 }
 
-// Compares the seam as check_seam() does.
-bool find_seam(Resumption& resumption) {
+// Compares the seam as check_seam() does, from `back` tokens before the safe point on: as if the
+// texts that end after that differed.
+bool find_seam(Resumption& resumption, std::size_t back) {
   const Transcript& transcript = resumption.transcript();
   const std::size_t safe = transcript.safe_point();
   const auto text_of = [&](std::size_t end) {
@@ -237,14 +238,19 @@ bool find_seam(Resumption& resumption) {
                            oracle::SpecialTokens::kShown);
   };
   const std::string context = text_of(transcript.seam_begin());
+  if (transcript.begins_in_character(context)) return false;
+  if (safe == transcript.seam_begin()) {
+    resumption.rewind(safe, transcript.match_seam(context, context).value());
+    return true;
+  }
   const std::size_t max_rewind = resumption.max_rewind();
-  for (std::size_t back = 0; back <= max_rewind; ++back) {
+  for (back = std::min(back, max_rewind); back <= max_rewind; ++back) {
     const auto repeated = transcript.match_seam(context, text_of(safe - back));
     if (!repeated || (*repeated > 0 && max_rewind == 0)) continue;
     resumption.rewind(safe - back, *repeated);
     return true;
   }
-  return safe == transcript.seam_begin();
+  return false;
 }
 
 // --- The client.
@@ -402,8 +408,9 @@ class Attempts {
           require(may_refuse(), "an honest worker's answer can continue");
           break;
         }
-        if (!find_seam(exchange_.resumption())) {
-          require(!case_.has_card || exchange_.resumption().max_rewind() == 0, "a place fits");
+        if (!find_seam(exchange_.resumption(), input_.below(3))) {
+          require(!case_.has_card || case_.reasons || exchange_.resumption().max_rewind() == 0,
+                  "a place fits");
           break;
         }
       }
@@ -442,6 +449,7 @@ class Attempts {
   }
   [[nodiscard]] bool has_content() const { return !read_view(output_, case_).text.empty(); }
 
+  [[nodiscard]] bool has_failed() const { return exchange_.state() == State::kFailed; }
   void take() { output_ += exchange_.take_output(); }
 
   void attempt(bool is_last) {
@@ -468,7 +476,8 @@ class Attempts {
               json::parse(body), case_);
     if (case_.is_plain || fault == Fault::kPlain) request.return_token_ids = false;
     has_met_plain_ |= fault == Fault::kPlain;
-    const bool has_finish = fault == Fault::kNone || place % 8 != 7;
+    // Without a card, only the engine knows which token ends the answer.
+    const bool has_finish = fault == Fault::kNone || place % 8 != 7 || !case_.has_card;
     const std::size_t count = fault == Fault::kNone ? kAll : place / 8;
     const std::vector<std::string> events = events_of(
         request, case_, count == kAll ? kAll : count + 1, has_finish, fault != Fault::kPrompt);
@@ -486,16 +495,21 @@ class Attempts {
           R"({"choices":[{"index":0,"text":"x","delta":{"content":"x"},"finish_reason":"abort"}]})");
     }
     exchange_.on_head({200, {{"content-type", "text/event-stream"}}});
-    for (std::size_t at = 0; at < bytes.size(); at += piece) {
+    for (std::size_t at = 0; at < bytes.size() && !has_failed(); at += piece) {
       exchange_.on_body(std::string_view(bytes).substr(at, piece));
-      if (exchange_.state() == State::kFailed) return;
-      if (exchange_.has_head()) take();
+      if (!has_failed() && exchange_.has_head()) take();
+    }
+    if (has_failed()) {
+      require(fault != Fault::kNone, "an answer without a fault is accepted");
+      return;
     }
     if (fault == Fault::kBroken || fault == Fault::kHalf) {
       exchange_.on_broken("reset");
     } else {
       exchange_.on_end();
     }
+    require(fault != Fault::kNone || exchange_.state() == State::kDone,
+            "an answer without a fault is complete");
     if (exchange_.state() == State::kDone) take();
   }
 
