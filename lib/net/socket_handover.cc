@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <utility>
 
 #include "base/error.h"
 #include "loop/event.h"

@@ -16,7 +16,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <tuple>
 #include <utility>
 
 #include "net/tls.h"

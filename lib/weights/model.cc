@@ -14,8 +14,6 @@
 
 namespace fo::weights {
 namespace {
-
-using base::ByteCount;
 using base::Error;
 using base::ExitStatus;
 using base::throw_errno;

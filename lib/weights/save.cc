@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <chrono>
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <vector>
 
 #include "yaml/printable.h"
 #include "yaml/scalar.h"

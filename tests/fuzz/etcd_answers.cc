@@ -7,7 +7,6 @@
 #include "fuzz.h"
 #include "lock/grant.h"
 #include "lock/lease/etcd_queue.h"
-#include "text/time_text.h"
 
 namespace fo::lock {
 namespace {

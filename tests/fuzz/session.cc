@@ -3,7 +3,6 @@
 // the list of clients and the history of the layout.
 #include <array>
 #include <deque>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,6 +1,5 @@
 #include "net/socket_handover.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -11,10 +10,8 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <future>
 #include <optional>
 #include <string>
@@ -25,11 +22,13 @@
 #include "base/error.h"
 #include "loop/run.h"
 #include "os/fd_passing.h"
+#include "os/pipe.h"
 #include "os/process.h"
 #include "os/server_socket.h"
 #include "os/unix_socket.h"
 #include "support/failure.h"
 #include "support/fds.h"
+#include "support/forked.h"
 #include "support/must_run.h"
 #include "support/soon.h"
 #include "support/temp_dir.h"
@@ -213,55 +212,26 @@ TEST_F(SocketHandover, KeepsAllWhenNobodyComes) {
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
-/// A process that runs `body` after it has reported its start.
-class OtherProcess {
- public:
-  explicit OtherProcess(const std::function<int()>& body) : child_(start(body)) {}
-  ~OtherProcess() {
-    child_.signal(SIGKILL);
-    static_cast<void>(child_.wait(soon()));
-  }
-
- private:
-  static os::Child start(const std::function<int()>& body) {
-    int ends[2];
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    const UniqueFd reader(ends[0]);
-    const UniqueFd writer(ends[1]);
-    os::Child child = os::fork_child([&] {
-      const int status = body();
-      if (status != 0 || ::write(writer.get(), "r", 1) != 1) return status;
-      for (;;) ::pause();
-      return 0;
-    });
-    char ready = 0;
-    EXPECT_EQ(::read(reader.get(), &ready, 1), 1);
-    return child;
-  }
-  os::Child child_;
-};
-
 TEST_F(SocketHandover, TakesNothingFromAnotherUser) {
   if (::geteuid() != 0) FO_SKIP("root", "becoming another user needs root");
   std::filesystem::permissions(folder_.path(), std::filesystem::perms::all);
-  const OtherProcess giver([&] {
+  fo::test::Forked giver([&](int ready) {
     if (::setuid(65534) != 0) return 1;
-    static const UniqueFd listener = os::listen_unix(path_);
-    return 0;
+    const UniqueFd listener = os::listen_unix(path_);
+    fo::test::say(ready, 1);
+    return fo::test::pause_for_ever();
   });
+  ASSERT_TRUE(giver.read());
   EXPECT_EQ(fo::test::failure_of([&] { take(); }).status, ExitStatus::kNotPermitted);
 }
 
 TEST_F(SocketHandover, GivesNothingToAnotherUser) {
   if (::geteuid() != 0) FO_SKIP("root", "becoming another user needs root");
   std::filesystem::permissions(folder_.path(), std::filesystem::perms::all);
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const UniqueFd reader(ends[0]);
-  const UniqueFd writer(ends[1]);
+  const os::Pipe pipe;
   const os::Child taker = os::fork_child([&] {
     char offered = 0;
-    if (::read(reader.get(), &offered, 1) != 1 || ::setuid(65534) != 0) return 1;
+    if (::read(pipe.reader.get(), &offered, 1) != 1 || ::setuid(65534) != 0) return 1;
     const UniqueFd connected = os::connect_unix(path_, soon());
     std::byte header[8];
     std::vector<UniqueFd> fds;
@@ -274,7 +244,7 @@ TEST_F(SocketHandover, GivesNothingToAnotherUser) {
   ASSERT_EQ(::stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600U);
   std::filesystem::permissions(path_, std::filesystem::perms::all);
-  ASSERT_EQ(::write(writer.get(), "o", 1), 1);
+  ASSERT_EQ(::write(pipe.writer.get(), "o", 1), 1);
   EXPECT_EQ(taker.wait(soon()), 0);
   EXPECT_FALSE(take_when_offered().empty());
   EXPECT_TRUE(given.get());
@@ -305,26 +275,19 @@ TEST_F(SocketHandover, TakersThatDieOnTheWayLeaveAllWithTheGiver) {
 TEST_F(SocketHandover, AKilledTakerLeavesAllWithTheGiver) {
   Sockets sockets = make_sockets(250);
   const std::vector<ino_t> before = inodes(sockets);
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const UniqueFd reader(ends[0]);
-  const UniqueFd writer(ends[1]);
-  const os::Child taker = os::fork_child([&] {
+  fo::test::Forked taker([&](int ready) {
     const UniqueFd connected = connect();
     std::byte header[8];
     std::vector<UniqueFd> fds;
     if (os::receive_with_fds(connected.get(), header, fds) != 8) return 1;
-    if (::write(writer.get(), "r", 1) != 1) return 1;
-    for (;;) ::pause();
-    return 0;
+    fo::test::say(ready, 1);
+    return fo::test::pause_for_ever();
   });
   std::future<bool> given = offer(sockets);
-  char ready = 0;
-  EXPECT_EQ(::read(reader.get(), &ready, 1), 1);
-  taker.signal(SIGKILL);
+  EXPECT_TRUE(taker.read());
+  taker.kill();
   EXPECT_EQ(inodes(take_when_offered()), before);
   EXPECT_TRUE(given.get());
-  EXPECT_EQ(taker.wait(soon()), 128 + SIGKILL);
 }
 
 TEST_F(SocketHandover, ASilentTakerDoesNotOutliveTheDeadline) {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -12,7 +11,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>

@@ -27,8 +27,7 @@ std::function<int(int)> flock_holder(const std::string& path) {
   return [path](int ready) {
     const base::UniqueFd fd = open_file(path, O_RDWR | O_CREAT);
     say(ready, ::flock(fd.get(), LOCK_EX) == 0 ? 1 : 0);
-    for (;;) ::pause();
-    return 0;
+    return fo::test::pause_for_ever();
   };
 }
 

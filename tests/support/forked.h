@@ -58,6 +58,11 @@ class Forked {
   std::unique_ptr<os::Child> child_;
 };
 
+/// For a body that runs until the child is killed.
+[[noreturn]] inline int pause_for_ever() {
+  for (;;) ::pause();
+}
+
 inline void say(int fd, std::uint64_t value) {
   ASSERT_EQ(::write(fd, &value, sizeof value), static_cast<ssize_t>(sizeof value));
 }

@@ -60,7 +60,6 @@ class Save : public SnapshotDirectory {
 class SimulatedSave : public Save {};
 
 TEST_F(Save, NeverTouchesWhatIsThere) {
-  start();
   publish_model();
   fs::create_directory(snap_);
   dir_.write("snap/notes", "mine");
@@ -86,7 +85,6 @@ TEST_F(Save, NeverTouchesWhatIsThere) {
 }
 
 TEST_F(Save, TakesThePlaceOfAnEmptyFolder) {
-  start();
   publish_model();
   fs::create_directory(snap_);
   ASSERT_TRUE(run(saving(snap_ + "/")));
@@ -95,7 +93,6 @@ TEST_F(Save, TakesThePlaceOfAnEmptyFolder) {
 }
 
 TEST_F(Save, ReplacesASnapshotWhereToldTo) {
-  start();
   publish_model();
   ASSERT_TRUE(run(saving(snap_)));
   LoadOptions other;
@@ -123,7 +120,6 @@ TEST_F(Save, OfNothingPublishedGivesUpInTime) {
 }
 
 TEST_F(SimulatedSave, KeepsWritersOutWhileItReads) {
-  start();
   publish_model();
   const os::Child saver = spawn_save("cuMemcpyDtoH:5=hang");
   ASSERT_TRUE(until([&] { return partial_has("shards/shard_0000.bin"); }));
@@ -136,7 +132,6 @@ TEST_F(SimulatedSave, KeepsWritersOutWhileItReads) {
 
 // Killed at every 40th copy from the device; an existing snapshot must be unchanged.
 TEST_F(SimulatedSave, KilledAtAnyCopyLeavesNoSnapshotAndHarmsNone) {
-  start();
   publish_model();
   for (const bool replacing : {false, true}) {
     if (replacing) {
@@ -165,7 +160,6 @@ TEST_F(SimulatedSave, KilledAtAnyCopyLeavesNoSnapshotAndHarmsNone) {
 
 // Killed when one of these files appears, or slightly later.
 TEST_F(Save, KilledWhileItFinishesLeavesAWholeSnapshotOrNone) {
-  start();
   publish_model();
   for (const char* name : {"", "shards", "shards/shard_0000.bin", "gms_metadata.json",
                            "checksums.sha256", "manifest.json"}) {
@@ -195,7 +189,6 @@ TEST_F(Save, KilledWhileItFinishesLeavesAWholeSnapshotOrNone) {
 }
 
 TEST_F(SimulatedSave, ADeviceThatFailsLeavesNothing) {
-  start();
   publish_model();
   for (const char* fault : {"cuMemcpyDtoH:1=unknown", "cuMemcpyDtoH:90=unknown",
                             "cuMemMap:2=unknown", "cuMemHostAlloc:2=unknown",
@@ -206,7 +199,6 @@ TEST_F(SimulatedSave, ADeviceThatFailsLeavesNothing) {
 }
 
 TEST_F(SimulatedSave, InterruptedLeavesNothing) {
-  start();
   publish_model();
   gpu_.set("GMS_SIM_LATENCY", "cuMemcpyDtoH=20ms");
   const os::Child saver = spawn_save();
@@ -217,7 +209,6 @@ TEST_F(SimulatedSave, InterruptedLeavesNothing) {
 }
 
 TEST_F(SimulatedSave, InterruptedTwiceEndsEvenWhereTheDeviceHangs) {
-  start();
   publish_model();
   const os::Child saver = spawn_save("cuMemcpyDtoH:5=hang");
   ASSERT_TRUE(until([&] { return partial_has("shards/shard_0000.bin"); }));
@@ -228,7 +219,6 @@ TEST_F(SimulatedSave, InterruptedTwiceEndsEvenWhereTheDeviceHangs) {
 }
 
 TEST_F(Save, OfTwoAtOnceOneWins) {
-  start();
   publish_model();
   const os::Child one = spawn_save();
   const os::Child other = spawn_save();
@@ -242,7 +232,6 @@ TEST_F(Save, OfTwoAtOnceOneWins) {
 }
 
 TEST_F(Save, OfTwoThatReplaceBothAreDone) {
-  start();
   publish_model();
   ASSERT_TRUE(run(saving(snap_)));
   const os::Child one = spawn_save("", {"--replace"});

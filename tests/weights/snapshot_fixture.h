@@ -34,8 +34,10 @@ class SnapshotDirectory : public Served {
     return load(open_source(options), driver(), device(), socket_, options);
   }
 
-  // Several allocations, with sizes that are not multiples of the granularity.
+  // Several allocations, with sizes that are not multiples of the granularity. Starts the server if
+  // there is none.
   LoadReport publish_model() {
+    if (!server_) start();
     LoadOptions model;
     model.model = dir_.write("m.safetensors", make_safetensors(some_parts()));
     model.role = gms::LockType::kRw;

@@ -8,7 +8,6 @@
 
 #include "gms/protocol/protocol.h"
 #include "support.h"
-#include "text/base64.h"
 
 namespace fo::weights {
 namespace {

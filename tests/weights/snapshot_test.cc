@@ -41,7 +41,6 @@ void flip(const std::string& path, ByteCount at) {
 // --- Round trips.
 
 TEST_F(SnapshotDirectory, BringsBackTheSameLayoutAndBytes) {
-  start();
   const LoadReport report = publish_model();
   ASSERT_GT(report.allocations, 2u);
   const Content before = published();
@@ -69,7 +68,6 @@ TEST_F(SnapshotDirectory, BringsBackTheSameLayoutAndBytes) {
 }
 
 TEST_F(SnapshotDirectory, IsTheSameThroughStagingBuffers) {
-  start();
   publish_model();
   const Content before = published();
   SaveOptions staged = saving(snap_);
@@ -89,7 +87,6 @@ TEST_F(SnapshotDirectory, IsTheSameThroughStagingBuffers) {
 
 // Past the page cache, if the file system of the test's folder supports that.
 TEST_F(SnapshotDirectory, IsTheSameFromTheDisk) {
-  start();
   publish_model();
   const Content before = published();
   ASSERT_TRUE(run(saving(snap_)));
@@ -139,7 +136,6 @@ TEST_F(SnapshotDirectory, KeepsTagsAndOrder) {
 }
 
 TEST_F(SnapshotDirectory, IsComparedByAReaderByteForByteOnlyToVerify) {
-  start();
   const LoadReport report = publish_model();
   ASSERT_TRUE(run(saving(snap_)));
   const LoadOptions plain = loading(snap_, LockType::kRo);
@@ -165,7 +161,6 @@ TEST_F(SnapshotDirectory, IsComparedByAReaderByteForByteOnlyToVerify) {
 }
 
 TEST_F(SnapshotDirectory, IsPublishedOnlyWhereNothingIs) {
-  start();
   publish_model();
   ASSERT_TRUE(run(saving(snap_)));
   EXPECT_EQ(run(loading(snap_, LockType::kRwOrRo))->granted_lock_type, Grant::kRo);
@@ -263,7 +258,6 @@ TEST_F(DynamoSnapshot, SavedAgainSaysTheSame) {
 
 // Each of them leaves the published layout unchanged.
 TEST_F(DynamoSnapshot, IsRefusedBeforeAnythingIsDropped) {
-  start();
   const LoadReport before = publish_model();
   const auto expect_kept = [&](ExitStatus status, const std::string& reason) {
     expect_refused(loading(snap_), status, reason);
@@ -339,7 +333,6 @@ TEST_F(DynamoSnapshot, IsRefusedBeforeAnythingIsDropped) {
 // More than the server can hold: it would drop the published layout and then refuse.
 TEST_F(DynamoSnapshot, WithMoreRecordsThanAServerTakesIsRefused) {
   if (test::kHasSanitizers) FO_SKIP("release", "a million keys take minutes with a sanitizer");
-  start();
   const LoadReport before = publish_model();
   write();
   std::string text = "{";
@@ -354,7 +347,6 @@ TEST_F(DynamoSnapshot, WithMoreRecordsThanAServerTakesIsRefused) {
 }
 
 TEST_F(DynamoSnapshot, ReplacedWhileItIsOpenedIsOneOrTheOther) {
-  start();
   publish_model();
   ASSERT_TRUE(run(saving(snap_)));
   const std::string other = dir_.path("other");
@@ -425,7 +417,6 @@ TEST_F(DynamoSnapshot, MayHaveItsAllocationsInAnyOrderOfItsFile) {
 // --- Checksums.
 
 TEST_F(SnapshotDirectory, AnyFlippedBitIsFoundBeforeAnythingIsDropped) {
-  start();
   publish_model();
   ASSERT_TRUE(run(saving(snap_)));
   const std::string shard = snap_ + "/shards/shard_0000.bin";
@@ -456,7 +447,6 @@ TEST_F(SnapshotDirectory, AnyFlippedBitIsFoundBeforeAnythingIsDropped) {
 }
 
 TEST_F(SnapshotDirectory, AChangedManifestOrMetadataIsFoundBeforeAnythingIsDropped) {
-  start();
   const LoadReport before = publish_model();
   ASSERT_TRUE(run(saving(snap_)));
   for (const char* name : {"manifest.json", "gms_metadata.json"}) {
@@ -478,7 +468,6 @@ TEST_F(SnapshotDirectory, AChangedManifestOrMetadataIsFoundBeforeAnythingIsDropp
 }
 
 TEST_F(SnapshotDirectory, AShardThatIsCutOffOrWrittenToMeanwhilePublishesNothing) {
-  start();
   publish_model();
   ASSERT_TRUE(run(saving(snap_)));
   const std::string shard = snap_ + "/shards/shard_0000.bin";
@@ -501,7 +490,6 @@ TEST_F(SnapshotDirectory, AShardThatIsCutOffOrWrittenToMeanwhilePublishesNothing
 
 // Every driver call of the loader fails once, with threads that wait for each other's bytes.
 TEST_F(SimulatedSnapshotDirectory, AFailingDeviceEndsTheLoad) {
-  start();
   publish_model();
   ASSERT_TRUE(run(saving(snap_)));
   driver_.reset();

@@ -12,7 +12,6 @@ using gms::LockType;
 using testing::StartsWith;
 
 TEST_F(SnapshotDirectory, UnpublishWaitsForReaders) {
-  start();
   const LoadReport report = publish_model();
   gms::RpcClient reader = gms::RpcClient::connect(socket_, gms::soon());
   ASSERT_TRUE(reader.shake_hands(LockType::kRo, gms::soon()).grant);

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "base/units.h"
 #include "cuda/driver.h"
 #include "cuda/sim_folder.h"
 #include "support.h"
