@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>

@@ -3,14 +3,11 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "base/units.h"
 #include "json/dump.h"
 #include "json/object.h"
 #include "os/engine_id.h"

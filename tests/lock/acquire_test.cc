@@ -1,12 +1,11 @@
 #include "lock/acquire.h"
 
 #include <fcntl.h>
-#include <sys/prctl.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "lock/flock/flock_lock.h"
 #include "lock/lock_status.h"
 #include "lock/support.h"
 #include "support/environment.h"
@@ -16,7 +15,6 @@ namespace {
 
 using test::Forked;
 using test::slurp;
-using test::spill;
 using test::TempDir;
 
 // acquire() blocks signals and reaps every child, so it always runs in a process of its own.

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "etcd/server.h"
+#include "kube/api_server.h"
 #include "lock/acquire.h"
 #include "lock/failover_lock.h"
-#include "lock/kube.h"
 #include "lock/lock_status.h"
 #include "lock/lockd.h"
 #include "lock/support.h"
@@ -29,7 +29,6 @@ namespace {
 using base::Deadline;
 using os::LockWait;
 using test::Forked;
-using test::kLong;
 using test::say;
 using test::slurp;
 using test::spill;
@@ -58,30 +57,17 @@ class FlockBackend final : public Backend {
   const TempDir& dir_;
 };
 
+template <bool kOverTcp>
 class LockdBackend final : public Backend {
  public:
   explicit LockdBackend(const TempDir& dir) : dir_(dir) {}
   std::string uri(const std::string& name) override {
     const std::string socket = dir_.path(name);
-    if (!servers_.contains(name)) servers_[name] = std::make_unique<test::Lockd>(socket);
-    return "unix:" + socket;
-  }
-  void restart() override {
-    for (auto& [name, server] : servers_) server->restart();
-  }
-
- private:
-  const TempDir& dir_;
-  std::map<std::string, std::unique_ptr<test::Lockd>> servers_;
-};
-
-class TcpBackend final : public Backend {
- public:
-  explicit TcpBackend(const TempDir& dir) : dir_(dir) {}
-  std::string uri(const std::string& name) override {
     std::unique_ptr<test::Lockd>& server = servers_[name];
-    if (!server) server = test::Lockd::over_tcp(dir_.path(name));
-    return "tcp:" + server->address();
+    if (!server) {
+      server = kOverTcp ? test::Lockd::over_tcp(socket) : std::make_unique<test::Lockd>(socket);
+    }
+    return kOverTcp ? "tcp:" + server->address() : "unix:" + socket;
   }
   void restart() override {
     for (auto& [name, server] : servers_) server->restart();
@@ -133,16 +119,8 @@ std::unique_ptr<Backend> make(const TempDir& dir) {
 
 class LockContract : public testing::TestWithParam<Kind> {
  protected:
-  // A process that acquires the lock, reports the generation, and holds it until it is killed.
   [[nodiscard]] std::function<int(int)> holder(const std::string& id) const {
-    return [this, id](int ready) {
-      const auto lock = open_lock(lock_, id);
-      const auto result = lock->acquire(soon());
-      if (result.outcome != LockWait::kLocked) return 1;
-      say(ready, result.grant.generation);
-      for (;;) ::pause();
-      return 0;
-    };
+    return test::holder(lock_, id);
   }
   // Expects that the grant comes after all that this test has seen before.
   void expect_next(std::optional<std::uint64_t> generation) {
@@ -239,8 +217,7 @@ TEST_P(LockContract, GivingItUpReleases) {
     say(ready, lock->acquire(soon()).grant.generation);
     while (!std::filesystem::exists(enough)) std::this_thread::yield();
     lock.reset();
-    for (;;) ::pause();
-    return 0;
+    return test::pause_for_ever();
   });
   expect_next(first.read());
   Forked second(holder("engine-1"));
@@ -257,8 +234,7 @@ TEST_P(InheritedLock, ProcessThatInheritedItKeepsIt) {
     options.keep_fds = {lock->fds().at(0)};
     const os::Child child = os::spawn({"sleep", "1000"}, options);
     say(ready, static_cast<std::uint64_t>(child.pid()));
-    for (;;) ::pause();
-    return 0;
+    return test::pause_for_ever();
   });
   const auto child = static_cast<pid_t>(first.read().value_or(0));
   ASSERT_GT(child, 0);
@@ -275,8 +251,7 @@ TEST_P(InheritedLock, ReleaseFreesItThoughAnotherProcessHasTheDescriptor) {
   const auto lock = open_lock(lock_, "engine-0");
   Forked engine([](int ready) {
     say(ready, 1);
-    for (;;) ::pause();
-    return 0;
+    return test::pause_for_ever();
   });
   ASSERT_TRUE(engine.read());
   ASSERT_EQ(lock->acquire(soon()).outcome, LockWait::kLocked);
@@ -538,8 +513,8 @@ TEST_P(SupervisedLock, TimeoutIsTheBusyStatus) {
 }
 
 const Kind kFlockKind{"Flock", make<FlockBackend>};
-const Kind kLockdKind{"Lockd", make<LockdBackend>};
-const Kind kTcpKind{"Tcp", make<TcpBackend>};
+const Kind kLockdKind{"Lockd", make<LockdBackend<false>>};
+const Kind kTcpKind{"Tcp", make<LockdBackend<true>>};
 const Kind kEtcdKind{.name = "Etcd", .make = make<EtcdBackend>, .counts = false};
 const Kind kLeaseKind{
     .name = "Lease", .make = make<KubeBackend>, .shows_waiters = false, .shows_deaths = false};

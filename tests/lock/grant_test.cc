@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
-#include <cstdlib>
 
 #include "lock/support.h"
 #include "support/environment.h"
@@ -174,8 +173,7 @@ TEST(HolderState, SaysNothingAboutAnotherPidNamespace) {
 TEST(HolderState, WaitsForAProcessThatIsDying) {
   test::Forked process([](int ready) {
     test::say(ready, 1);
-    for (;;) ::pause();
-    return 0;
+    return test::pause_for_ever();
   });
   ASSERT_EQ(process.read(), 1U);
   GrantRecord record = self();

@@ -30,8 +30,7 @@ std::function<int(int)> foreign_holder(const std::string& path, const std::strin
     if (::flock(fd.get(), LOCK_EX) != 0 || ::ftruncate(fd.get(), 0) != 0) return 1;
     os::write_all(fd.get(), text, "write");
     say(ready, 1);
-    for (;;) ::pause();
-    return 0;
+    return test::pause_for_ever();
   };
 }
 

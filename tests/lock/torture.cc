@@ -9,7 +9,6 @@
 // leases of 2 seconds, and no holder is stopped for so long that its lease could expire. --long: an
 // hour instead of 20 seconds. Exit status 0: no errors.
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include "loop/backoff.h"
 #include "loop/pause.h"

@@ -1,8 +1,5 @@
 #include "lock/lockd/lockd_client.h"
 
-#include <algorithm>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <deque>
 #include <optional>
 #include <utility>

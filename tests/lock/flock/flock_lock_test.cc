@@ -31,7 +31,6 @@ using base::ExitStatus;
 using os::LockWait;
 using test::Forked;
 using test::holder;
-using test::kLong;
 using test::say;
 using test::slurp;
 using test::spill;

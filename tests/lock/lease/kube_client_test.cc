@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
@@ -43,6 +42,7 @@ using test::Authority;
 using test::await;
 using test::foreign_lease;
 using test::Forked;
+using test::holder;
 using test::kLong;
 using test::KubeApi;
 using test::lock_in;
@@ -69,18 +69,6 @@ void await_renewals(const KubeApi& api, int count) {
 }
 
 std::string holder_of(const KubeApi& api) { return api.lease()["spec"]["holderIdentity"]; }
-
-// A process that acquires the lock, reports the generation, and holds it until it is killed.
-std::function<int(int)> kube_holder(const LockUri& uri, const std::string& id) {
-  return [uri, id](int ready) {
-    const auto lock = open_lock(uri, id);
-    const auto result = lock->acquire(soon());
-    if (result.outcome != LockWait::kLocked) return 1;
-    say(ready, result.grant.generation);
-    for (;;) ::pause();
-    return 0;
-  };
-}
 
 // The result of a client's call.
 template <typename Answer>
@@ -165,7 +153,7 @@ TEST(KubeClient, HolderHasItsTimeWhateverTheClocksSay) {
 
 TEST(KubeClient, HolderThatRenewsKeepsIt) {
   const KubeApi api;
-  Forked first(kube_holder(lock_in(api, "1s"), "engine-0"));
+  Forked first(holder(lock_in(api, "1s"), "engine-0"));
   ASSERT_EQ(first.read(), 1U);
   const auto lock = open_lock(lock_in(api, "1s"), "engine-1");
   EXPECT_EQ(lock->acquire(Deadline::after(milliseconds(2500))).outcome, LockWait::kDeadline);
@@ -289,7 +277,7 @@ TEST(KubeClient, ReleaseHandsOverAtOnce) {
 
 TEST(KubeClient, CrashOfTheHolderIsFoundOut) {
   const KubeApi api;
-  Forked first(kube_holder(lock_in(api, "1s"), "engine-0"));
+  Forked first(holder(lock_in(api, "1s"), "engine-0"));
   ASSERT_EQ(first.read(), 1U);
   first.kill();
   const auto lock = open_lock(lock_in(api, "1s"), "engine-0");

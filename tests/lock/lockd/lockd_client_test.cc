@@ -3,8 +3,6 @@
 #include "lock/lockd/lockd_client.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>

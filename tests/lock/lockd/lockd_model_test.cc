@@ -9,12 +9,11 @@
 #include <memory>
 #include <random>
 
+#include "lock/lockd/wire.h"
 #include "text/time_text.h"
 
 namespace fo::lock {
 namespace {
-
-using base::ExitStatus;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::ElementsAre;
@@ -143,7 +142,7 @@ class Desk {
       if (note.is_warning) warnings.push_back(note.text);
     }
     for (const auto& [id, answer] : effects.answers) {
-      heard_[id].push_back(word(answer));
+      heard_[id].push_back(test::word_of(answer));
       const auto* granted = std::get_if<GrantedAnswer>(&answer);
       if (granted != nullptr) tokens[granted->generation] = granted->token;
     }
@@ -154,16 +153,6 @@ class Desk {
     pending = *effects.record;
     if (!slow_disk) finish_record();
   }
-  static std::string word(const LockdAnswer& answer) {
-    if (const auto* waiting = std::get_if<WaitingAnswer>(&answer)) {
-      return "waiting for " + waiting->holder.value_or("nobody");
-    }
-    if (const auto* granted = std::get_if<GrantedAnswer>(&answer)) {
-      return "granted " + std::to_string(granted->generation);
-    }
-    return "refused " + std::to_string(to_int(std::get<RefusedAnswer>(answer).status));
-  }
-
   LockdState pending;
   std::map<ConnectionId, std::vector<std::string>> heard_;
 };

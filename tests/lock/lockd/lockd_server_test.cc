@@ -88,7 +88,6 @@ using base::UniqueFd;
 using os::Pipe;
 using std::chrono::milliseconds;
 using test::Forked;
-using test::kLong;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -152,6 +151,11 @@ class LockdServer : public testing::Test {
     EXPECT_EQ(client.hear_word(), word) << "line " << at.line();
     return client;
   }
+  // Starts the server; the client holds the lock as "a".
+  Client start_held() {
+    start();
+    return answered("granted 1", "a");
+  }
   // A process that acquires the lock and keeps it, and reports the generation.
   Forked hold_in_child(const std::string& id, const std::vector<int>& fds = {}) const {
     return Forked([this, id, fds](int ready) {
@@ -163,8 +167,7 @@ class LockdServer : public testing::Test {
           test::say(ready, granted->generation);
         }
       }
-      for (;;) ::pause();
-      return 0;
+      return test::pause_for_ever();
     });
   }
 
@@ -211,8 +214,7 @@ LockdState held(const std::string& holder, std::uint64_t generation,
 // --- decision 8
 
 TEST_F(LockdServer, CrashWithAHealthyHolderIsNoFailover) {
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   Client waiter = answered("waiting for a", "b");
   kill_server();
   EXPECT_EQ(holder.hear_word(), "");
@@ -434,8 +436,7 @@ TEST_F(LockdServer, WithoutRoomForTheRecordNobodyIsGrantedUntilThereIs) {
 }
 
 TEST_F(LockdServer, RecordsGrantsJoinsAndTheEnd) {
-  start();
-  Client first = answered("granted 1", "a");
+  Client first = start_held();
   EXPECT_EQ(state().holder, "a");
   EXPECT_EQ(state().generation, 1U);
   EXPECT_THAT(state().processes, ElementsAre(*describe_process(::getpid())));
@@ -487,8 +488,7 @@ TEST_F(LockdServer, AfterDamageGenerationsStartFromTheTime) {
 }
 
 TEST_F(LockdServer, ALostStateFileIsMadeUpForByTheClaim) {
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   kill_server();
   std::filesystem::remove(state_path());
   start();
@@ -544,8 +544,7 @@ TEST_F(LockdServer, AReleaseThatCouldNotBeRecordedIsRecordedLater) {
   const std::string folder = dir_.path("state");
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   config_.state_path = folder + "/lock";
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   ASSERT_EQ(::rename(folder.c_str(), (folder + ".gone").c_str()), 0);
   holder.close();
   expect_soon([](const StatusAnswer& now) { return !now.holder; });
@@ -642,8 +641,7 @@ TEST_F(LockdServer, OneMoreWaiterIsNoWorkForThoseThatWait) {
 }
 
 TEST_F(LockdServer, ConnectionsOfOneEngineShareTheLock) {
-  start();
-  Client first = answered("granted 1", "a");
+  Client first = start_held();
   Client waiter = answered("waiting for a", "b");
   Client second = answered("granted 1", "a");
   EXPECT_EQ(status().connections.size(), 2U);
@@ -663,8 +661,7 @@ TEST_F(LockdServer, ALifelineKeepsTheLockUntilTheLastWriterIsGone) {
   // A worker with nothing but the writing end.
   Forked worker([&](int) {
     lifeline->reader.reset();
-    for (;;) ::pause();
-    return 0;
+    return test::pause_for_ever();
   });
   lifeline.reset();
   Client waiter = answered("waiting for a", "b");
@@ -695,8 +692,7 @@ TEST_F(LockdServer, WhatIsWrittenIntoALifelineDoesNotMatter) {
 }
 
 TEST_F(LockdServer, AWaiterLeavesTheQueueWithItsConnectionWhateverItsLifeline) {
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   Pipe lifeline;
   Client waiter = answered("waiting for a", "b", std::nullopt, {lifeline.reader.get()});
   waiter.close();
@@ -907,8 +903,7 @@ TEST_F(LockdServer, ARequestMayComeByteByByteAndManyAtOnce) {
 
 TEST_F(LockdServer, WhoSaysNothingIsDroppedAndWhoHoldsIsNot) {
   config_.silence_limit = milliseconds(1000);
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   Client waiter = answered("waiting for a", "b");
   Client silent = connect();
   Client half = connect();
@@ -932,8 +927,7 @@ TEST_F(LockdServer, TwoHundredIdleConnectionsDisturbNobody) {
 
 TEST_F(LockdServer, MoreConnectionsThanThereArePlacesWait) {
   config_.max_connections = 2;
-  start();
-  Client first = answered("granted 1", "a");
+  Client first = start_held();
   Client second = answered("waiting for a", "b");
   Client third = acquire("c");
   second.close();
@@ -941,8 +935,7 @@ TEST_F(LockdServer, MoreConnectionsThanThereArePlacesWait) {
 }
 
 TEST_F(LockdServer, WhoDoesNotReadItsAnswersIsDropped) {
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   Client deaf = connect();
   const std::string line = encode_request(StatusRequest{});
   const Deadline deadline = soon();

@@ -1,6 +1,5 @@
 #include "lock/lockd/lockd_state.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -178,8 +177,7 @@ TEST(LockdState, TemporariesOfAKilledServerAreRemovedAndNothingElse) {
 
 TEST(RecordedProcesses, ARunningOneIsKnownFromOthersWithItsPid) {
   Forked child([](int) {
-    for (;;) ::pause();
-    return 0;
+    return test::pause_for_ever();
   });
   const auto process = describe_process(child.pid());
   ASSERT_TRUE(process);
@@ -199,8 +197,7 @@ TEST(RecordedProcesses, ARunningOneIsKnownFromOthersWithItsPid) {
 
 TEST(RecordedProcesses, AZombieHasEnded) {
   Forked child([](int) {
-    for (;;) ::pause();
-    return 0;
+    return test::pause_for_ever();
   });
   const auto process = describe_process(child.pid());
   ASSERT_TRUE(process);

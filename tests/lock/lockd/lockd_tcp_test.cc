@@ -1,13 +1,10 @@
 // The lock server over TCP on a real port, with clients whose messages the test chooses.
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <array>
-#include <cerrno>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -35,7 +32,6 @@ using base::Deadline;
 using base::ExitStatus;
 using base::UniqueFd;
 using std::chrono::milliseconds;
-using test::kLong;
 using test::Lockd;
 using test::TempDir;
 
@@ -125,6 +121,11 @@ class LockdTcp : public testing::Test {
     EXPECT_EQ(client.hear_word(), word) << "line " << at.line();
     return client;
   }
+  // Starts the server; the client holds the lock as "a".
+  Client start_held() {
+    start();
+    return answered("granted 1", "a");
+  }
   [[nodiscard]] StatusAnswer status() const {
     Client client(os::connect_unix(socket_, soon()));
     client.ask(StatusRequest{});
@@ -141,8 +142,7 @@ class LockdTcp : public testing::Test {
 };
 
 TEST_F(LockdTcp, AHeartbeatIsAnsweredWithItsNumberAndTheExpiry) {
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   Client raw = acquire("b");
   raw.ask(HeartbeatRequest{41});
   ASSERT_TRUE(raw.read_line());
@@ -152,8 +152,7 @@ TEST_F(LockdTcp, AHeartbeatIsAnsweredWithItsNumberAndTheExpiry) {
 }
 
 TEST_F(LockdTcp, ASilentHolderExpiresAndNotBeforeItsTime) {
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   const auto last = BootClock::now();
   holder.beat();
   Client waiter = acquire("b");
@@ -187,8 +186,7 @@ TEST_F(LockdTcp, TheEndOfAHoldersConnectionSaysNothing) {
 }
 
 TEST_F(LockdTcp, AHolderThatIsHeardHoldsAndItsWaitersWait) {
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   Client waiter = answered("waiting for a", "b");
   const Deadline enough = Deadline::after(3 * kExpiry);
   while (!enough.expired()) {
@@ -229,8 +227,7 @@ TEST_F(LockdTcp, AReleaseHandsOverAtOnceAndClosesTheConnection) {
 }
 
 TEST_F(LockdTcp, AClaimOnANewConnectionOutlivesTheOldOne) {
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   Client waiter = answered("waiting for a", "b");
   Client again = answered("granted 1", "a", 1);
   // The old connection expires meanwhile.
@@ -310,8 +307,7 @@ TEST_F(LockdTcp, AHolderComesBackToANewServer) {
 }
 
 TEST_F(LockdTcp, ANewServerOutwaitsTheLeases) {
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   const auto last = BootClock::now();
   holder.beat();
   EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
@@ -386,8 +382,7 @@ TEST_F(LockdTcp, EachGrantHasATokenOfItsOwnAndNoneOnTheSocket) {
 }
 
 TEST_F(LockdTcp, WithoutAStateFileTheLeasesOfBeforeAreOutwaited) {
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   const auto last = BootClock::now();
   holder.beat();
   EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
@@ -417,8 +412,7 @@ TEST_F(LockdTcp, WithoutAStateFileTheHolderComesBack) {
 }
 
 TEST_F(LockdTcp, WhatAHolderSaidWhileTheServerWasStoppedCounts) {
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   Client waiter(os::connect_unix(socket_, soon()));
   waiter.ask(AcquireRequest{"b"});
   EXPECT_EQ(waiter.hear_word(false), "waiting for a");
@@ -486,8 +480,7 @@ TEST_F(LockdTcp, AHolderThatBreaksTheProtocolKeepsItsLeaseOnly) {
 }
 
 TEST_F(LockdTcp, BytesWithoutAMessageAreNoHeartbeat) {
-  start();
-  Client holder = answered("granted 1", "a");
+  Client holder = start_held();
   const Deadline deadline = soon();
   while (status().holder) {
     ASSERT_FALSE(deadline.expired());
