@@ -96,4 +96,14 @@ inline std::vector<std::string> warnings(std::string_view text) {
   return lines(read(text).findings, Severity::kWarning);
 }
 
+/// The same of an Alpha or a Beta.
+template <typename Deployment>
+auto errors(const Deployment& dgd) -> decltype(errors(dgd.text())) {
+  return errors(dgd.text());
+}
+template <typename Deployment>
+auto warnings(const Deployment& dgd) -> decltype(warnings(dgd.text())) {
+  return warnings(dgd.text());
+}
+
 }  // namespace fo::pod

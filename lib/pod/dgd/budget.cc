@@ -1,7 +1,6 @@
 #include "pod/dgd/budget.h"
 
 #include <algorithm>
-#include <string>
 
 namespace fo::pod {
 

@@ -1,6 +1,5 @@
 #include "pod/generate/gms_container.h"
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -2,10 +2,8 @@
 // from them, and where to report problems.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "pod/dgd/dgd.h"
 #include "pod/finding.h"

@@ -58,33 +58,26 @@ TEST(Dgd, FailoverIsForWorkers) {
         "{componentType: worker, subComponentType: decode}"}) {
     Alpha alpha;
     alpha.type = good[0] == '{' ? "componentType: worker\n      subComponentType: decode" : good;
-    EXPECT_THAT(errors(alpha.text()), IsEmpty()) << good;
+    EXPECT_THAT(errors(alpha), IsEmpty()) << good;
   }
   Alpha frontend;
   frontend.type = "componentType: frontend";
-  EXPECT_THAT(errors(frontend.text()),
+  EXPECT_THAT(errors(frontend),
               ElementsAre("spec.services.Worker.componentType: 'frontend': failover is for workers "
                           "only; leave failover out, or make it a worker, prefill or decode"));
-  Alpha none;
-  none.type = "";
-  EXPECT_THAT(errors(none.text()),
+  EXPECT_THAT(errors(Alpha{.type = ""}),
               ElementsAre(HasSubstr("spec.services.Worker: no component type: failover is for")));
   Beta planner;
   planner.type = "type: planner";
-  EXPECT_THAT(errors(planner.text()), ElementsAre(HasSubstr("spec.components[0].type: 'planner'")));
+  EXPECT_THAT(errors(planner), ElementsAre(HasSubstr("spec.components[0].type: 'planner'")));
 }
 
 TEST(Dgd, FailoverIsNotForSeveralNodes) {
-  Alpha alpha;
-  alpha.service = "multinode: {nodeCount: 2}";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.service = "multinode: {nodeCount: 2}"}),
               ElementsAre("spec.services.Worker.multinode: failover is not supported with "
                           "multinode deployments; leave one of them out"));
-  alpha.service = "multinode: null";
-  EXPECT_THAT(errors(alpha.text()), IsEmpty());
-  Beta beta;
-  beta.component = "multinode: {}";
-  EXPECT_THAT(errors(beta.text()),
+  EXPECT_THAT(errors(Alpha{.service = "multinode: null"}), IsEmpty());
+  EXPECT_THAT(errors(Beta{.component = "multinode: {}"}),
               ElementsAre("spec.components[0].multinode: failover is not supported with "
                           "multinode deployments; leave one of them out"));
 }
@@ -93,7 +86,7 @@ TEST(Dgd, FailoverNeedsWholeGpus) {
   const auto with = [](const std::string& limits) {
     Alpha alpha;
     alpha.resources = "resources: {limits: " + limits + "}";
-    return errors(alpha.text());
+    return errors(alpha);
   };
   EXPECT_THAT(with("{gpu: 2}"), IsEmpty());
   EXPECT_THAT(with("{gpu: '32'}"), IsEmpty());
@@ -112,20 +105,16 @@ TEST(Dgd, FailoverNeedsWholeGpus) {
 }
 
 TEST(Dgd, ModesAreOfOnePod) {
-  Alpha alpha;
-  alpha.failover = "failover: {enabled: true, mode: interPod}";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.failover = "failover: {enabled: true, mode: interPod}"}),
               ElementsAre("spec.services.Worker.failover.mode: 'interPod': engines and GMS share "
                           "one pod here; leave it out, or set it to intraPod"));
-  alpha.failover = "failover: {enabled: true, mode: IntraPod}";
-  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("'IntraPod': unknown mode")));
-  alpha.failover = "failover: {enabled: true, mode: intraPod}";
-  alpha.service = "gpuMemoryService: {enabled: true, mode: interPod}";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.failover = "failover: {enabled: true, mode: IntraPod}"}),
+              ElementsAre(HasSubstr("'IntraPod': unknown mode")));
+  EXPECT_THAT(errors(Alpha{.failover = "failover: {enabled: true, mode: intraPod}",
+                           .service = "gpuMemoryService: {enabled: true, mode: interPod}"}),
               ElementsAre(HasSubstr("gpuMemoryService.mode: 'interPod': engines and GMS share")));
-  Beta beta;
-  beta.experimental = "{failover: {mode: IntraPod}, gpuMemoryService: {mode: InterPod}}";
-  EXPECT_THAT(errors(beta.text()),
+  EXPECT_THAT(errors(Beta{.experimental =
+                              "{failover: {mode: IntraPod}, gpuMemoryService: {mode: InterPod}}"}),
               ElementsAre(HasSubstr("gpuMemoryService.mode: 'InterPod': engines and GMS share")));
 }
 
@@ -134,13 +123,13 @@ TEST(Dgd, OneShadowIsAllThatIsBuilt) {
     Beta beta;
     beta.experimental = std::string("{failover: {numShadows: ") + count + "}}";
     EXPECT_THAT(
-        errors(beta.text()),
+        errors(beta),
         ElementsAre(std::string("spec.components[0].experimental.failover.numShadows: ") + count +
                     ": only one shadow is supported; leave it out, or set it to 1"));
   }
   Beta one;
   one.experimental = "{failover: {numShadows: 1}}";
-  EXPECT_THAT(errors(one.text()), IsEmpty());
+  EXPECT_THAT(errors(one), IsEmpty());
 }
 
 TEST(Dgd, NamesOfGeneratedContainersAreTaken) {
@@ -149,7 +138,7 @@ TEST(Dgd, NamesOfGeneratedContainersAreTaken) {
     Alpha alpha;
     alpha.pod = std::string("initContainers: [{image: i, name: ") + name + "}]";
     EXPECT_THAT(
-        errors(alpha.text()),
+        errors(alpha),
         ElementsAre("spec.services.Worker.extraPodSpec.initContainers[0].name: '" +
                     std::string(name) + "': a container of failover has this name; rename it"));
   }
@@ -159,14 +148,12 @@ TEST(Dgd, ASecondMainContainerIsRefusedInitContainersIncluded) {
   Alpha alpha;
   for (const std::string& list : {std::string("initContainers"), std::string("containers")}) {
     alpha.pod = list + ": [{image: i, name: main}]";
-    EXPECT_THAT(errors(alpha.text()),
+    EXPECT_THAT(errors(alpha),
                 ElementsAre("spec.services.Worker.extraPodSpec." + list +
                             "[0].name: 'main': two containers with one name; rename one of them"));
   }
-  Beta beta;
-  beta.containers =
-      "[{name: main, image: i, resources: {limits: {nvidia.com/gpu: 1}}}, {name: main, image: j}]";
-  EXPECT_THAT(errors(beta.text()),
+  EXPECT_THAT(errors(Beta{.containers = "[{name: main, image: i, resources: {limits: "
+                                        "{nvidia.com/gpu: 1}}}, {name: main, image: j}]"}),
               ElementsAre("spec.components[0].podTemplate.spec.containers[1].name: 'main': two "
                           "containers with one name; rename one of them"));
 }
@@ -186,13 +173,10 @@ TEST(Dgd, WhatTheApiServerRefusesIsLeftToIt) {
 }
 
 TEST(Dgd, AnEngineHasToComeBack) {
-  Alpha alpha;
-  alpha.pod = "restartPolicy: Never";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.pod = "restartPolicy: Never"}),
               ElementsAre("spec.services.Worker.extraPodSpec.restartPolicy: 'Never': a dead engine "
                           "must be restarted; leave it out, or set it to Always"));
-  alpha.pod = "restartPolicy: Always";
-  EXPECT_THAT(errors(alpha.text()), IsEmpty());
+  EXPECT_THAT(errors(Alpha{.pod = "restartPolicy: Always"}), IsEmpty());
 }
 
 TEST(Dgd, ProbesNameAPortThatIsThere) {
@@ -202,7 +186,7 @@ TEST(Dgd, ProbesNameAPortThatIsThere) {
         "containers: [{name: a, image: i, ports: [{containerPort: 80, name: http}], "
         "livenessProbe: " +
         probe + "}]";
-    return errors(alpha.text());
+    return errors(alpha);
   };
   EXPECT_THAT(with("{httpGet: {port: http}}"), IsEmpty());
   EXPECT_THAT(with("{httpGet: {port: 9}}"), IsEmpty());
@@ -216,7 +200,7 @@ TEST(Dgd, GmsClientsAreContainers) {
   Alpha alpha;
   alpha.service = "gpuMemoryService: {enabled: true, extraClientContainers: [side, side, other]}";
   alpha.pod = "containers: [{name: side, image: i}]";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(alpha),
               ElementsAre("spec.services.Worker.gpuMemoryService.extraClientContainers[1]: 'side': "
                           "named twice; leave one of them out",
                           "spec.services.Worker.gpuMemoryService.extraClientContainers[2]: "
@@ -233,18 +217,18 @@ TEST(Dgd, GmsClientsAreContainers) {
 TEST(Dgd, NamesFitWhatIsMade) {
   Alpha alpha;
   alpha.metadata = "{}";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(alpha),
               ElementsAre("metadata.name: no name; the generated objects are named after it"));
   // It is a label's value, and part of names with up to 253 characters.
   for (const std::string& good :
        {std::string(63, 'a'), std::string("qwen3-0.6b"), std::string("a.b-c")}) {
     alpha.metadata = "{name: " + good + "}";
-    EXPECT_THAT(errors(alpha.text()), IsEmpty()) << good;
+    EXPECT_THAT(errors(alpha), IsEmpty()) << good;
   }
   for (const std::string& bad : {std::string(64, 'a'), std::string("a..b"), std::string("a.-b"),
                                  std::string("a."), std::string("A"), std::string("a_b")}) {
     alpha.metadata = "{name: " + bad + "}";
-    EXPECT_THAT(errors(alpha.text()),
+    EXPECT_THAT(errors(alpha),
                 ElementsAre("metadata.name: '" + bad +
                             "': not a name for generated objects; at "
                             "most 63 of a-z, 0-9, - and ., a letter or digit at both ends"));
@@ -285,17 +269,13 @@ TEST(Dgd, ServicesWithoutFailoverAreLeftAlone) {
 }
 
 TEST(Dgd, WhatHidesWhetherThereIsFailoverIsRefused) {
-  Alpha alpha;
-  alpha.failover = "failover: yes";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.failover = "failover: yes"}),
               ElementsAre("spec.services.Worker.failover: 'yes': a boolean, expected a map"));
-  alpha.failover = "failover: {}";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.failover = "failover: {}"}),
               ElementsAre("spec.services.Worker.failover: does not set whether it is enabled; set "
                           "enabled: true, or leave failover out"));
-  alpha.failover = "failover: {enabled: 'true'}";
   EXPECT_THAT(
-      errors(alpha.text()),
+      errors(Alpha{.failover = "failover: {enabled: 'true'}"}),
       ElementsAre("spec.services.Worker.failover.enabled: 'true': a string, expected true or "
                   "false; leave the quotes out"));
   const std::string head = "apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\n";
@@ -315,17 +295,14 @@ TEST(Dgd, WhatHidesWhetherThereIsFailoverIsRefused) {
 }
 
 TEST(Dgd, ReplicasAreCounted) {
-  Alpha alpha;
-  alpha.service = "replicas: 3";
-  EXPECT_EQ(read(alpha.text()).dgd.services.at(0).replicas, 3);
-  alpha.service = "replicas: -1";
+  EXPECT_EQ(read(Alpha{.service = "replicas: 3"}.text()).dgd.services.at(0).replicas, 3);
   EXPECT_THAT(
-      errors(alpha.text()),
+      errors(Alpha{.service = "replicas: -1"}),
       ElementsAre("spec.services.Worker.replicas: -1: not a number of replicas; 0 or more"));
-  alpha.service = "replicas: 99999999999";
-  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("not a number of replicas")));
-  alpha.service = "replicas: '3'";
-  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("expected a whole number")));
+  EXPECT_THAT(errors(Alpha{.service = "replicas: 99999999999"}),
+              ElementsAre(HasSubstr("not a number of replicas")));
+  EXPECT_THAT(errors(Alpha{.service = "replicas: '3'"}),
+              ElementsAre(HasSubstr("expected a whole number")));
 }
 
 TEST(Dgd, OneThatNoClusterTakesIsNotLookedAt) {
@@ -333,14 +310,14 @@ TEST(Dgd, OneThatNoClusterTakesIsNotLookedAt) {
   alpha.service = "labels: {";
   for (int i = 0; i < 40'000; ++i) alpha.service += "a" + std::to_string(i) + ": b,\n        ";
   alpha.service += "}";
-  EXPECT_THAT(errors(alpha.text()), ElementsAre("more than 30000 values or 1572864 bytes of text; "
-                                                "too large for a cluster"));
+  EXPECT_THAT(errors(alpha), ElementsAre("more than 30000 values or 1572864 bytes of text; "
+                                         "too large for a cluster"));
 }
 
 TEST(Dgd, OneWithMoreTextThanAClusterTakesIsNotLookedAt) {
   Alpha alpha;
   alpha.service = "labels: {a: " + std::string(std::size_t{2} << 20, 'x') + "}";
-  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("or 1572864 bytes of text")));
+  EXPECT_THAT(errors(alpha), ElementsAre(HasSubstr("or 1572864 bytes of text")));
 }
 
 TEST(Dgd, HoldsAsManyServicesAsTheNewerVersionTakes) {

@@ -30,9 +30,7 @@ TEST(DgdV1Alpha1, TheMainContainerIsFirstAndKeepsEverything) {
 }
 
 TEST(DgdV1Alpha1, ServiceSaysItsReading) {
-  Alpha alpha;
-  alpha.metadata = "{name: llm, namespace: here}";
-  const Read found = read(alpha.text());
+  const Read found = read(Alpha{.metadata = "{name: llm, namespace: here}"}.text());
   EXPECT_EQ(found.dgd.version, DgdVersion::kV1Alpha1);
   EXPECT_EQ(found.dgd.name, "llm");
   EXPECT_EQ(found.dgd.name_space, "here");
@@ -97,18 +95,17 @@ TEST(DgdV1Alpha1, ProbesOfTheServiceAreTheMainContainersWhenItHasNone) {
   expect_same(*main.find("livenessProbe"), "{httpGet: {port: 3}}");
   expect_same(*main.find("readinessProbe"), "{httpGet: {port: 2}}");
   alpha.service = "livenessProbe: {httpGet: {port: none}}";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(alpha),
               ElementsAre(HasSubstr("spec.services.Worker.livenessProbe.httpGet.port: 'none': "
                                     "not a port of this container")));
 }
 
 TEST(DgdV1Alpha1, ProbesMayNameThePortThatTheOperatorAdds) {
-  Alpha alpha;
-  alpha.service = "readinessProbe: {httpGet: {port: system}}";
-  alpha.main = "{image: i, livenessProbe: {httpGet: {port: system}}}";
-  EXPECT_THAT(errors(alpha.text()), IsEmpty());
-  alpha.main = "{image: i, ports: [{containerPort: 1, name: p}]}";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.service = "readinessProbe: {httpGet: {port: system}}",
+                           .main = "{image: i, livenessProbe: {httpGet: {port: system}}}"}),
+              IsEmpty());
+  EXPECT_THAT(errors(Alpha{.service = "readinessProbe: {httpGet: {port: system}}",
+                           .main = "{image: i, ports: [{containerPort: 1, name: p}]}"}),
               ElementsAre(HasSubstr("'system': not a port of this container")));
 }
 
@@ -146,7 +143,7 @@ TEST(DgdV1Alpha1, MountsNameAPvcAndAFreePlace) {
       "volumeMounts: [{name: other, mountPoint: /o}, {name: models}, {mountPoint: /x}, {name: "
       "models, mountPoint: /p}]";
   EXPECT_THAT(
-      errors(alpha.text()),
+      errors(alpha),
       ElementsAre(
           "spec.services.Worker.volumeMounts[0].name: 'other': not a PVC of the deployment; "
           "name one of spec.pvcs",
@@ -158,10 +155,8 @@ TEST(DgdV1Alpha1, MountsNameAPvcAndAFreePlace) {
 }
 
 TEST(DgdV1Alpha1, APvcWhoseNameIsNoVolumesIsRefused) {
-  Alpha alpha;
-  alpha.spec = "pvcs: [{name: the.models}]";
-  alpha.service = "volumeMounts: [{name: the.models, mountPoint: /m}]";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.spec = "pvcs: [{name: the.models}]",
+                           .service = "volumeMounts: [{name: the.models, mountPoint: /m}]"}),
               ElementsAre("spec.services.Worker.volumeMounts[0].name: 'the.models': not a volume "
                           "name; at most 63 of a-z, 0-9 and -, no - at either end"));
 }
@@ -171,12 +166,12 @@ TEST(DgdV1Alpha1, ACompilationCacheThatNoVariableNamesIsSaid) {
   alpha.spec = "pvcs: [{name: cache}]";
   alpha.service = "volumeMounts: [{name: cache, mountPoint: /c, useAsCompilationCache: true}]";
   EXPECT_THAT(
-      warnings(alpha.text()),
+      warnings(alpha),
       ElementsAre(
           "spec.services.Worker.volumeMounts[0].useAsCompilationCache: mounted, but no variable "
           "names it to the backend; set the backend's own, such as VLLM_CACHE_ROOT"));
   alpha.main = "{image: i, env: [{name: VLLM_CACHE_ROOT, value: /c}]}";
-  EXPECT_THAT(warnings(alpha.text()), IsEmpty());
+  EXPECT_THAT(warnings(alpha), IsEmpty());
 }
 
 TEST(DgdV1Alpha1, SharedMemoryIsMadeWhereItIsAskedFor) {
@@ -192,16 +187,16 @@ TEST(DgdV1Alpha1, SharedMemoryIsMadeWhereItIsAskedFor) {
               "[{name: 'shared-memory', mountPath: '/dev/shm'}]");
   alpha.service = "sharedMemory: {disabled: true, size: 2Gi}";
   EXPECT_THAT(
-      errors(alpha.text()),
+      errors(alpha),
       ElementsAre("spec.services.Worker.sharedMemory.size: a size, although it is disabled; "
                   "leave one of them out"));
   alpha.service = "sharedMemory: {}";
   alpha.main = "{image: i, volumeMounts: [{name: v, mountPath: /dev/shm}]}";
   alpha.pod = "volumes: [{name: v, emptyDir: {}}]";
   // It takes precedence, as in Dynamo's operator.
-  EXPECT_THAT(errors(alpha.text()), IsEmpty());
-  EXPECT_THAT(warnings(alpha.text()), ElementsAre("spec.services.Worker.sharedMemory: replaces the "
-                                                  "volume 'v' at /dev/shm; leave one of them out"));
+  EXPECT_THAT(errors(alpha), IsEmpty());
+  EXPECT_THAT(warnings(alpha), ElementsAre("spec.services.Worker.sharedMemory: replaces the "
+                                           "volume 'v' at /dev/shm; leave one of them out"));
   const yaml::Node won = template_of(alpha.text());
   expect_same(*won.find_path({"spec", "volumes"}),
               "[{name: 'shared-memory', emptyDir: {medium: 'Memory', sizeLimit: 8Gi}}]");
@@ -213,7 +208,7 @@ TEST(DgdV1Alpha1, SharedMemoryIsMadeWhereItIsAskedFor) {
       "        containers: [{name: s, image: i, volumeMounts: [{name: v, mountPath: /x}]}]";
   EXPECT_EQ(template_of(alpha.text()).find_path({"spec", "volumes"})->items().size(), 2U);
   alpha.pod = "volumes: [{name: v, emptyDir: {}}, {name: shared-memory, emptyDir: {}}]";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(alpha),
               ElementsAre("spec.services.Worker.sharedMemory: 'shared-memory': a volume of the pod "
                           "has this name; rename it"));
 }
@@ -233,46 +228,35 @@ TEST(DgdV1Alpha1, NullIsAbsent) {
 }
 
 TEST(DgdV1Alpha1, PositionsOfTheInputStay) {
-  Alpha alpha;
-  alpha.service = "envs: [{name: B, value: c}]";
-  const yaml::Node made = template_of(alpha.text());
+  const yaml::Node made = template_of(Alpha{.service = "envs: [{name: B, value: c}]"}.text());
   const yaml::Node& main = made.find_path({"spec", "containers"})->items().at(0);
   EXPECT_EQ(main.position().line, 14);
   EXPECT_EQ(main.find("env")->items().at(0).position().line, 11);
 }
 
 TEST(DgdV1Alpha1, AMainContainerWithAnImageIsWanted) {
-  Alpha alpha;
-  alpha.main = "null";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.main = "null"}),
               ElementsAre("spec.services.Worker.extraPodSpec.mainContainer: no main container; set "
                           "mainContainer with its image"));
-  alpha.main = "{command: [x]}";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.main = "{command: [x]}"}),
               ElementsAre("spec.services.Worker.extraPodSpec.mainContainer: no image; set image"));
-  alpha.main = "{image: i, name: vllm}";
-  EXPECT_THAT(errors(alpha.text()), IsEmpty());
-  EXPECT_THAT(warnings(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.main = "{image: i, name: vllm}"}), IsEmpty());
+  EXPECT_THAT(warnings(Alpha{.main = "{image: i, name: vllm}"}),
               ElementsAre(HasSubstr("'vllm': the main container is named 'main'; leave it out")));
 }
 
 TEST(DgdV1Alpha1, FailoverNeedsTheGms) {
-  Alpha alpha;
-  alpha.service = "gpuMemoryService: {enabled: false}";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.service = "gpuMemoryService: {enabled: false}"}),
               ElementsAre("spec.services.Worker.gpuMemoryService.enabled: failover needs the GPU "
                           "memory service; set it to true, or leave gpuMemoryService out"));
 }
 
 TEST(DgdV1Alpha1, WhatOnlyTheOperatorDoesIsSaid) {
-  Alpha alpha;
-  alpha.service = "frontendSidecar: {image: i}";
-  EXPECT_THAT(errors(alpha.text()),
+  EXPECT_THAT(errors(Alpha{.service = "frontendSidecar: {image: i}"}),
               ElementsAre("spec.services.Worker.frontendSidecar: only Dynamo's operator creates "
                           "this container; write it among extraPodSpec.containers"));
-  alpha.service =
-      "modelRef: {name: m}\n      scalingAdapter: {enabled: false}\n      ingress: {enabled: true}";
-  EXPECT_THAT(warnings(alpha.text()),
+  EXPECT_THAT(warnings(Alpha{.service = "modelRef: {name: m}\n      scalingAdapter: {enabled: "
+                                        "false}\n      ingress: {enabled: true}"}),
               ElementsAre("spec.services.Worker.modelRef: only Dynamo's operator acts on this: the "
                           "pod is made without it",
                           "spec.services.Worker.ingress: only Dynamo's operator acts on this: the "
@@ -280,19 +264,14 @@ TEST(DgdV1Alpha1, WhatOnlyTheOperatorDoesIsSaid) {
 }
 
 TEST(DgdV1Alpha1, UnknownFieldsAreSaidAtEveryLevel) {
-  Alpha alpha;
-  alpha.spec = "servces: {}";
-  alpha.service = "replica: 1";
-  EXPECT_THAT(warnings(alpha.text()),
+  EXPECT_THAT(warnings(Alpha{.spec = "servces: {}", .service = "replica: 1"}),
               ElementsAre("spec.servces: unknown field; did you mean 'services'?",
                           "spec.services.Worker.replica: unknown field; did you mean 'replicas'?"));
 }
 
 TEST(DgdV1Alpha1, ValuesThatAreNoStringsAreRefusedWithTheRemedy) {
-  Alpha alpha;
-  alpha.main = "{image: i, env: [{name: A, value: 5}, {name: B, value: on}]}";
   EXPECT_THAT(
-      errors(alpha.text()),
+      errors(Alpha{.main = "{image: i, env: [{name: A, value: 5}, {name: B, value: on}]}"}),
       ElementsAre("spec.services.Worker.extraPodSpec.mainContainer.env[0].value: '5': a number, "
                   "expected a string; put it in quotes",
                   "spec.services.Worker.extraPodSpec.mainContainer.env[1].value: 'on': a boolean, "
@@ -310,22 +289,21 @@ TEST(DgdV1Alpha1, SharedMemoryMayBeUnwanted) {
 }
 
 TEST(DgdV1Alpha1, GpusMayBeCustomOnesButSaidOnce) {
-  Alpha alpha;
-  alpha.resources = "resources: {limits: {custom: {nvidia.com/gpu: '2'}}}";
-  const Read found = read(alpha.text());
+  const Read found =
+      read(Alpha{.resources = "resources: {limits: {custom: {nvidia.com/gpu: '2'}}}"}.text());
   EXPECT_THAT(found.findings, IsEmpty());
   EXPECT_EQ(found.dgd.services.at(0).gpus, 2);
-  alpha.resources = "resources: {limits: {gpu: '1', custom: {nvidia.com/gpu: '2'}}}";
-  EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.resources.limits.custom['nvidia.com/gpu']: '2': it "
-                          "replaces gpu: '1'; leave one of them out"));
+  EXPECT_THAT(
+      errors(Alpha{.resources = "resources: {limits: {gpu: '1', custom: {nvidia.com/gpu: '2'}}}"}),
+      ElementsAre("spec.services.Worker.resources.limits.custom['nvidia.com/gpu']: '2': it "
+                  "replaces gpu: '1'; leave one of them out"));
 }
 
 TEST(DgdV1Alpha1, WhatGoesWithTheDeploymentIsSaid) {
   Alpha alpha;
   alpha.spec = "restart: {id: a}\n  labels: {a: b}\n  topologyConstraint: {packDomain: rack}";
   EXPECT_THAT(
-      warnings(alpha.text()),
+      warnings(alpha),
       ElementsAre(
           "spec.restart: is dropped with the deployment: all its services fail over",
           "spec.topologyConstraint: is dropped with the deployment: all its services fail over"));

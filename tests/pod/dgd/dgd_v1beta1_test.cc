@@ -36,39 +36,30 @@ TEST(DgdV1Beta1, ServiceSaysItsReading) {
 }
 
 TEST(DgdV1Beta1, BeingThereIsWhatEnables) {
-  Beta beta;
-  beta.experimental = "{gpuMemoryService: {}}";
-  EXPECT_FALSE(read(beta.text()).dgd.services.at(0).failover);
-  beta.experimental = "{failover: null}";
-  EXPECT_FALSE(read(beta.text()).dgd.services.at(0).failover);
-  beta.experimental = "{failover: {}}";
-  EXPECT_TRUE(read(beta.text()).dgd.services.at(0).failover);
-  beta.experimental = "{failover: {enabled: true}}";
-  EXPECT_THAT(warnings(beta.text()),
+  EXPECT_FALSE(
+      read(Beta{.experimental = "{gpuMemoryService: {}}"}.text()).dgd.services.at(0).failover);
+  EXPECT_FALSE(read(Beta{.experimental = "{failover: null}"}.text()).dgd.services.at(0).failover);
+  EXPECT_TRUE(read(Beta{.experimental = "{failover: {}}"}.text()).dgd.services.at(0).failover);
+  EXPECT_THAT(warnings(Beta{.experimental = "{failover: {enabled: true}}"}),
               ElementsAre("spec.components[0].experimental.failover.enabled: unknown field"));
-  beta.experimental = "{failover: {enabled: false}}";
-  EXPECT_THAT(errors(beta.text()),
+  EXPECT_THAT(errors(Beta{.experimental = "{failover: {enabled: false}}"}),
               ElementsAre("spec.components[0].experimental.failover.enabled: v1beta1 enables it by "
                           "its presence; leave failover out"));
 }
 
 TEST(DgdV1Beta1, ClientsInPodsOfTheirOwnAreRefused) {
-  Beta beta;
-  beta.experimental = "{failover: {}, gpuMemoryService: {extraClientPods: [{}]}}";
-  EXPECT_THAT(errors(beta.text()),
-              ElementsAre("spec.components[0].experimental.gpuMemoryService.extraClientPods[0]: "
-                          "engines and GMS share one pod here; leave it out"));
+  EXPECT_THAT(
+      errors(Beta{.experimental = "{failover: {}, gpuMemoryService: {extraClientPods: [{}]}}"}),
+      ElementsAre("spec.components[0].experimental.gpuMemoryService.extraClientPods[0]: "
+                  "engines and GMS share one pod here; leave it out"));
 }
 
 TEST(DgdV1Beta1, AContainerNamedMainIsWanted) {
-  Beta beta;
-  beta.containers = "[{name: vllm, image: i}]";
-  EXPECT_THAT(errors(beta.text()),
+  EXPECT_THAT(errors(Beta{.containers = "[{name: vllm, image: i}]"}),
               ElementsAre("spec.components[0].podTemplate.spec.containers: no container named "
                           "'main'; name the engine's container main"));
-  beta.containers = "[{name: main, resources: {limits: {nvidia.com/gpu: '1'}}}]";
   EXPECT_THAT(
-      errors(beta.text()),
+      errors(Beta{.containers = "[{name: main, resources: {limits: {nvidia.com/gpu: '1'}}}]"}),
       ElementsAre("spec.components[0].podTemplate.spec.containers[0]: no image; set image"));
 }
 
@@ -108,32 +99,28 @@ TEST(DgdV1Beta1, SharedMemoryAndCacheAreMounted) {
   }
   beta.component = "compilationCache: {pvcName: cache}";
   EXPECT_THAT(
-      errors(beta.text()),
+      errors(beta),
       ElementsAre("spec.components[0].compilationCache: a mount without a path; set mountPath"));
   beta.component = "compilationCache: {pvcName: cache, mountPath: /c}";
   beta.pod = "volumes: [{name: cache, emptyDir: {}}]";
-  EXPECT_THAT(errors(beta.text()),
+  EXPECT_THAT(errors(beta),
               ElementsAre("spec.components[0].compilationCache.pvcName: 'cache': a volume of the "
                           "pod has this name; rename it"));
 }
 
 TEST(DgdV1Beta1, FindingsNameThePlaceInTheInput) {
-  Beta beta;
-  beta.containers =
-      std::string("[{name: side, image: s, env: [{name: A, value: 5}]}, ") + kMain + "]";
-  EXPECT_THAT(errors(beta.text()),
+  EXPECT_THAT(errors(Beta{.containers =
+                              std::string("[{name: side, image: s, env: [{name: A, value: 5}]}, ") +
+                              kMain + "]"}),
               ElementsAre("spec.components[0].podTemplate.spec.containers[0].env[0].value: '5': a "
                           "number, expected a string; put it in quotes"));
 }
 
 TEST(DgdV1Beta1, WhatOnlyTheOperatorDoesIsSaid) {
-  Beta beta;
-  beta.component = "dynamoSidecar: s";
-  EXPECT_THAT(errors(beta.text()),
+  EXPECT_THAT(errors(Beta{.component = "dynamoSidecar: s"}),
               ElementsAre("spec.components[0].dynamoSidecar: failover is not supported with a "
                           "runtime in a sidecar; leave one of them out"));
-  beta.component = "minAvailable: 1";
-  EXPECT_THAT(warnings(beta.text()),
+  EXPECT_THAT(warnings(Beta{.component = "minAvailable: 1"}),
               ElementsAre("spec.components[0].minAvailable: only Dynamo's operator acts on this: "
                           "the pod is made without it"));
 }
