@@ -121,6 +121,8 @@ void declare_serve(CLI::App& app, Options& options) {
                "resume no sampled answer with a seed");
   app.add_flag("--resume-penalties", serve.router.rules.resume.penalties,
                "resume answers with a frequency penalty, with a logit bias in its place");
+  app.add_flag("--resume-text", serve.router.rules.resume.text,
+               "resume answers whose tokens are unknown, after their text");
   cli::add_duration(app, "--client-timeout", serve.limits.write_timeout,
                     "for a client to read what was sent");
   cli::add_size(app, "--max-body", serve.limits.body_bytes, "the longest body of a request");

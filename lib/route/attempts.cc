@@ -228,7 +228,9 @@ class Attempts {
 Asked Attempts::asked() const {
   if (job_.resume_until) return Asked::kContinuation;
   const bool may_continue = parts_.options.resume.enabled && exchange_.may_continue();
-  if (!may_continue || job_.worker->is_plain) return Asked::kAsGiven;
+  if (!may_continue) return Asked::kAsGiven;
+  const bool as_text = job_.worker->is_plain && job_.request.resume->text_refusal.empty();
+  if (!job_.worker->can_continue(as_text)) return Asked::kAsGiven;
   // There, a stop string may end what a parser has taken out of the text.
   const std::shared_ptr<const fleet::Card>& card = job_.worker->facts;
   const bool stays_there = card && !card->parsers.empty() && !job_.request.resume->stops.empty();
@@ -236,11 +238,12 @@ Asked Attempts::asked() const {
 }
 
 http::RequestHead Attempts::head() const {
-  const bool is_continuation = exchange_.asked() == Asked::kContinuation;
+  const bool is_of_tokens =
+      exchange_.asked() == Asked::kContinuation && !exchange_.continues_as_text();
   http::RequestHead head;
   head.method = job_.request.method;
   head.target = job_.worker->base_path +
-                (is_continuation ? std::string("/v1/completions") : job_.request.target);
+                (is_of_tokens ? std::string("/v1/completions") : job_.request.target);
   head.headers = job_.request.headers;
   const http::Fields own = parts_.worker_headers(job_.id);
   head.headers.insert(head.headers.end(), own.begin(), own.end());
@@ -263,7 +266,9 @@ awaitable<void> Attempts::deliver() {
   }
   if (exchange_.is_stream() && !bytes.empty() && announced_ < job_.resumes) {
     announced_ = job_.resumes;
-    bytes.insert(0, http::format_sse_comment("fo-route: resumed " + std::to_string(announced_)));
+    const char* const how = exchange_.continues_as_text() ? " as text" : "";
+    bytes.insert(0,
+                 http::format_sse_comment("fo-route: resumed " + std::to_string(announced_) + how));
   }
   job_.bytes_sent += bytes.size();
   if (is_first) {
@@ -328,8 +333,9 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
   std::string own_body;
   std::string_view body = job_.request.body;
   if (exchange_.asked() != Asked::kAsGiven) {
-    own_body = exchange_.asked() == Asked::kResumable ? resumable_body(job_.request)
-                                                      : exchange_.resumption().body(snapshot);
+    own_body = exchange_.asked() == Asked::kResumable
+                   ? resumable_body(job_.request, worker->is_plain)
+                   : exchange_.resumption().body(snapshot);
     body = own_body;
   } else if (!job_.request.additions.empty()) {
     own_body = fo::json::change_members(body, job_.request.additions);
@@ -348,10 +354,11 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
 awaitable<Attempt> Attempts::ask(std::string& reason) {
   const Asked asked = this->asked();
   exchange_.set_asked(asked);
+  const bool was_plain = job_.worker->is_plain;
   if (asked != Asked::kAsGiven) exchange_.resumption().set_card(job_.worker->facts);
   ++job_.attempts;
   std::string snapshot;
-  if (asked == Asked::kContinuation) {
+  if (asked == Asked::kContinuation && !exchange_.continues_as_text()) {
     if (job_.worker->id == job_.preferred) snapshot = std::exchange(job_.snapshot, {});
     http::Fields headers = parts_.worker_headers(job_.id);
     const SeamCheck seam =
@@ -374,7 +381,8 @@ awaitable<Attempt> Attempts::ask(std::string& reason) {
     // The client's mistake, or that of our fields.
     exchange_.set_asked(Asked::kAsGiven);
     attempt = co_await call(reason);
-    worker->is_plain |= attempt.end == AttemptEnd::kComplete;
+    bool& is_found = was_plain ? worker->is_strict : worker->is_plain;
+    is_found |= attempt.end == AttemptEnd::kComplete;
   } else {
     worker->is_plain |= exchange_.resumption().is_plain();
   }

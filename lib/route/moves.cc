@@ -97,9 +97,9 @@ bool has_room(const Worker& worker, const Job& job) {
 WorkerPtr find_target(const RouterParts& parts, const Job& job) {
   WorkerPtr target;
   for (const WorkerPtr& worker : parts.workers.set(job.set)) {
-    const bool is_usable = worker->url != job.worker->url && worker->weight > 0 &&
-                           !worker->is_plain && !job.failed_targets.contains(worker->id) &&
-                           has_room(*worker, job);
+    const bool can_continue = worker->can_continue(job.exchange.continues_as_text());
+    const bool is_usable = worker->url != job.worker->url && worker->weight > 0 && can_continue &&
+                           !job.failed_targets.contains(worker->id) && has_room(*worker, job);
     if (is_usable && (!target || load_of(*worker) < load_of(*target))) target = worker;
   }
   return target;
@@ -152,6 +152,9 @@ awaitable<KvTransfer> transfer(const Move& move) {
   const Job* job = find_job(move);
   const bool is_known = job != nullptr && is_in_set(*move.parts, *job);
   if (!is_known) co_return KvTransfer{.reason = "the old worker is not in its set any more"};
+  if (job->exchange.continues_as_text()) {
+    co_return KvTransfer{.reason = "the old worker does not name its tokens"};
+  }
   const std::optional<std::string> source = kv_source_of(*move.source);
   if (!source) co_return KvTransfer{.reason = "the old worker has TLS or a prefix in its URL"};
   std::string url = *source + "/kv_snapshot?request_id=" + move.id;
@@ -211,7 +214,8 @@ awaitable<std::string> warm(const Move& move) {
   const std::size_t tokens =
       resumption.transcript().prompt().size() + resumption.transcript().tokens();
   http::FetchOptions options = options_for(move, *move.target, resumption.warming_body());
-  std::string url = move.target->url + "/v1/completions";
+  const bool as_text = resumption.continues_as_text();
+  std::string url = move.target->url + (as_text ? job->request.target : "/v1/completions");
   const Deadline deadline =
       Deadline::after(first_token_limit(move.parts->options.times.first_token, tokens));
   std::string reason;

@@ -278,7 +278,7 @@ void Exchange::add_events(const std::string& events) {
 
 bool Exchange::has_part() const {
   if (is_delivered_) return true;
-  return whole_ && resumption_->transcript().safe_point() > 0 && resumption_->refusal().empty();
+  return whole_ && resumption_->has_part() && resumption_->refusal().empty();
 }
 
 // Checks the size of the events without content.

@@ -132,6 +132,9 @@ class Exchange {
   /// To be called only if the request may continue.
   [[nodiscard]] Resumption& resumption() { return *resumption_; }
   [[nodiscard]] const Resumption& resumption() const { return *resumption_; }
+  [[nodiscard]] bool continues_as_text() const {
+    return resumption_ && resumption_->continues_as_text();
+  }
   /// Why the failed answer cannot continue; empty if it can.
   [[nodiscard]] std::string resume_refusal() const;
   /// Completes a failed answer that needs no worker any more. False if it needs one.

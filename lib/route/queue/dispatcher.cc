@@ -213,7 +213,8 @@ std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job&
     const bool is_excluded =
         (has_failed && (job.resume_until || worker->share.is_overloaded(Clock::now()))) ||
         (worker->is_awaited && job.resume_until);
-    if (is_other || is_refused || is_excluded || (job.resume_until && worker->is_plain)) {
+    const bool can_continue = worker->can_continue(job.exchange.continues_as_text());
+    if (is_other || is_refused || is_excluded || (job.resume_until && !can_continue)) {
       never.push_back(number);
     } else if (has_failed) {
       failed.push_back(number);

@@ -29,7 +29,9 @@ std::string ClientEvents::forwarded(std::string_view data, const StreamChunk& ch
                                     const std::optional<std::string>& text) const {
   std::vector<Edit> edits;
   if (!facts_.wants_ids) edits = chunk.id_cuts;
-  if (!facts_.wants_usage) {
+  const bool is_unwanted =
+      !facts_.wants_usage || (chunk.usage && chunk.choices > 0 && !facts_.wants_continuous_usage);
+  if (is_unwanted) {
     edits.insert(edits.end(), chunk.usage_cuts.begin(), chunk.usage_cuts.end());
   }
   if (text && !chunk.text_at.empty()) {

@@ -54,9 +54,9 @@ void Resumption::begin() {
   events_.forget();
   stops_ = StopMatcher(facts_.stops, facts_.include_stop);
   transcript_ = {};
+  text_ = {};
   held_.clear();
-  named_usage_.reset();
-  delivered_ = unnamed_ = characters_ = offset_ = 0;
+  delivered_ = characters_ = offset_ = 0;
   is_plain_ = has_usage_ = has_reasoning_ = has_content_ = is_continuation_ = false;
 }
 
@@ -64,7 +64,10 @@ void Resumption::begin_continuation() {
   held_.clear();
   offset_ = characters_;
   is_continuation_ = true;
-  is_checked_ = false;
+  is_checked_ = continues_as_text();
+  if (!is_checked_) return;
+  transcript_.rewind(transcript_.safe_point(), 0);
+  text_.begin(transcript_.text());
 }
 
 // --- Events.
@@ -90,7 +93,7 @@ Resumption::Output Resumption::on_event(std::string_view data, const StreamChunk
   if (std::string mismatch = check_prompt(chunk); !mismatch.empty()) {
     return {.events = {}, .mismatch = "the worker does not continue the answer: " + mismatch};
   }
-  if (chunk.usage && !is_continuation_) named_usage_ = chunk.usage;
+  text_.count(chunk);
   if (chunk.choices > 0) {
     if (!events_.has_learned()) events_.learn(data, chunk);
     return on_part(data, chunk);
@@ -105,8 +108,13 @@ Resumption::Output Resumption::on_part(std::string_view data, const StreamChunk&
   static const std::vector<TokenId> kNone;
   const std::vector<TokenId>& ids = chunk.token_ids ? *chunk.token_ids : kNone;
   is_plain_ |= chunk.has_content && !chunk.token_ids;
-  if (!chunk.token_ids) unnamed_ += chunk.tokens;
-  const std::optional<std::string> certain = transcript_.add(ids, chunk.text);
+  const bool is_after_text = is_continuation_ && is_plain_;
+  if (is_after_text && chunk.has_other_content) {
+    return {.events = {},
+            .mismatch = "the worker does not continue the answer: it begins to think"};
+  }
+  const std::optional<std::string> certain =
+      transcript_.add(ids, is_after_text ? text_.fresh(chunk.text) : chunk.text);
   if (!certain) {
     held_.clear();
     return {.events = {}, .mismatch = "the worker does not continue the answer: its text differs"};
@@ -118,7 +126,7 @@ Resumption::Output Resumption::on_part(std::string_view data, const StreamChunk&
   }
   characters_ += base::count_characters(*certain);
   const bool is_last = !chunk.finishes.empty();
-  const bool counts = transcript_.tokens() + unnamed_ > facts_.min_tokens;
+  const bool counts = tokens() > facts_.min_tokens;
   std::string text = stops_.feed(*certain, counts);
   if (is_last) text += stops_.flush();
 
@@ -180,7 +188,7 @@ std::string Resumption::rebased_logprobs(std::string logprobs) const {
 }
 
 std::optional<Usage> Resumption::usage() const {
-  if (transcript_.prompt().empty() || is_plain_) return named_usage_;
+  if (transcript_.prompt().empty() || is_plain_) return text_.usage();
   // After a rewind, the client has got tokens that are generated again.
   return Usage{transcript_.prompt().size(),
                std::max<std::uint64_t>(delivered_, transcript_.tokens())};
@@ -223,15 +231,15 @@ std::optional<Resumption::Output> Resumption::finish_here() {
   const std::vector<TokenId>& answer = transcript_.answer();
   // The engine would have sent the other half of a character.
   const bool lacks_text = transcript_.has_half();
-  if (answer.empty() || lacks_text || !refusal().empty()) return std::nullopt;
+  if (tokens() == 0 || lacks_text || !refusal().empty()) return std::nullopt;
   ClientEvents::Part part;
-  if (ends_answer(answer.back())) {
+  if (!answer.empty() && ends_answer(answer.back())) {
     part.finish = "\"stop\"";
     const bool is_own = std::find(facts_.stop_ids.begin(), facts_.stop_ids.end(), answer.back()) !=
                         facts_.stop_ids.end();
     const bool is_named = is_own && !is_end_of_text(answer.back());
     if (is_named) part.stop_reason = std::to_string(answer.back());
-  } else if (answer.size() >= limit().value_or(answer.size() + 1)) {
+  } else if (tokens() >= limit().value_or(tokens() + 1)) {
     part.finish = "\"length\"";
   } else {
     return std::nullopt;
@@ -250,7 +258,7 @@ bool Resumption::has_thought() const {
 
 std::string Resumption::refusal() const {
   if (!facts_.refusal.empty()) return facts_.refusal;
-  if (is_plain_) return "the worker does not name its tokens";
+  if (is_plain_) return text_refusal();
   if (transcript_.prompt().empty()) return "the worker does not name the tokens of the prompt";
   if (has_reasoning_) {
     const bool is_known = card_ && !card_->end_of_thinking.empty();
@@ -264,6 +272,13 @@ std::string Resumption::refusal() const {
   }
   if (!limit()) return "the length of the model's context is not known";
   return {};
+}
+
+std::string Resumption::text_refusal() const {
+  if (!facts_.text_refusal.empty()) return facts_.text_refusal;
+  // A parser expects the beginning of an answer.
+  const bool is_parsed = has_reasoning_ || (card_ && !card_->parsers.empty());
+  return is_parsed ? "the worker parses the answer, and does not name its tokens" : "";
 }
 
 // --- A continuation.
@@ -281,8 +296,22 @@ std::size_t Resumption::max_rewind() const {
   return facts_.wants_ids || facts_.logprobs ? 0 : std::min(kMaxRewind, compared);
 }
 
+std::string Resumption::text_body(bool is_streamed, std::optional<std::uint64_t> limit) const {
+  TextContinuation::Rest rest{.max_tokens = limit};
+  rest.min_tokens = facts_.min_tokens - std::min(facts_.min_tokens, tokens());
+  if (limit) rest.min_tokens = std::min(rest.min_tokens, *limit);
+  if (facts_.seed) rest.seed = seed_of_continuation(*facts_.seed, tokens());
+  return TextContinuation::body(request_, transcript_.text(), rest, is_streamed);
+}
+
 std::string Resumption::body(const std::string& snapshot) const {
-  const std::uint64_t done = transcript_.tokens();
+  const std::uint64_t done = tokens();
+  if (continues_as_text()) {
+    std::optional<std::uint64_t> rest = limit();
+    // An engine refuses 0; the text of the last token may be missing.
+    if (rest) rest = std::max<std::uint64_t>(*rest - std::min(*rest, done), 1);
+    return text_body(true, rest);
+  }
   const std::uint64_t left = limit().value_or(done) - done;
   const std::uint64_t at_least =
       std::min(facts_.min_tokens - std::min(facts_.min_tokens, done), left);
@@ -310,19 +339,21 @@ std::string Resumption::body(const std::string& snapshot) const {
 }
 
 std::string Resumption::warming_body() const {
+  if (continues_as_text()) return text_body(false, 1);
   std::string body = "{\"prompt\":" + list_of_ids(transcript_.all()) + ",\"max_tokens\":1";
   if (!facts_.repeated.empty()) body += "," + facts_.repeated;
   return body + "}";
 }
 
-std::string resumable_body(const ClientRequest& request) {
-  const std::string counts = request.resume->wants_continuous_usage
+std::string resumable_body(const ClientRequest& request, bool is_plain) {
+  const std::string counts = is_plain || request.resume->wants_continuous_usage
                                  ? R"({"include_usage":true,"continuous_usage_stats":true})"
                                  : R"({"include_usage":true})";
+  const auto ids = is_plain ? std::nullopt : std::optional<std::string>("true");
   std::vector<fo::json::MemberChange> changes = request.additions;
   changes.insert(changes.end(), {{"stream", "true"},
                                  {"stream_options", counts},
-                                 {"return_token_ids", "true"},
+                                 {"return_token_ids", ids},
                                  {"stop", std::nullopt}});
   return fo::json::change_members(request.body, changes);
 }

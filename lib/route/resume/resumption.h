@@ -17,6 +17,7 @@
 #include "route/request/client_request.h"
 #include "route/resume/client_events.h"
 #include "route/resume/stop_matcher.h"
+#include "route/resume/text_continuation.h"
 #include "route/resume/transcript.h"
 
 namespace fo::route {
@@ -58,6 +59,13 @@ class Resumption {
   [[nodiscard]] std::string refusal() const;
   /// The engine does not name its tokens.
   [[nodiscard]] bool is_plain() const { return is_plain_; }
+  /// The answer continues after its text, see resume/text_continuation.h: without the seam that
+  /// check_seam() compares, and in the request's own API.
+  [[nodiscard]] bool continues_as_text() const { return is_plain_ && facts_.text_refusal.empty(); }
+  /// A part of the answer need not be produced again.
+  [[nodiscard]] bool has_part() const {
+    return is_plain_ ? !transcript_.text().empty() : transcript_.safe_point() > 0;
+  }
 
   // --- Of a continuation.
 
@@ -68,8 +76,8 @@ class Resumption {
   /// log-probabilities, the client would get them twice.
   [[nodiscard]] std::size_t max_rewind() const;
   void rewind(std::size_t end, std::size_t repeated) { transcript_.rewind(end, repeated); }
-  /// The body of POST /v1/completions. `snapshot` is the id of a KV cache that the worker has
-  /// pulled; empty: none.
+  /// The body of POST /v1/completions, or of the request's own API. `snapshot` is the id of a KV
+  /// cache that the worker has pulled; empty: none.
   [[nodiscard]] std::string body(const std::string& snapshot = {}) const;
   /// The same for one token, which is dropped: then a worker's cache has all before it.
   [[nodiscard]] std::string warming_body() const;
@@ -77,6 +85,12 @@ class Resumption {
  private:
   /// The maximum of tokens in the answer; nullopt if it is not known.
   [[nodiscard]] std::optional<std::uint64_t> limit() const;
+  /// The tokens of the answer so far.
+  [[nodiscard]] std::uint64_t tokens() const {
+    return is_plain_ ? text_.tokens() : transcript_.tokens();
+  }
+  [[nodiscard]] std::string text_refusal() const;
+  [[nodiscard]] std::string text_body(bool is_streamed, std::optional<std::uint64_t> limit) const;
   [[nodiscard]] bool is_end_of_text(TokenId id) const;
   [[nodiscard]] bool ends_answer(TokenId id) const;
   [[nodiscard]] bool has_thought() const;
@@ -95,18 +109,15 @@ class Resumption {
   ClientEvents events_;
   StopMatcher stops_;
   Transcript transcript_;
+  TextContinuation text_;
   /// Events whose text is not certain yet.
   std::string held_;
   /// Tokens that the client has got.
   std::uint64_t delivered_ = 0;
-  /// Tokens without ids from the engine: one is counted for each event with content.
-  std::uint64_t unnamed_ = 0;
   /// The certain text's characters, and how many of them precede the present continuation.
   std::uint64_t characters_ = 0;
   std::uint64_t offset_ = 0;
   bool is_plain_ = false;
-  /// The last usage in an event of the engine that began the answer.
-  std::optional<Usage> named_usage_;
   /// The client has got the engine's own usage.
   bool has_usage_ = false;
   bool has_reasoning_ = false;
@@ -117,7 +128,8 @@ class Resumption {
 };
 
 /// The body with which a request that may continue goes to a worker: as a stream that names its
-/// tokens and its usage, without the stop strings, which the router matches.
-std::string resumable_body(const ClientRequest& request);
+/// tokens and its usage, without the stop strings, which the router matches. A worker that is known
+/// to name no tokens is asked for the usage in each event instead.
+std::string resumable_body(const ClientRequest& request, bool is_plain = false);
 
 }  // namespace fo::route

@@ -89,6 +89,7 @@ class FactsReader {
     for (const auto& [name, value] : body_.items()) {
       if (!value.is_null()) read_field(name, value);
     }
+    facts_.text_refusal = find_text_refusal();
     return std::move(facts_);
   }
 
@@ -291,6 +292,30 @@ class FactsReader {
     if (repetition != nullptr && *repetition != 1) {
       refuse("frequency_penalty", "no bias replaces it beside a repetition penalty");
     }
+  }
+
+  // What follows the text can be asked for only if the prompt, too, is text that ends with it.
+  [[nodiscard]] std::string find_text_refusal() const {
+    if (!options_.text) return "the worker does not name its tokens";
+    constexpr const char* kUnnamed = ": the worker does not name its tokens";
+    if (facts_.logprobs) return "'logprobs'" + std::string(kUnnamed);
+    if (facts_.frequency_penalty != 0) return "'frequency_penalty'" + std::string(kUnnamed);
+    for (const char* name : {"truncate_prompt_tokens", "prompt"}) {
+      const json* value = fo::json::find(body_, name);
+      const bool is_list = value != nullptr && value->is_array() && !value->empty();
+      const bool is_text =
+          value == nullptr || (is_list ? value->front().is_string() : value->is_string());
+      if (!is_text) return base::quoted(name) + kUnnamed;
+    }
+    const json* continues = fo::json::find(body_, "continue_final_message");
+    const json* prompts = fo::json::find(body_, "add_generation_prompt");
+    const json* messages = fo::json::find(body_, "messages");
+    const bool has_messages = messages != nullptr && messages->is_array() && !messages->empty();
+    const json* role = has_messages ? fo::json::find(messages->back(), "role") : nullptr;
+    const bool has_begun = (continues != nullptr && *continues != false) ||
+                           (prompts != nullptr && *prompts != true) ||
+                           (role != nullptr && *role == "assistant");
+    return has_begun ? "'messages': the last one is the assistant's" : "";
   }
 
   const json& body_;

@@ -24,6 +24,9 @@ struct ResumeOptions {
   /// Answers with a frequency penalty continue, with a logit bias in place of the penalty for the
   /// tokens that precede.
   bool penalties = false;
+  /// Answers of engines that do not name their tokens continue, too: after their text, which may
+  /// have other tokens.
+  bool text = false;
 };
 
 /// The fields of a request that matter for a continuation. A field that is missing or null, or
@@ -32,6 +35,8 @@ struct ResumeFacts {
   /// Why the answer cannot continue after its first byte, for people: "'tools': the worker parses
   /// the calls"; empty if it can. The other members are valid in both cases.
   std::string refusal;
+  /// The same for an answer of which only the text is known.
+  std::string text_refusal;
 
   /// None is empty.
   std::vector<std::string> stops;

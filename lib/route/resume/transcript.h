@@ -43,6 +43,8 @@ class Transcript {
   /// Whether the answer contains these ids, one after the other.
   [[nodiscard]] bool contains(const std::vector<std::uint64_t>& ids) const;
   [[nodiscard]] std::size_t safe_point() const { return safe_; }
+  /// The certain text from the seam's beginning on.
+  [[nodiscard]] const std::string& text() const { return text_; }
   /// The last text ended with half a character.
   [[nodiscard]] bool has_half() const { return !uncertain_.empty(); }
   /// G, also after the safe point.
@@ -75,7 +77,6 @@ class Transcript {
   std::vector<TokenId> prompt_;
   std::vector<TokenId> tokens_;
   std::size_t safe_ = 0;
-  /// The certain text from the seam's beginning on.
   std::string text_;
   /// Text after it that ends with half a character, and is not certain yet.
   std::string uncertain_;

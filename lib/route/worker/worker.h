@@ -139,6 +139,8 @@ struct Worker {
   std::uint64_t arrivals = 0;
   /// It does not name its tokens, or refuses to be asked for them.
   bool is_plain = false;
+  /// It refuses to be asked for a stream with the usage in each event.
+  bool is_strict = false;
   /// It was reached at least once, so that its models are known.
   bool is_known = false;
   /// nullopt while it can be reached.
@@ -181,6 +183,8 @@ struct Worker {
   }
   /// Whether it takes new requests at all: it is ready, and can be reached.
   [[nodiscard]] bool is_in() const { return is_reachable && is_offered(); }
+  /// Whether it can continue an answer after its tokens, or after its text.
+  [[nodiscard]] bool can_continue(bool as_text) const { return as_text ? !is_strict : !is_plain; }
   /// Its answers are wrong, or its hardware has failed: it gets no request, and what it has
   /// delivered is not to be trusted.
   [[nodiscard]] bool is_convicted() const {

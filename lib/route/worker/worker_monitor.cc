@@ -122,7 +122,7 @@ void WorkerMonitor::State::set_reachable(const WorkerPtr& worker, bool is_reacha
     worker->is_known = true;
     worker->unreachable_since.reset();
     worker->refused.clear();
-    worker->is_plain = false;
+    worker->is_plain = worker->is_strict = false;
     ++worker->arrivals;
     os::log(os::LogLevel::kInfo, "worker {}: serves {}", base::quoted(worker->name),
             base::quoted(worker->model));

@@ -33,16 +33,20 @@ std::string forwarded(const std::string& data, const ResumeFacts& facts,
 }
 
 TEST(ClientEvents, WhatTheClientDidNotAskForIsTakenOut) {
-  EXPECT_EQ(forwarded(kChat, wants(true, true)), http::format_sse(kChat));
+  EXPECT_EQ(forwarded(kChat, wants(true, true, true)), http::format_sse(kChat));
   EXPECT_EQ(forwarded(kChat, wants(true, false)),
             http::format_sse(R"({"id":"x","choices":[{"index":0,"delta":{"content":"a\u0062"},)"
                              R"("token_ids":[7, 8]}],"prompt_token_ids":[1],"model":"m"})"));
-  EXPECT_EQ(forwarded(kChat, wants(false, true)),
+  EXPECT_EQ(forwarded(kChat, wants(false, true, true)),
             http::format_sse(R"({"id":"x","choices":[{"index":0,"delta":{"content":"a\u0062"}}],)"
                              R"("usage":{"prompt_tokens":1},"model":"m"})"));
-  EXPECT_EQ(forwarded(kChat, wants(false, false)),
-            http::format_sse(
-                R"({"id":"x","choices":[{"index":0,"delta":{"content":"a\u0062"}}],"model":"m"})"));
+  // With each event only for a client that asks for it.
+  for (const bool wants_usage : {false, true}) {
+    EXPECT_EQ(
+        forwarded(kChat, wants(false, wants_usage)),
+        http::format_sse(
+            R"({"id":"x","choices":[{"index":0,"delta":{"content":"a\u0062"}}],"model":"m"})"));
+  }
   // Null is there for the router, too.
   EXPECT_EQ(forwarded(R"({"choices":[{"text":"a","token_ids":null,"prompt_token_ids":null}],)"
                       R"("usage":null})",
