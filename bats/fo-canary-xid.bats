@@ -67,10 +67,19 @@ END
   [ ! -s "$T/follow.err" ]
 }
 
+@test "--follow of what can't be followed is a usage error" {
+  mkfifo "$T/pipe"
+  local from
+  for from in - "$T/pipe" "$T" /dev/null; do
+    run -64 --separate-stderr timeout 30 fo-canary xid --from "$from" --follow </dev/null
+    [[ ${stderr_lines[0]} == "fo-canary: error: --follow: "*" is neither a file nor the kernel's log" ]]
+  done
+}
+
 @test "the kernel's own log is followed" {
   need_root
   [ -w /dev/kmsg ] || skip_because root "the kernel's log is not writable here"
-  start_bg kernel fo-canary xid
+  start_bg kernel fo-canary xid --follow
   echo "NVRM: Xid (PCI:0000:3b:00): 79, a test of failover $T" >/dev/kmsg
   wait_for "grep -q 'a test of failover $T' $T/kernel.out"
   [ "$(grep -F "a test of failover $T" "$T/kernel.out" | jq -r '"\(.bus_id) \(.xid) \(.class)"')" = "0000:3b:00.0 79 fatal" ]
