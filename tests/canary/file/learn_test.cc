@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 // Some of which are kept.
-constexpr std::size_t kPrompts = 24;
+constexpr std::size_t kPrompts = 12;
 
 TEST(Learn, TheSamplersAnswerCountsOnlyAsFarAsTheCanary) {
   const Canary canary{.name = "rivers", .prompt = {1}, .answer = {{.token = 7}, {.token = 8}}};
