@@ -20,7 +20,7 @@ inline constexpr Outcome kOutcomes[] = {Outcome::kPass,  Outcome::kNeutral,  Out
                                         Outcome::kDrift, Outcome::kMismatch, Outcome::kDown,
                                         Outcome::kHung,  Outcome::kFailed};
 std::string_view to_string(Outcome outcome);
-/// kPass without trouble.
+/// Returns the outcome of a check that had this trouble; kPass for kNone.
 Outcome outcome_of(Trouble trouble);
 
 /// A check, or one of its attempts.

@@ -73,7 +73,8 @@ struct Reply {
   Answer answer = {};
   /// Time from sending the request to the first token.
   base::Duration first_token{};
-  /// Also with trouble; without a connection, from the beginning.
+  /// Time from sending the request to the end, also of a question that failed; without a
+  /// connection, the time that it took to fail.
   base::Duration whole{};
 };
 

@@ -24,17 +24,17 @@ struct FullCheck {
     Finding finding = Finding::kPass;
     Attempt attempt = {};
   };
-  /// What was checked; after a part that makes the next ones pointless there are no more.
+  /// The check ends with a part after which the next ones would say nothing.
   std::vector<Part> parts = {};
 
-  /// The part that decides; nullptr if all have passed.
+  /// Returns the part that decides; nullptr if all have passed.
   [[nodiscard]] const Part* decisive() const;
   [[nodiscard]] EngineHealth health() const;
 };
 
-/// Wrong tokens that come again are unhealthy here, where no vote can be held. `options` names the
-/// repetitions and limits; its sampler_part is not used, because the sampler is asked once if the
-/// file has it. `file` outlives the call.
+/// Checks the engine. Wrong tokens that come again make it unhealthy, because no vote can be held.
+/// `options.sampler_part` is not used: the sampler is asked once if the file has it. `file` must
+/// outlive the call. Throws nothing that depends on the engine.
 boost::asio::awaitable<FullCheck> check_fully(EngineAddress engine, const CanaryFile& file,
                                               CheckerOptions options);
 

@@ -26,17 +26,17 @@ struct EngineLoad {
 /// The metrics of vLLM, SGLang and Dynamo, summed over their series.
 EngineLoad read_engine_load(std::string_view metrics);
 
-/// What two looks at an engine's counters say.
+/// The result of two looks at an engine's counters.
 struct Progress {
   /// Requests run, and the engine counts its tokens.
   bool is_running = false;
-  /// They ran at the last look, too, and a token has come since.
+  /// Requests ran at the last look, too, and a token has come since.
   bool has_moved = false;
-  /// How long they have run without a token.
+  /// The time for which requests have run without a token.
   base::Duration silent{};
 
   [[nodiscard]] bool is_hung(base::Duration after) const { return is_running && silent >= after; }
-  /// Why it is hung.
+  /// Returns the reason why the engine is hung.
   [[nodiscard]] std::string reason() const;
 };
 

@@ -1,7 +1,7 @@
 // Writes the verdicts on workers into the registry, one at a time: convictions first.
 //
-// A conviction is written in place of what the registry has at that moment, and an operator's
-// acquittal that is there already is kept: so none is lost, whatever was under way.
+// A conviction replaces only the record that it was compared with, and never an operator's
+// acquittal, so that no acquittal is lost to a write that was under way.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -21,7 +21,8 @@ namespace fo::canary {
 
 class VerdictWriter {
  public:
-  /// All outlive the coroutine of run(). `writer` is the name under which verdicts are written.
+  /// The references must outlive the coroutine of run(). `writer` is the name under which verdicts
+  /// are written.
   VerdictWriter(boost::asio::any_io_executor executor, fleet::Registry& registry, Workers& workers,
                 std::string writer, DaemonCounts& counts)
       : registry_(registry),
@@ -32,15 +33,15 @@ class VerdictWriter {
   VerdictWriter(const VerdictWriter&) = delete;
   VerdictWriter& operator=(const VerdictWriter&) = delete;
 
-  /// The verdict on the worker has changed, or is to expire later. A conviction that is in the
-  /// registry already is not written again.
+  /// Writes the verdict on the worker, which has changed or is to expire later. A conviction that
+  /// the registry has already is not written again.
   void publish(const std::string& id);
-  /// The worker is gone, and its record is to be removed.
+  /// Removes the record of a worker that is gone.
   void withdraw(const std::string& id);
-  /// Workers::are_verdicts_listed() has become true, before which nothing is written.
+  /// To be called when Workers::are_verdicts_listed() becomes true; nothing is written before.
   void start() { changed_.notify(); }
 
-  /// Until it is cancelled.
+  /// Writes until it is cancelled.
   boost::asio::awaitable<void> run();
 
  private:
@@ -54,7 +55,7 @@ class VerdictWriter {
   DaemonCounts& counts_;
   Turns convictions_;
   Turns others_;
-  /// Of workers that are gone.
+  /// The workers that are gone.
   Turns gone_;
   loop::Event changed_;
   os::LogLimit log_limit_;

@@ -72,8 +72,9 @@ struct Worker {
   /// In the form of canonical_bus_id().
   std::vector<std::string> gpus;
   EngineAddress engine;
-  /// nullptr if no file is for it; then the reason.
+  /// nullptr if no file is for it.
   Canaries* canaries = nullptr;
+  /// The reason why no file is for it; else empty.
   std::string unchecked = {};
 
   Schedule schedule;
@@ -84,8 +85,8 @@ struct Worker {
   /// Whether it refused the last connection. It is a member of its set all the same: if all of them
   /// are down, it may be this canary that is cut off.
   bool is_down = false;
-  /// The last question that said something was not answered as expected. Only one that is makes up
-  /// for it.
+  /// The last question that was answered was not answered as expected, or the worker failed at it.
+  /// Only a question that it answers as expected makes up for that.
   bool owes_answer = false;
   bool is_removed = false;
   /// When a whole check was slow, unless a later one passed.
@@ -143,16 +144,19 @@ class Workers {
   void note(Worker& worker, Step step, const Attempt& attempt, const Now& at);
   /// Applies the finding of a check to the worker, and writes its verdict if it has changed.
   void find(Worker& worker, Finding finding, Cause cause, const Now& at);
-  /// What a question with its repetitions says. After a pass its canaries are not stale.
+  /// Applies the conclusion of a question with its repetitions. After a pass the canaries are not
+  /// stale.
   void find_answer(Worker& worker, const Conclusion& conclusion, const Now& at);
-  /// A check that is no question has shown that the worker gives tokens. It passes, unless it owes
-  /// an answer: so a worker that is never idle, or can't be asked, becomes healthy again.
+  /// Applies that a check without a question saw the worker give tokens. This is a pass unless the
+  /// worker owes an answer, so that a worker that is never idle, or can't be asked, becomes healthy
+  /// again.
   void find_tokens(Worker& worker, const Now& at);
   /// Time passes for the worker.
   void advance(Worker& worker, const Now& at);
 
-  /// Up to `count` other workers of its set that can be asked, drawn at random: not the convicted
-  /// ones, whoever has convicted them, and one for each URL.
+  /// Returns up to `count` other workers of its set that can be asked, drawn at random. Workers
+  /// that are convicted, by this or other canaries, are left out, and of those with one URL all but
+  /// one.
   [[nodiscard]] std::vector<WorkerPtr> jurors_of(const Worker& worker, std::size_t count,
                                                  const Now& at) const;
   void decided(Decision decision) { ++decisions_[decision]; }
@@ -176,7 +180,7 @@ class Workers {
   [[nodiscard]] std::size_t kept_in() const { return kept_in_; }
 
  private:
-  /// The file that is for a worker; nullptr, with the reason, if there is none.
+  /// Returns the file that is for a worker; nullptr, with the reason, if there is none.
   Canaries* canaries_for(const fleet::Instance& instance, std::string& reason) const;
   void put_instance(const fleet::Record& record, const Now& at);
   void remove(const std::string& id);

@@ -18,7 +18,7 @@ struct LearnOptions {
   std::vector<PromptText> prompts;
   std::string card;
   base::Duration timeout = std::chrono::seconds(60);
-  /// An engine that is busy is asked again after this, nine times.
+  /// The pause before an engine that is busy is asked again, at most nine times.
   base::Duration busy_pause = std::chrono::seconds(1);
 };
 
@@ -34,8 +34,8 @@ struct Learned {
 std::optional<Canary> merge_answers(const std::vector<std::vector<AnswerToken>>& answers,
                                     std::string& reason);
 
-/// Whether an answer of the sampler has the canary's tokens. What follows them does not count,
-/// because a check asks only for them. Pure.
+/// Returns true if an answer of the sampler begins with the canary's tokens. Further tokens do not
+/// count, because a check does not ask for them. Pure.
 bool agrees_with(const Canary& canary, const std::vector<TokenId>& sampled);
 
 /// Asks each engine each candidate three times alone, and three times beside the others. Throws

@@ -27,11 +27,12 @@
 
 namespace fo::canary {
 
-/// What a check says in the end.
+/// The result of a check.
 struct Conclusion {
   Finding finding = Finding::kNeutral;
   Cause cause = {};
-  /// The one that decided; after wrong tokens its evidence is theirs.
+  /// The attempt that decided. If there were wrong tokens, its evidence is that of the wrong
+  /// tokens.
   Attempt attempt = {};
 };
 
@@ -46,14 +47,14 @@ class Repetitions {
 
   explicit Repetitions(unsigned retries) : questions_left_(retries), repeats_left_(retries) {}
 
-  /// After kAnother and kSame, and for the first attempt.
+  /// Adds the first attempt, or the next one after kAnother or kSame.
   Next add(const Attempt& attempt);
-  /// After kVote.
+  /// Ends the check after kVote.
   void decide(Decision decision);
 
-  /// After kVote: the attempt with the wrong tokens.
+  /// Returns the attempt with the wrong tokens; to be called after kVote.
   [[nodiscard]] const Attempt& suspect() const { return *wrong_; }
-  /// After kDone and decide().
+  /// To be called after kDone or decide().
   [[nodiscard]] const Conclusion& conclusion() const { return conclusion_; }
 
  private:

@@ -34,12 +34,11 @@ using SavedWorkers = std::map<std::string, SavedWorker>;
 
 inline constexpr base::ByteCount kMaxStateBytes = 64 * base::kMiB;
 
-/// Ids of workers that are gone may never come back, so they are kept for a week, and no more of
-/// them than this.
+/// The limits of workers that are gone, because their ids may never come back.
 inline constexpr std::chrono::hours kKeptFor{24 * 7};
 inline constexpr std::size_t kMaxGone = 10'000;
-/// Removes gone workers that are beyond these limits: those that have been gone for longest, and
-/// convicted ones last. All are gone at the latest since `now`.
+/// Removes workers that are beyond these limits: those that have been gone for longest first, and
+/// convicted ones last. All `workers` are gone; one without a time is gone since `now`.
 void forget_gone(SavedWorkers& workers, text::WallTime now);
 
 std::string encode(const SavedWorkers& workers);
