@@ -1,7 +1,7 @@
 #include "route/admin.h"
 
-#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdlib>
 #include <optional>
 #include <thread>
@@ -9,11 +9,46 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "loop/event.h"
 #include "os/log.h"
 #include "plan/degradation.h"
 #include "route/settings.h"
 
 namespace fo::route {
+
+struct SettingsHold::State {
+  explicit State(const boost::asio::any_io_executor& executor) : handed_over_event(executor) {}
+  std::size_t holders = 0;
+  bool is_handed_over = false;
+  loop::Event handed_over_event;
+};
+
+class SettingsHold::Holder {
+ public:
+  explicit Holder(const SettingsHold& hold) : state_(hold.state_) { ++state_->holders; }
+  ~Holder() { --state_->holders; }
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+
+  // Without a timeout: a router that has the sockets, and is slow, still takes over.
+  boost::asio::awaitable<void> until_handed_over() {
+    while (!state_->is_handed_over) co_await state_->handed_over_event.wait();
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+SettingsHold::SettingsHold(const boost::asio::any_io_executor& executor)
+    : state_(std::make_shared<State>(executor)) {}
+
+bool SettingsHold::is_held() const { return state_->holders > 0 || state_->is_handed_over; }
+
+void SettingsHold::hand_over() {
+  state_->is_handed_over = true;
+  state_->handed_over_event.notify();
+}
+
 namespace {
 
 using base::Deadline;
@@ -56,7 +91,7 @@ http::Page change_page(std::string path, const SettingsHold& hold, Act act) {
   });
 }
 
-awaitable<void> show_settings(const AdminActions& actions, SettingsHold& hold,
+awaitable<void> show_settings(const AdminActions& actions, const SettingsHold& hold,
                               const Request& request, Reply& reply) {
   if (request.parameter("hold") != "1") {
     reply.answer({200, "application/json", actions.settings(), {}});
@@ -108,16 +143,7 @@ Response set_level(const AdminActions& actions, const Request& request) {
 
 }  // namespace
 
-void SettingsHold::hand_over() {
-  is_handed_over_ = true;
-  handed_over_.notify();
-}
-
-awaitable<void> SettingsHold::Holder::until_handed_over() {
-  while (!hold_.is_handed_over_) co_await hold_.handed_over_.wait();
-}
-
-std::vector<http::Page> admin_pages(AdminActions given, SettingsHold& hold) {
+std::vector<http::Page> admin_pages(AdminActions given, const SettingsHold& hold) {
   const auto actions = std::make_shared<const AdminActions>(std::move(given));
   const auto json = [](std::string body) {
     return Response{200, "application/json", std::move(body), {}};

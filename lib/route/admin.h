@@ -9,14 +9,12 @@
 //     POST /kill?id=ID                     ends a request
 //     POST /reload                         reads the configuration again
 //     GET  /settings                       what the next router continues with; see settings.h
-//     GET  /settings?hold=1                the same on one line; the answer goes on, and nothing
-//     can
-//                                          be changed (503) while it does
+//     GET  /settings?hold=1                the same on one line. The answer does not end, and while
+//                                          it is read, a change is answered with 503
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -29,7 +27,6 @@
 #include "fleet/admin_socket.h"
 #include "http/connection.h"
 #include "http/pages.h"
-#include "loop/event.h"
 
 namespace fo::route {
 
@@ -51,35 +48,22 @@ struct AdminActions {
 /// change would be lost. Of one loop.
 class SettingsHold {
  public:
-  explicit SettingsHold(const boost::asio::any_io_executor& executor) : handed_over_(executor) {}
+  explicit SettingsHold(const boost::asio::any_io_executor& executor);
 
-  [[nodiscard]] bool is_held() const { return holders_ > 0 || is_handed_over_; }
+  /// A next router is connected for the settings, or has the sockets.
+  [[nodiscard]] bool is_held() const;
   /// The sockets are the next router's: what is changed here from now on would never reach it.
   void hand_over();
-
-  /// One query of the next router, from its beginning to the end of its connection.
-  class Holder {
-   public:
-    explicit Holder(SettingsHold& hold) : hold_(hold) { ++hold_.holders_; }
-    ~Holder() { --hold_.holders_; }
-    Holder(const Holder&) = delete;
-    Holder& operator=(const Holder&) = delete;
-
-    /// Without a timeout: a router that has the sockets, and is slow, still takes over.
-    boost::asio::awaitable<void> until_handed_over();
-
-   private:
-    SettingsHold& hold_;
-  };
+  /// For the pages: a connection of a next router, which may outlive this object.
+  class Holder;
 
  private:
-  std::size_t holders_ = 0;
-  bool is_handed_over_ = false;
-  loop::Event handed_over_;
+  struct State;
+  std::shared_ptr<State> state_;
 };
 
 /// `hold` outlives the pages.
-std::vector<http::Page> admin_pages(AdminActions actions, SettingsHold& hold);
+std::vector<http::Page> admin_pages(AdminActions actions, const SettingsHold& hold);
 
 /// $XDG_RUNTIME_DIR/fo/route.sock; for root, and without that variable, /run/fo/route.sock.
 std::string default_admin_path();
