@@ -72,6 +72,10 @@ class Resumption {
   [[nodiscard]] const Transcript& transcript() const { return transcript_; }
   /// The ids that an engine leaves out of an answer's text, and those that a client cannot see.
   [[nodiscard]] std::set<TokenId> hidden_ids() const;
+  /// False if others may be hidden, because the ids of the model are not known.
+  [[nodiscard]] bool knows_hidden_ids() const {
+    return !facts_.skip_special_tokens || (card_ && !card_->special_ids.empty());
+  }
   /// Returns the number of tokens before the safe point that may be produced again: with ids or
   /// log-probabilities, the client would get them twice.
   [[nodiscard]] std::size_t max_rewind() const;

@@ -15,6 +15,11 @@ using boost::asio::awaitable;
 
 // A worker that lives has the text at once.
 constexpr base::Duration kQueryTimeout = std::chrono::seconds(5);
+// The largest number of tokens without a text that are asked for, if the model's special ids are
+// unknown.
+constexpr std::size_t kMaxSilent = 32;
+// U+FFFD, in place of a part of a character.
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
 // The failure of a query, as that of an attempt.
 struct QueryFailure {
@@ -73,35 +78,62 @@ class Query {
   base::Deadline deadline_;
 };
 
-awaitable<SeamCheck> compare(Query& query, Resumption& resumption) {
+// Adds the tokens that have a text for themselves, and had none in the answer.
+awaitable<void> add_hidden(Query& query, const Transcript& transcript, std::set<TokenId>& hidden) {
+  std::size_t asked = 0;
+  for (const TokenId id : transcript.silent()) {
+    if (++asked > kMaxSilent) co_return;
+    std::vector<TokenId> ids{id};
+    const std::string text = co_await query.text_of(std::move(ids));
+    const bool is_part = text.find(kReplacement) != text.npos;
+    if (!text.empty() && !is_part) hidden.insert(id);
+  }
+}
+
+// Compares the text without the hidden tokens. If it fits, `resumption` is rewound to the place up to
+// which it does.
+awaitable<SeamCheck> compare(Query& query, Resumption& resumption,
+                             const std::set<TokenId>& hidden) {
   const Transcript& transcript = resumption.transcript();
   const std::size_t safe = transcript.safe_point();
-  const std::set<TokenId> hidden = resumption.hidden_ids();
   std::vector<TokenId> ids;
   std::string context;
   if (safe > 0) {
     ids = transcript.seam_ids(transcript.seam_begin(), hidden);
     context = co_await query.text_of(std::move(ids));
   }
+  SeamCheck check;
   if (transcript.begins_in_character(context)) {
-    co_return SeamCheck{.reason = "the first tokens of its text end within a character"};
+    check.reason = "the first tokens of its text end within a character";
+    co_return check;
   }
   if (safe == transcript.seam_begin()) {
     // Text after it comes again if an earlier rewind() ended here.
     resumption.rewind(safe, transcript.match_seam(context, context).value());
-    co_return SeamCheck{};
+    co_return check;
   }
   const std::size_t max_rewind = resumption.max_rewind();
   for (std::size_t back = 0; back <= max_rewind; ++back) {
     ids = transcript.seam_ids(safe - back, hidden);
     const std::string compared = co_await query.text_of(std::move(ids));
     const std::optional<std::size_t> repeated = transcript.match_seam(context, compared);
-    const bool fits = repeated && (*repeated == 0 || max_rewind > 0);
-    if (!fits) continue;
+    const bool is_seam = repeated && (*repeated == 0 || max_rewind > 0);
+    if (!is_seam) continue;
     resumption.rewind(safe - back, *repeated);
-    co_return SeamCheck{};
+    co_return check;
   }
-  co_return SeamCheck{.reason = "the worker has another text for its tokens"};
+  check.reason = "the worker has another text for its tokens";
+  co_return check;
+}
+
+awaitable<SeamCheck> find_seam(Query& query, Resumption& resumption) {
+  std::set<TokenId> hidden = resumption.hidden_ids();
+  const std::size_t known = hidden.size();
+  SeamCheck check = co_await compare(query, resumption, hidden);
+  if (check.reason.empty() || resumption.knows_hidden_ids()) co_return check;
+  co_await add_hidden(query, resumption.transcript(), hidden);
+  if (hidden.size() > known) check = co_await compare(query, resumption, hidden);
+  co_return check;
 }
 
 }  // namespace
@@ -111,7 +143,7 @@ awaitable<SeamCheck> check_seam(WorkerPtr worker, http::Fields headers, Resumpti
   Query query(std::move(worker), std::move(headers),
               deadline.sooner(base::Deadline::after(kQueryTimeout)));
   try {
-    co_return co_await compare(query, resumption);
+    co_return co_await find_seam(query, resumption);
   } catch (const QueryFailure& failure) {
     co_return SeamCheck{.reason = failure.reason, .failure = failure.attempt};
   }

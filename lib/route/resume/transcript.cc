@@ -16,6 +16,7 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 std::optional<std::string> Transcript::add(const std::vector<TokenId>& ids, std::string_view text) {
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+  if (text.empty()) silent_.insert(ids.begin(), ids.end());
   fo::json::join_halves(uncertain_, text);
   if (uncertain_.empty() || fo::json::ends_with_half(uncertain_)) return std::string();
   std::string certain = std::exchange(uncertain_, {});

@@ -38,6 +38,9 @@ class Transcript {
   /// text is not a part of the answer's.
   void begin_seam();
 
+  /// The ids of events without text: an engine leaves them out of the text, or they are a part of a
+  /// character.
+  [[nodiscard]] const std::set<TokenId>& silent() const { return silent_; }
   /// The number of tokens, also after the safe point.
   [[nodiscard]] std::size_t tokens() const { return tokens_.size(); }
   /// Whether the answer contains these ids, one after the other.
@@ -76,6 +79,7 @@ class Transcript {
  private:
   std::vector<TokenId> prompt_;
   std::vector<TokenId> tokens_;
+  std::set<TokenId> silent_;
   std::size_t safe_ = 0;
   std::string text_;
   /// Text after it that ends with half a character, and is not certain yet.

@@ -269,6 +269,22 @@ TEST_F(ResumeFeatures, TheEndOfTheTextEndsAnAnswer) {
   }
 }
 
+// Its text is not a part of the answer's, and without a card the router does not know its id.
+TEST_F(ResumeFeatures, AnEndOfTheTextThatIsIgnoredIsNoObstacle) {
+  DisturbedFleet fleet;
+  fleet.add_engines(2);
+  int found = 0;
+  for (int prompt = 0; prompt < 200 && found < 2; ++prompt) {
+    const json body = long_answer(false, {{"prompt", "Prompt " + std::to_string(prompt)}});
+    const std::vector<std::uint64_t> ids = ids_of(fleet, body);
+    const auto end = std::find(ids.begin(), ids.end() - 4, oracle::kEnd);
+    if (end == ids.end() - 4) continue;
+    ++found;
+    expect_undisturbed(fleet, body);
+  }
+  EXPECT_EQ(found, 2);
+}
+
 // A model's authors recommend some parameters, which engines apply, and its card has.
 TEST_F(ResumeFeatures, WhatTheClientLeftOutIsThatOfTheModel) {
   DisturbedFleet fleet;
