@@ -802,6 +802,21 @@ check_streams() {
   answers 200 /v1/completions "$(members)"
 }
 
+@test "--resume-text: an answer goes on after its text when its engine names no tokens" {
+  start_oracle a --token-ids ignored --fail cut@8
+  local first=$WORKER i
+  start_oracle b --token-ids ignored
+  start_router --worker "a=$first" --worker "b=$WORKER" --choice round-robin --resume-text
+  await_healthy 2
+  for i in 1 2; do
+    answers 200 /v1/completions "$(members '"stream":true')"
+    mv "$T/answer" "$T/answer$i"
+    grep -qx 'data: \[DONE\]' "$T/answer$i"
+  done
+  run grep -lxF ': fo-route: resumed 1 as text' "$T"/answer?
+  [ "${#lines[@]}" -eq 1 ]
+}
+
 @test "a switchover moves the streams of a pair to another pair" {
   use_dir
   local -a MEMBER=() ENGINE_PORT=() STREAMS=()
