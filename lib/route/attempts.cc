@@ -501,7 +501,8 @@ awaitable<void> Attempts::refuse(const ApiError& refusal) {
   if (!suspect_ && !job_.is_killed) {
     parts_.metrics.refuse(RefusedFor::kCapacity);
     const std::string client = job_.key.empty() ? reply_.client_host() : job_.key;
-    parts_.demand.on_refused(client, time_now());
+    const base::Duration admitted_at = job_.received.time_since_epoch();
+    if (!job_.has_waited) parts_.demand.on_refused(client, admitted_at, time_now());
   }
   job_.status = response.status;
   add_ids(response.headers);
@@ -673,6 +674,7 @@ awaitable<void> Attempts::run() {
     co_await give_up(error);
     co_return;
   }
+  parts_.demand.on_admitted(job_.received.time_since_epoch());
   const std::function<awaitable<void>()> while_waiting = [this] { return comment(); };
   for (;;) {
     co_await wait_for_budget();

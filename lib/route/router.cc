@@ -273,7 +273,6 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
     refuse(reply, error->status == 429 ? RefusedFor::kLimit : RefusedFor::kModel, *error);
     co_return;
   }
-  demand.on_admitted(time_now());
   const Running running(*this, job);
   const Counted counted(*this, job);
   const Listed listed(jobs, job);

@@ -14,9 +14,13 @@ constexpr std::size_t kMaxRefusedClients = 10'000;
 
 std::int64_t Demand::number_at(base::Duration now) const { return (now - started_) / kSlice; }
 
+Demand::Slice& Demand::place_of(std::int64_t number) {
+  return slices_[static_cast<std::size_t>(number) % slices_.size()];
+}
+
 Demand::Slice& Demand::slice_at(base::Duration now) {
   const std::int64_t number = number_at(now);
-  Slice& slice = slices_[static_cast<std::size_t>(number) % slices_.size()];
+  Slice& slice = place_of(number);
   if (slice.number != number) {
     slice = {.number = number};
     refused_.clear();
@@ -26,7 +30,10 @@ Demand::Slice& Demand::slice_at(base::Duration now) {
 
 void Demand::on_admitted(base::Duration now) { ++slice_at(now).admitted; }
 
-void Demand::on_refused(const std::string& client, base::Duration now) {
+void Demand::on_refused(const std::string& client, base::Duration admitted_at, base::Duration now) {
+  const std::int64_t number = number_at(admitted_at);
+  Slice& of_admission = place_of(number);
+  if (of_admission.number == number && of_admission.admitted > 0) --of_admission.admitted;
   Slice& slice = slice_at(now);
   if (refused_.size() < kMaxRefusedClients && refused_.insert(client).second) ++slice.refused;
 }

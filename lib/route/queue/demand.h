@@ -25,9 +25,10 @@ class Demand {
   explicit Demand(base::Duration now) : started_(now) {}
 
   void on_admitted(base::Duration now);
+  /// A request that was admitted is refused before a worker had it, so that it was not admitted.
   /// `client` is the client's key, or its address if there are no keys. Of more than 10,000 clients
   /// in ten seconds, the rest is not counted.
-  void on_refused(const std::string& client, base::Duration now);
+  void on_refused(const std::string& client, base::Duration admitted_at, base::Duration now);
 
   /// Requests per second in the last ten minutes, or since the start, but at least ten seconds.
   [[nodiscard]] double rate(base::Duration now) const;
@@ -41,6 +42,8 @@ class Demand {
   };
   /// The number of the slice since the start.
   [[nodiscard]] std::int64_t number_at(base::Duration now) const;
+  /// The place of the slice with this number.
+  Slice& place_of(std::int64_t number);
   Slice& slice_at(base::Duration now);
 
   base::Duration started_;

@@ -59,20 +59,34 @@ TEST(Demand, OneRefusalOfAClientCountsInTenSeconds) {
   Demand demand(kDemandStart);
   for (int i = 0; i < 200; ++i) {
     const base::Duration now = kDemandStart + milliseconds(100 * i);
-    demand.on_admitted(now);
-    demand.on_refused("a", now);
-    demand.on_refused("b", now);
+    for (int admitted = 0; admitted < 3; ++admitted) demand.on_admitted(now);
+    demand.on_refused("a", now, now);
+    demand.on_refused("b", now, now);
   }
   EXPECT_DOUBLE_EQ(demand.rate(kDemandStart + seconds(20)), (200 + 4) / 20.0);
+}
+
+TEST(Demand, WhatIsRefusedWasNotAdmitted) {
+  Demand demand(kDemandStart);
+  admit_for(demand, 2, kDemandStart, 10);
+  const base::Duration later = kDemandStart + seconds(25);
+  for (int i = 0; i < 10; ++i) demand.on_refused("a", kDemandStart, later);
+  EXPECT_DOUBLE_EQ(demand.rate(later), (10 + 1) / 25.0);
+  // The slice of their admission is forgotten, and another one has its place.
+  const base::Duration next = kDemandStart + minutes(10);
+  demand.on_admitted(next);
+  demand.on_refused("a", kDemandStart, next);
+  EXPECT_NEAR(demand.rate(next), 2 / 590.0, 1e-4);
 }
 
 TEST(Demand, RefusalsAtMostDoubleIt) {
   Demand demand(kDemandStart);
   admit_for(demand, 1, kDemandStart, 10);
-  for (int i = 0; i < 50'000; ++i) demand.on_refused(std::to_string(i), kDemandStart + seconds(10));
+  const base::Duration later = kDemandStart + seconds(10);
+  for (int i = 0; i < 50'000; ++i) demand.on_refused(std::to_string(i), later, later);
   EXPECT_DOUBLE_EQ(demand.rate(kDemandStart + seconds(10)), 2);
   Demand refused(kDemandStart);
-  refused.on_refused("a", kDemandStart);
+  refused.on_refused("a", kDemandStart, kDemandStart);
   EXPECT_EQ(refused.rate(kDemandStart), 0);
 }
 
