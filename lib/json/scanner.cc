@@ -18,6 +18,8 @@ constexpr char32_t kFirstHigh = 0xd800;
 constexpr char32_t kFirstLow = 0xdc00;
 constexpr char32_t kEndOfLow = 0xe000;
 constexpr std::size_t kHalfBytes = 3;
+// Such numbers are less than 2^32.
+constexpr std::size_t kShortDigits = 9;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -201,6 +203,28 @@ std::optional<std::uint64_t> Scanner::number() {
   const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   const bool is_whole = result.ec == std::errc() && result.ptr == digits.data() + digits.size();
   return is_whole ? std::optional(value) : std::nullopt;
+}
+
+bool Scanner::short_numbers(std::vector<std::uint32_t>& numbers) {
+  skip_space();
+  std::size_t at = at_;
+  const auto byte = [&] { return at < text_.size() ? text_[at] : '\0'; };
+  if (byte() != '[' || depth_ >= kMaxDepth) return false;
+  do {
+    ++at;
+    if (byte() == ' ') ++at;
+    const std::size_t begin = at;
+    std::uint32_t number = 0;
+    for (; is_digit(byte()) && at - begin < kShortDigits; ++at) {
+      number = number * 10 + (byte_of(text_[at]) - byte_of('0'));
+    }
+    const bool is_number = at > begin && (text_[begin] != '0' || at == begin + 1);
+    if (!is_number) return false;
+    numbers.push_back(number);
+  } while (byte() == ',');
+  if (byte() != ']') return false;
+  at_ = at + 1;
+  return true;
 }
 
 void Scanner::end() {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -80,6 +81,44 @@ TEST(Scanner, AcceptsWhatIsJson) {
                                   "{\"a\":1}\0"s}) {
     EXPECT_FALSE(is_accepted(text)) << text;
   }
+}
+
+TEST(Scanner, PassesOverShortNumbersAtOnce) {
+  const auto read = [](const std::string& text) {
+    Scanner scanner(text);
+    std::vector<std::uint32_t> numbers{7};
+    const bool is_read = scanner.short_numbers(numbers);
+    if (is_read) {
+      scanner.end();
+    } else {
+      EXPECT_EQ(scanner.position(), 0U) << text;
+      numbers.clear();
+    }
+    return numbers;
+  };
+  EXPECT_EQ(read("[0]"), (std::vector<std::uint32_t>{7, 0}));
+  EXPECT_EQ(read(" [1,22, 333,999999999]"),
+            (std::vector<std::uint32_t>{7, 1, 22, 333, 999'999'999}));
+  for (const char* text :
+       {"[]",           "[1 ,2]",  "[1,  2]", "[1,2 ]",  "[01]", "[-1]", "[1.5]", "[1e3]",
+        "[1234567890]", "[1,]",    "[,1]",    "[1,,2]",  "[1",   "[1,",  "[",     "1",
+        "{}",           "[\"1\"]", "[[1]]",   "[1,null]"}) {
+    EXPECT_TRUE(read(text).empty()) << text;
+  }
+  // Within as many lists as there may be.
+  const std::string deep = std::string(fo::json::kMaxDepth, '[') + "[1]";
+  Scanner scanner(deep);
+  bool is_read = false;
+  const std::function<void(int)> enter = [&](int depth) {
+    scanner.list([&] {
+      std::vector<std::uint32_t> numbers;
+      if (depth < fo::json::kMaxDepth) return enter(depth + 1);
+      is_read = scanner.short_numbers(numbers);
+      throw Misfit("the end of the test");
+    });
+  };
+  EXPECT_THROW(enter(1), Misfit);
+  EXPECT_FALSE(is_read);
 }
 
 // Nesting beyond the limit is refused, and not a crash.

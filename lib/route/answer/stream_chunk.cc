@@ -181,6 +181,12 @@ class ChunkReader {
       return std::nullopt;
     }
     std::optional<std::vector<TokenId>> ids(std::in_place);
+    // A prompt may have a million.
+    if (scanner_.short_numbers(*ids)) {
+      items_ = ids->size();
+      return ids;
+    }
+    ids->clear();
     scanner_.list([&] {
       ++items_;
       std::optional<std::uint64_t> id;
