@@ -10,7 +10,6 @@
 #include "fleet/health.h"
 #include "http/connection.h"
 #include "http/sse.h"
-#include "json/scanner.h"
 #include "loop/pause.h"
 #include "os/log.h"
 #include "os/random.h"
@@ -332,13 +331,13 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
   };
   std::string own_body;
   std::string_view body = job_.request.body;
-  if (exchange_.asked() != Asked::kAsGiven) {
-    own_body = exchange_.asked() == Asked::kResumable
-                   ? resumable_body(job_.request, worker->is_plain)
-                   : exchange_.resumption().body(snapshot);
-    body = own_body;
-  } else if (!job_.request.additions.empty()) {
-    own_body = fo::json::change_members(body, job_.request.additions);
+  const bool is_resumable = exchange_.asked() == Asked::kResumable;
+  const bool is_prepared = is_resumable && !worker->is_plain && !job_.request.resumable.empty();
+  if (is_prepared) {
+    body = job_.request.resumable;
+  } else if (exchange_.asked() != Asked::kAsGiven) {
+    own_body = is_resumable ? resumable_body(job_.request, worker->is_plain)
+                            : exchange_.resumption().body(snapshot);
     body = own_body;
   }
   http::RequestHead head = this->head();
@@ -567,7 +566,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
   if (parts_.dispatcher.suspects().is_poison(job_.number)) {
     os::log(os::LogLevel::kError, "request {}: poison: two engines have died of it",
             base::quoted(job_.id));
-    parts_.poison.add(job_.key, job_.request.body, time_now());
+    parts_.poison.add(job_.key, job_.request.body_identity(), time_now());
     parts_.metrics.poison.add();
     const ApiError error = poison_error();
     co_await give_up(error);
@@ -669,7 +668,7 @@ awaitable<void> Attempts::comment() {
 }
 
 awaitable<void> Attempts::run() {
-  if (parts_.poison.contains(job_.key, job_.request.body, time_now())) {
+  if (parts_.poison.contains(job_.key, job_.request.body_identity(), time_now())) {
     const ApiError error = poison_error();
     co_await give_up(error);
     co_return;

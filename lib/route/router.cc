@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "fleet/card/digest.h"
 #include "json/dump.h"
 #include "loop/blocking.h"
 #include "loop/pause.h"
@@ -24,6 +25,7 @@
 #include "route/request/admission.h"
 #include "route/request/api_error.h"
 #include "route/request/response_ids.h"
+#include "route/resume/resumption.h"
 #include "route/router_parts.h"
 #include "text/nearest_name.h"
 
@@ -116,13 +118,21 @@ ApiError unknown_key() {
   return {.status = 401, .message = "the API key is missing or unknown", .code = "invalid_api_key"};
 }
 
-// A long body takes long to read: other requests go on meanwhile.
-awaitable<ReadRequest> read_on_thread(const Request& from, Api api, const RequestRules& rules,
+// A long body takes long to read, change and hash: other requests go on meanwhile.
+awaitable<ReadRequest> read_on_thread(const Request& from, Api api, const RouterOptions& options,
                                       std::size_t tier) {
   constexpr std::size_t kShortBytes = std::size_t{64} * 1024;
-  if (from.body.size() <= kShortBytes) co_return read_request(from, api, rules, tier);
-  const std::function<ReadRequest()> read = [&] { return read_request(from, api, rules, tier); };
-  co_return co_await loop::run_blocking<ReadRequest>(read);
+  if (from.body.size() <= kShortBytes) co_return read_request(from, api, options.rules, tier);
+  const std::function<ReadRequest()> read_long = [&] {
+    ReadRequest read = read_request(from, api, options.rules, tier);
+    if (!read.request) return read;
+    ClientRequest& request = *read.request;
+    const bool may_resume = request.resume && request.resume->refusal.empty();
+    if (may_resume && options.resume.enabled) request.resumable = resumable_body(request);
+    request.body_hash = fleet::sha256_hex(request.body);
+    return read;
+  };
+  co_return co_await loop::run_blocking<ReadRequest>(read_long);
 }
 
 }  // namespace
@@ -254,7 +264,7 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
                                      : model_page(std::string(item_of(api, from.path)), models));
     co_return;
   }
-  ReadRequest read = co_await read_on_thread(from, api, options.rules, rule->tier);
+  ReadRequest read = co_await read_on_thread(from, api, options, rule->tier);
   if (!read.request) {
     refuse(reply, RefusedFor::kBody, read.refusal);
     co_return;

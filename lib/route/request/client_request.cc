@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "fleet/card/digest.h"
 #include "json/object.h"
+#include "json/scanner.h"
 #include "text/ascii.h"
 
 namespace fo::route {
@@ -163,12 +164,28 @@ void refuse_inner_fields(const json& object, const std::vector<std::string>& all
   }
 }
 
-// Adds a member to the parsed body, unless the client has given it.
-void add_member(ClientRequest& request, json& body, const char* name, json value) {
-  if (fo::json::find(body, name) != nullptr) return;
-  request.additions.push_back({name, value.dump()});
-  body[name] = std::move(value);
-}
+// Members that are added to the body.
+class Additions {
+ public:
+  explicit Additions(json& body) : body_(body) {}
+
+  /// Unless the client has given the member.
+  void add(const char* name, json value) {
+    if (fo::json::find(body_, name) != nullptr) return;
+    changes_.push_back({name, value.dump()});
+    body_[name] = std::move(value);
+  }
+  void apply(ClientRequest& request) const {
+    if (changes_.empty()) return;
+    request.own_body =
+        std::make_shared<const std::string>(fo::json::change_members(request.body, changes_));
+    request.body = *request.own_body;
+  }
+
+ private:
+  json& body_;
+  std::vector<fo::json::MemberChange> changes_;
+};
 
 // A secret of the key's owner and the router. It says nothing of the key's own hash, which may be
 // known to others.
@@ -177,10 +194,12 @@ std::string salt_of(const std::string& key) { return fleet::sha256_hex("cache_sa
 void add_members(const http::Request& from, const RequestRules& rules, std::size_t tier,
                  ClientRequest& request, json& body) {
   if (!text::is_one_of(from.path, kPathsWithAdditions)) return;
+  Additions additions(body);
   if (const auto key = find_key(from); key && rules.salt_by_key) {
-    add_member(request, body, "cache_salt", salt_of(*key));
+    additions.add("cache_salt", salt_of(*key));
   }
-  if (rules.priority_by_tier) add_member(request, body, "priority", tier);
+  if (rules.priority_by_tier) additions.add("priority", tier);
+  additions.apply(request);
 }
 
 void read_body(const http::Request& from, const RequestRules& rules, std::size_t tier,

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,7 +12,6 @@
 
 #include "base/units.h"
 #include "http/message.h"
-#include "json/scanner.h"
 #include "plan/degradation.h"
 #include "route/request/api_error.h"
 #include "route/request/api_paths.h"
@@ -22,7 +22,7 @@ namespace fo::route {
 /// Rules that an operator may relax.
 struct RequestRules {
   /// Fields of bodies that are forwarded although they address an engine's insides.
-  std::vector<std::string> allowed_fields;
+  std::vector<std::string> allowed_fields = {};
   /// Forward the client's Authorization.
   bool pass_authorization = false;
   /// Give requests of different keys different salts of the engine's prefix cache, so that the time
@@ -41,10 +41,14 @@ struct ClientRequest {
   std::string target;
   /// The headers that are forwarded, such as Content-Type and trace ids.
   http::Fields headers;
-  /// The body of the http::Request, which must outlive this object.
+  /// The body of the http::Request, which must outlive this object, or `own_body`.
   std::string_view body;
-  /// Members that the body has for the worker, in addition to the client's or in place of a null.
-  std::vector<fo::json::MemberChange> additions;
+  /// With the members that the rules add; nullptr if they add none.
+  std::shared_ptr<const std::string> own_body;
+  /// What is made of a long body when it is read, because it takes long; empty for others: the
+  /// result of resumable_body(), and the body's SHA-256.
+  std::string resumable;
+  std::string body_hash;
 
   /// The name of the model; empty if the request has none.
   std::string model;
@@ -69,6 +73,11 @@ struct ClientRequest {
   std::optional<ResumeFacts> resume;
   /// The client's x-request-id; empty if it has none, or an invalid one.
   std::string client_id;
+
+  /// What two requests have in common if their bodies are equal.
+  [[nodiscard]] std::string_view body_identity() const {
+    return body_hash.empty() ? body : body_hash;
+  }
 };
 
 inline constexpr std::size_t kPrefixBytes = 64 * 1024;

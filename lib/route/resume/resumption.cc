@@ -1,6 +1,7 @@
 #include "route/resume/resumption.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -350,11 +351,10 @@ std::string resumable_body(const ClientRequest& request, bool is_plain) {
                                  ? R"({"include_usage":true,"continuous_usage_stats":true})"
                                  : R"({"include_usage":true})";
   const auto ids = is_plain ? std::nullopt : std::optional<std::string>("true");
-  std::vector<fo::json::MemberChange> changes = request.additions;
-  changes.insert(changes.end(), {{"stream", "true"},
-                                 {"stream_options", counts},
-                                 {"return_token_ids", ids},
-                                 {"stop", std::nullopt}});
+  const std::array<fo::json::MemberChange, 4> changes{{{"stream", "true"},
+                                                       {"stream_options", counts},
+                                                       {"return_token_ids", ids},
+                                                       {"stop", std::nullopt}}};
   return fo::json::change_members(request.body, changes);
 }
 

@@ -184,39 +184,37 @@ http::Request with_key(const std::string& key, const std::string& body = "{}",
   return request;
 }
 
-// The member that is added to a body; empty if it is not.
-std::string addition(const http::Request& from, std::string_view name, const RequestRules& rules) {
-  for (const auto& [added, value] : read(from, Api::kChat, rules).additions) {
-    if (added == name) return value.value_or("removed");
-  }
-  return "";
+// A member of the body that the worker gets; empty if it has none.
+std::string member(const http::Request& from, const char* name, const RequestRules& rules) {
+  const json body = json::parse(read(from, Api::kChat, rules).body);
+  return body.contains(name) ? body[name].dump() : "";
 }
 
 const RequestRules kSalted{.salt_by_key = true};
 
 TEST(ReadRequest, EachKeyHasASaltOfItsOwn) {
-  const std::string salt = addition(with_key("a"), "cache_salt", kSalted);
+  const std::string salt = member(with_key("a"), "cache_salt", kSalted);
   // printf %s cache_salt:a | sha256sum
   EXPECT_EQ(salt, "\"b564b8d07aef9527cd0d30b585e51f9583c23a4202054711c09aab1de745cd04\"");
-  EXPECT_EQ(addition(with_key("a", R"({"cache_salt":null})"), "cache_salt", kSalted), salt);
-  EXPECT_EQ(addition(post("{}", {{"x-api-key", "a"}}), "cache_salt", kSalted), salt);
-  EXPECT_EQ(addition(with_key("b"), "cache_salt", kSalted).size(), salt.size());
-  EXPECT_NE(addition(with_key("b"), "cache_salt", kSalted), salt);
-  EXPECT_EQ(addition(with_key("a"), "cache_salt", {}), "");
-  EXPECT_EQ(addition(post("{}"), "cache_salt", kSalted), "");
+  EXPECT_EQ(member(with_key("a", R"({"cache_salt":null})"), "cache_salt", kSalted), salt);
+  EXPECT_EQ(member(post("{}", {{"x-api-key", "a"}}), "cache_salt", kSalted), salt);
+  EXPECT_EQ(member(with_key("b"), "cache_salt", kSalted).size(), salt.size());
+  EXPECT_NE(member(with_key("b"), "cache_salt", kSalted), salt);
+  EXPECT_EQ(member(with_key("a"), "cache_salt", {}), "");
+  EXPECT_EQ(member(post("{}"), "cache_salt", kSalted), "");
 }
 
 TEST(ReadRequest, AClientsSaltIsKept) {
   // The worker refuses what is no salt.
   for (const char* salt : {R"("mine")", R"("")", "1"}) {
     const std::string body = "{\"cache_salt\":" + std::string(salt) + "}";
-    EXPECT_EQ(addition(with_key("a", body), "cache_salt", kSalted), "") << salt;
+    EXPECT_EQ(member(with_key("a", body), "cache_salt", kSalted), salt);
   }
 }
 
 TEST(ReadRequest, SaltsAreForThePathsAtWhichEnginesReadThem) {
   const auto is_salted = [](const std::string& path) {
-    return !addition(with_key("a", "{}", path), "cache_salt", kSalted).empty();
+    return !member(with_key("a", "{}", path), "cache_salt", kSalted).empty();
   };
   for (const char* path : {"/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/score"}) {
     EXPECT_TRUE(is_salted(path)) << path;
@@ -232,16 +230,16 @@ TEST(ReadRequest, TheTierIsThePriorityUnlessTheClientMaySetIt) {
     const http::Request from = with_key("a", body);
     const auto result = route::read_request(from, Api::kChat, rules, tier).request;
     if (!result) return "refused"s;
-    return result->additions.empty() ? "none"s : *result->additions.front().value;
+    return json::parse(result->body).value("priority", json()).dump();
   };
   EXPECT_EQ(priority("{}", plan::kPremium, {}), "0");
   EXPECT_EQ(priority("{}", plan::kStandard, {}), "1");
   EXPECT_EQ(priority("{}", plan::kBestEffort, {}), "2");
   EXPECT_EQ(priority(R"({"priority":-1})", plan::kStandard, {}), "refused");
   const RequestRules allowed{.allowed_fields = {"priority"}};
-  EXPECT_EQ(priority(R"({"priority":-1})", plan::kStandard, allowed), "none");
+  EXPECT_EQ(priority(R"({"priority":-1})", plan::kStandard, allowed), "-1");
   EXPECT_EQ(priority(R"({"priority":null})", plan::kStandard, allowed), "1");
-  EXPECT_EQ(addition(with_key("a"), "priority", {}), "");
+  EXPECT_EQ(member(with_key("a"), "priority", {}), "");
 }
 
 TEST(ReadRequest, PromptsWithDifferentSaltsHaveNoCommonPrefix) {

@@ -1,0 +1,57 @@
+// Requests whose bodies are so long that the router reads them on a thread.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "route/fleet.h"
+#include "route/resume/disturbed.h"
+
+namespace fo::test {
+namespace {
+
+using nlohmann::json;
+
+class RouterLongBodies : public FdCounting {
+ protected:
+  static json long_body(json more = json::object()) {
+    more["user"] = std::string(200'000, 'u');
+    return long_answer(true, more);
+  }
+};
+
+TEST_F(RouterLongBodies, AreResumedAsOthers) {
+  for (const bool is_streamed : {true, false}) {
+    DisturbedFleet fleet;
+    fleet.add_engines(2);
+    const json body = is_streamed ? long_body() : in_one_piece(long_body());
+    const json undisturbed = summary_of(fleet.ask_directly(1, body));
+    fleet.fail_next(0, "exit@8");
+    while (fleet.resumes("resumed") == "0") {
+      ASSERT_EQ(summary_of(fleet.ask_router(body)), undisturbed);
+    }
+  }
+}
+
+// Such a body goes to the worker as it is.
+TEST_F(RouterLongBodies, ThatCannotBeResumedAreAnswered) {
+  DisturbedFleet fleet;
+  fleet.add_engine();
+  const json body = long_body({{"n", 2}});
+  EXPECT_EQ(summary_of(fleet.ask_router(body)), summary_of(fleet.ask_directly(0, body)));
+}
+
+TEST_F(RouterLongBodies, ThatKillTwoEnginesAreRefusedFromThenOn) {
+  DisturbedFleet fleet;
+  fleet.add_engines(3);
+  const json body = long_body();
+  for (std::size_t i = 0; i < 3; ++i) fleet.fail_next(i, "exit@0");
+  EXPECT_EQ(fleet.ask_router(body)->error_code(), "poison_request");
+  EXPECT_EQ(fleet.ask_router(body)->status(), 422);
+  for (std::size_t i = 0; i < 3; ++i) fleet.engine(i).knobs().fail = {};
+  EXPECT_EQ(fleet.ask_router(long_body({{"seed", 1}}))->status(), 200);
+}
+
+}  // namespace
+}  // namespace fo::test
