@@ -1,8 +1,6 @@
 // Answers of engines that do not name their tokens, which continue after their text.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
