@@ -3,11 +3,15 @@
 // errors. Each answer must be the one that an undisturbed engine gives: no token is lost or comes
 // twice.
 //
-//   route_torture [--long | --faults N] [--seed N]
+//   route_torture [--engine oracle|refengine] [--long | --faults N] [--seed N]
 //
-// --long: 1000 faults instead of 100. The engines are fo-oracle. Half of them send one token in an
+// --long: ten times as many faults. The engines are fo-oracle. Half of them send one token in an
 // event, the others up to five, and their requests have neither stop strings nor log-probabilities:
 // the router knows the text of an event, not that of each token in it. Exit status 0: no errors.
+//
+// --engine refengine: four processes of fo-refengine with the same weights are killed and started
+// again, or stopped for longer than the router waits for a token. After a resume, the router draws
+// the tokens of a seeded request with another seed, so that these requests leave one token to draw.
 //
 // No legal refusal is possible, so that each error counts: a request meets at most one death of an
 // engine, or fault before the first tokens, since the next one waits until all requests have ended
@@ -39,6 +43,7 @@
 #include "http/connection.h"
 #include "loop/pause.h"
 #include "route/torture/processes.h"
+#include "route/torture/refengines.h"
 #include "route/torture/transcript.h"
 #include "support/soon.h"
 
@@ -62,6 +67,8 @@ constexpr std::uint64_t kMaxPlace = 40;
 // An answer that takes longer never ends.
 constexpr auto kPatience = std::chrono::minutes(10);
 const std::array<std::string, 2> kModels{"single", "pieces"};
+// The name of the folder of fo-refengine's model.
+const std::string kRefengineModel = "model";
 
 using Random = std::mt19937_64;
 std::uint64_t pick(Random& random, std::uint64_t from, std::uint64_t to) {
@@ -121,13 +128,47 @@ Question make_question(Random& random) {
   return {is_chat ? "/v1/chat/completions" : "/v1/completions", body};
 }
 
+// A question for fo-refengine. Its answer has letters and spaces only: the tokens of its model are
+// bytes, most of which are not characters.
+Question make_refengine_question(Random& random) {
+  const auto one_of = [&](std::uint64_t count) { return pick(random, 1, count) == 1; };
+  const bool is_chat = one_of(2);
+  const std::string text = "Question " + std::to_string(pick(random, 0, 1'000'000'000));
+  json body{{"model", kRefengineModel},
+            {"stream", !one_of(3)},
+            {"max_tokens", pick(random, 16, 200)},
+            {"allowed_token_ids", {' '}}};
+  for (char letter = 'a'; letter <= 'z'; ++letter) {
+    if (!one_of(3)) body["allowed_token_ids"].push_back(letter);
+  }
+  if (is_chat) {
+    body["messages"] = {{{"role", "user"}, {"content", text}}};
+  } else {
+    body["prompt"] = text;
+    if (one_of(4)) body["logprobs"] = pick(random, 0, 3);
+  }
+  if (body["stream"] && !one_of(3)) body["stream_options"] = {{"include_usage", true}};
+  // The engine names its tokens in any case, the router only if the client asks for that.
+  body["return_token_ids"] = true;
+  if (one_of(3)) body.update({{"temperature", 0.8}, {"seed", random() >> 1}, {"top_p", 1e-6}});
+  if (one_of(4)) body["logit_bias"] = {{std::to_string('e'), 0.5}};
+  if (!body.contains("logprobs") && one_of(4)) {
+    body.update({{"stop", {"never in the text", "e"}}, {"min_tokens", pick(random, 1, 16)}});
+  }
+  return {is_chat ? "/v1/chat/completions" : "/v1/completions", body};
+}
+
 // --- The torture.
 
 class Torture {
  public:
-  Torture(std::string folder, std::uint64_t seed, std::uint64_t faults)
+  Torture(std::string folder, bool has_refengines, std::uint64_t seed, std::uint64_t faults)
       : folder_(std::move(folder)), random_(seed), faults_(faults) {
-    for (std::size_t i = 0; i < kEnginesOfModel * kModels.size(); ++i) start_engine(i);
+    if (has_refengines) refengines_.emplace(folder_);
+    const std::size_t count = kEnginesOfModel * (has_refengines ? 1 : kModels.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      start_engine(has_refengines ? refengines_->argv() : oracle_argv(i));
+    }
     std::vector<std::string> workers;
     for (std::size_t i = 0; i < engines_.size(); ++i) {
       workers.push_back("e" + std::to_string(i) + "=" + engines_[i]->url());
@@ -155,7 +196,7 @@ class Torture {
     if (!is_good_) return false;
     clients_.resize(kClients);
     for (Client& client : clients_) begin(ask_on(client));
-    begin(fail_late());
+    begin(refengines_ ? stop_engines() : fail_late());
     begin(fail_hard());
     run_parts();
     begin(check_end());
@@ -197,7 +238,7 @@ class Torture {
     while (running_ > 0) loop_.run_one();
   }
 
-  void start_engine(std::size_t number) {
+  std::vector<std::string> oracle_argv(std::size_t number) {
     const bool is_first = number < kEnginesOfModel;
     std::vector<std::string> argv{FO_BUILD_DIR "/bin/fo-oracle",
                                   "-v",
@@ -217,6 +258,10 @@ class Torture {
       argv.insert(argv.end(), {"--chunk", "5", "--random-chunks", "--half-characters"});
     }
     if (number % 2 == 1) argv.insert(argv.end(), {"--write-bytes", "100"});
+    return argv;
+  }
+
+  void start_engine(std::vector<std::string> argv) {
     engines_.push_back(std::make_unique<Engine>(
         loop_.get_executor(), std::move(argv),
         [this](Engine& engine, const std::string& line) { on_line(engine, line); }));
@@ -278,6 +323,21 @@ class Torture {
     }
   }
 
+  // Engines that are stopped for longer than the router waits for a token.
+  awaitable<void> stop_engines() {
+    while (!is_stopping_) {
+      co_await loop::pause_for(milliseconds(pick(random_, 0, 1000)));
+      Engine& engine = *engines_[pick(random_, 0, engines_.size() - 1)];
+      if (!engine.runs()) continue;
+      engine.signal(SIGSTOP);
+      deaths_.push_back({Clock::now(), "SIGSTOP"});
+      co_await loop::pause_for(milliseconds(pick(random_, 2500, 3500)));
+      // It may have been killed meanwhile, and started again.
+      if (engine.runs()) engine.signal(SIGCONT);
+      count_fault("SIGSTOP");
+    }
+  }
+
   // Whether each request in flight began after the last hard fault.
   [[nodiscard]] bool is_renewed() const {
     return std::all_of(clients_.begin(), clients_.end(), [this](const Client& client) {
@@ -293,7 +353,7 @@ class Torture {
       if (!is_renewed()) continue;
       Engine& engine = *engines_[pick(random_, 0, engines_.size() - 1)];
       if (!engine.runs()) continue;
-      if (pick(random_, 0, 3) != 0) {
+      if (refengines_ || pick(random_, 0, 3) != 0) {
         engine.signal(SIGKILL);
         deaths_.push_back({Clock::now(), "SIGKILL"});
         co_await engine.until_ended(test::soon());
@@ -377,14 +437,16 @@ class Torture {
   // Asks each question of an engine, and waits until the router knows all workers.
   awaitable<void> prepare() {
     while (questions_.size() < kQuestions) {
-      Question question = make_question(random_);
-      const bool is_first = question.body["model"] == kModels[0];
+      Question question = refengines_ ? make_refengine_question(random_) : make_question(random_);
+      const bool is_first = question.body["model"] != kModels[1];
       Engine& engine = *engines_[is_first ? 0 : kEnginesOfModel];
       const std::string url = engine.url(question.path);
       http::FetchOptions options;
       json body = question.body;
-      // Halves of characters are not text to a client; the router joins them.
-      body["oracle"] = {{"half_characters", false}, {"gap", "0ms"}, {"jitter", "0ms"}};
+      if (!refengines_) {
+        // Halves of characters are not text to a client; the router joins them.
+        body["oracle"] = {{"half_characters", false}, {"gap", "0ms"}, {"jitter", "0ms"}};
+      }
       options.body = body.dump();
       const http::Response answer = co_await until_answered(url, options);
       const Answer expected{answer.status, "", answer.body, true};
@@ -521,6 +583,7 @@ class Torture {
   const std::string folder_;
   Random random_;
   const std::uint64_t faults_;
+  std::optional<torture::Refengines> refengines_;
   boost::asio::io_context loop_{1};
   std::vector<std::unique_ptr<Engine>> engines_;
   std::optional<torture::Router> router_;
@@ -543,7 +606,8 @@ class Torture {
 };
 
 int usage() {
-  std::fputs("usage: route_torture [--long | --faults N] [--seed N]\n", stderr);
+  std::fputs("usage: route_torture [--engine oracle|refengine] [--long | --faults N] [--seed N]\n",
+             stderr);
   return base::to_int(base::ExitStatus::kUsage);
 }
 
@@ -551,24 +615,37 @@ int usage() {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  std::uint64_t faults = 100;
+  std::optional<std::uint64_t> faults;
   std::uint64_t seed = std::random_device()();
+  bool has_refengines = false;
+  bool is_long = false;
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--long") {
-      faults = 1000;
+      is_long = true;
+      continue;
+    }
+    if (words[i] == "--engine" && i + 1 < words.size()) {
+      ++i;
+      has_refengines = words[i] == "refengine";
+      if (!has_refengines && words[i] != "oracle") return usage();
       continue;
     }
     const auto value = i + 1 < words.size() ? base::parse_uint(words[i + 1]) : std::nullopt;
     if (!value || (words[i] != "--faults" && words[i] != "--seed")) return usage();
-    (words[i] == "--seed" ? seed : faults) = *value;
+    if (words[i] == "--seed") {
+      seed = *value;
+    } else {
+      faults = *value;
+    }
     ++i;
   }
+  if (!faults) faults = (has_refengines ? 12 : 100) * (is_long ? 10 : 1);
   try {
     std::string folder = "/tmp/route-torture.XXXXXX";
     if (::mkdtemp(folder.data()) == nullptr) base::throw_errno(errno, "create a folder");
     std::printf("seed %llu, folder %s\n", static_cast<unsigned long long>(seed), folder.c_str());
     std::fflush(stdout);
-    if (!Torture(folder, seed, faults).run()) return 1;
+    if (!Torture(folder, has_refengines, seed, *faults).run()) return 1;
     std::filesystem::remove_all(folder);
     return 0;
   } catch (const base::Error& error) {
