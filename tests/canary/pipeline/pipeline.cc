@@ -1,0 +1,539 @@
+// The pipeline of fault tolerance as processes: sixteen workers behind fo-route, watched by
+// fo-canary, one of which each crashes, reports a CUDA error, is silently wrong, is slow, and loses
+// nine tenths of its link. Prints when each was detected, out of service, and back, beside the
+// times that NVIDIA Dynamo's plan for fault tolerance has.
+//
+//   canary_pipeline [--long]
+//
+// --long: questions every 30 s, as that plan has them, in place of every 2 s. The engines are
+// fo-oracle; their drivers' messages are lines of a file. Exit status 0: each fault was detected,
+// and all answers were right except those of the wrong worker before it was out.
+#include <boost/asio/co_spawn.hpp>
+#include <cstdio>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "canary/pipeline/fleet.h"
+#include "http/connection.h"
+#include "route/torture/processes.h"
+#include "route/torture/transcript.h"
+
+namespace {
+
+using namespace fo;
+using namespace fo::pipeline;
+using base::Deadline;
+using nlohmann::json;
+using std::chrono::milliseconds;
+using torture::Transcript;
+
+constexpr std::size_t kWorkers = 16;
+constexpr std::size_t kClients = 24;
+constexpr std::size_t kQuestions = 24;
+constexpr std::size_t kCanaries = 32;
+constexpr char kUsualGap[] = "15ms";
+// Of a throttled GPU, and of a link that has a tenth of its bandwidth left.
+constexpr char kSlowGap[] = "150ms";
+
+/// What happened to a worker, and when.
+struct Story {
+  std::string name;
+  std::size_t worker = 0;
+  std::string id;
+  /// The worker's share of requests is to become this.
+  double weight = 0;
+  Clock::time_point begin = {};
+  std::optional<Clock::time_point> detected = {};
+  std::string detected_by = {};
+  /// Of the canary.
+  std::string reason = {};
+  std::optional<Clock::time_point> out = {};
+  /// When the fault was repaired.
+  std::optional<Clock::time_point> repaired = {};
+  std::optional<Clock::time_point> back = {};
+  std::size_t resumed = 0;
+  double longest_gap_ms = 0;
+  /// The times of the plan, and why ours differ.
+  std::string seed_detected;
+  std::string seed_total;
+  std::string difference;
+};
+
+class Pipeline {
+ public:
+  explicit Pipeline(bool is_long) : fleet_(make_folder()), is_long_(is_long) {}
+
+  bool run() {
+    std::printf("folder %s\n", fleet_.folder().c_str());
+    std::fflush(stdout);
+    begin(play());
+    loop_.restart();
+    while (running_ > 0) loop_.run_one();
+    if (!is_good_) return false;
+    report();
+    fleet_.stop();
+    router_.reset();
+    remove_folder(fleet_.folder());
+    return true;
+  }
+
+ private:
+  void wrong(const std::string& what) {
+    std::printf("wrong: %s\n", what.c_str());
+    std::fflush(stdout);
+    is_good_ = false;
+    is_stopping_ = true;
+  }
+
+  void begin(awaitable<void> part) {
+    ++running_;
+    boost::asio::co_spawn(loop_, std::move(part), [this](const std::exception_ptr& error) {
+      --running_;
+      if (!error) return;
+      try {
+        std::rethrow_exception(error);
+      } catch (const std::exception& failure) {
+        wrong(failure.what());
+      }
+    });
+  }
+
+  // --- Processes.
+
+  awaitable<void> start() {
+    for (std::size_t i = 0; i < kWorkers; ++i) {
+      std::vector<std::string> argv{FO_BUILD_DIR "/bin/fo-oracle", "--gap", kUsualGap};
+      engines_.push_back(std::make_unique<torture::Engine>(
+          loop_.get_executor(), std::move(argv), [](torture::Engine&, const std::string&) {}));
+    }
+    for (const auto& engine : engines_) co_await until_served(*engine);
+    // For less time; the canary compares times only with those of the same worker.
+    const json quick{{"gap", "1ms"}};
+    const json usual{{"gap", kUsualGap}};
+    for (std::size_t i = 0; i < 2; ++i) co_await set(*engines_[i], quick);
+    co_await fleet_.learn(engines_[0]->url(), engines_[1]->url(), kCanaries);
+    co_await prepare_questions();
+    for (std::size_t i = 0; i < 2; ++i) co_await set(*engines_[i], usual);
+    for (std::size_t i = 0; i < kWorkers; ++i) {
+      const std::string url = engines_[i]->url();
+      const std::string host = host_of(i);
+      std::string id = co_await fleet_.add(url, host);
+      ids_.push_back(std::move(id));
+    }
+    const std::string& folder = fleet_.folder();
+    // Nothing that a busy machine prolongs is limited.
+    const std::vector<std::string> route{"serve",
+                                         "--listen",
+                                         "127.0.0.1:0",
+                                         "--registry",
+                                         fleet_.registry(),
+                                         "--admin",
+                                         folder + "/route/admin.sock",
+                                         "--choice",
+                                         "round-robin",
+                                         "--slo-rate",
+                                         "1",
+                                         "--resume-wait",
+                                         "1h",
+                                         "--queue-timeout",
+                                         "1h",
+                                         "--lame-duck",
+                                         "0s"};
+    router_.emplace(folder, "route", route, true);
+    std::vector<std::string> canary{"--interval", is_long_ ? "30s" : "2s"};
+    for (std::size_t i = 0; i < kWorkers; ++i) {
+      std::ofstream(kernel_log(i)).close();
+      canary.insert(canary.end(), {"--xid", host_of(i) + "=" + kernel_log(i)});
+    }
+    fleet_.watch(std::move(canary));
+  }
+  static std::string host_of(std::size_t worker) { return "host-" + std::to_string(worker); }
+  [[nodiscard]] std::string kernel_log(std::size_t worker) const {
+    return fleet_.folder() + "/" + host_of(worker) + ".log";
+  }
+  void log_xid(std::size_t worker, const std::string& code_and_text) {
+    std::ofstream(kernel_log(worker), std::ios::app)
+        << "NVRM: Xid (PCI:" << kGpu << "): " << code_and_text << "\n";
+  }
+
+  static awaitable<void> until_served(torture::Engine& engine) {
+    const Deadline deadline = long_after();
+    for (;;) {
+      try {
+        static_cast<void>(co_await Fleet::get(engine.url("/health")));
+        co_return;
+      } catch (const base::Error&) {
+        if (deadline.expired()) throw;
+      }
+      co_await loop::pause_for(milliseconds(5));
+    }
+  }
+
+  static awaitable<std::string> post(std::string url, json body) {
+    http::FetchOptions options;
+    options.body = body.dump();
+    http::Response answer = co_await http::async_fetch("POST", url, test::soon(), options);
+    if (answer.status != 200) fail("post to " + url + ": " + answer.body);
+    co_return std::move(answer.body);
+  }
+  static awaitable<void> set(torture::Engine& engine, json knobs) {
+    const std::string url = engine.url("/oracle");
+    static_cast<void>(co_await post(url, std::move(knobs)));
+  }
+
+  // --- Clients.
+
+  struct Question {
+    json body;
+    Transcript expected;
+  };
+  struct WrongAnswer {
+    Clock::time_point begin;
+    Clock::time_point end;
+    std::string difference;
+  };
+
+  awaitable<void> prepare_questions() {
+    for (std::size_t i = 0; i < kQuestions; ++i) {
+      json body{{"model", "oracle"},
+                {"prompt", "Question " + std::to_string(i)},
+                {"max_tokens", 40 + i},
+                {"stream", true}};
+      const std::string url = engines_[0]->url("/v1/completions");
+      const std::string answer = co_await post(url, body);
+      questions_.push_back({std::move(body), torture::read_stream(answer)});
+    }
+  }
+
+  awaitable<void> ask_on(std::size_t client) {
+    std::unique_ptr<http::Connection> connection;
+    for (std::size_t i = client; has_load_ && !is_stopping_; i += kClients + 1) {
+      const Question& question = questions_[i % kQuestions];
+      const Clock::time_point begin = Clock::now();
+      ++asking_;
+      std::string answer;
+      try {
+        answer = co_await ask(connection, question.body.dump());
+      } catch (const base::Error& error) {
+        answer = error.what();
+        connection.reset();
+      }
+      --asking_;
+      ++answers_;
+      const std::string difference =
+          torture::difference(question.expected, torture::read_stream(answer));
+      if (!difference.empty()) wrong_answers_.push_back({begin, Clock::now(), difference});
+    }
+  }
+
+  awaitable<std::string> ask(std::unique_ptr<http::Connection>& connection, std::string body) {
+    const Deadline deadline = long_after();
+    if (!connection || !connection->is_alive()) {
+      const http::Origin origin =
+          http::make_origin(net::parse_url("http://" + router_->ready()), {});
+      connection = co_await http::Connection::open(origin, deadline, "a client");
+    }
+    http::RequestHead head;
+    head.method = "POST";
+    head.target = "/v1/completions";
+    head.headers.emplace_back("Content-Type", "application/json");
+    co_await connection->send(head, body, deadline);
+    const http::ResponseHead received = co_await connection->read_head(deadline);
+    std::string answer;
+    if (received.status != 200) answer = "status " + std::to_string(received.status) + ": ";
+    std::array<char, 4096> space;
+    Clock::time_point last = Clock::now();
+    for (;;) {
+      const std::size_t count = co_await connection->read_some(space, deadline);
+      if (count == 0) break;
+      const std::string_view piece(space.data(), count);
+      const Clock::time_point now = Clock::now();
+      if (piece.find(": fo-route: resumed") != piece.npos && current_ != nullptr) {
+        ++current_->resumed;
+        current_->longest_gap_ms =
+            std::max(current_->longest_gap_ms, milliseconds_between(last, now));
+      }
+      if (piece.find("data:") != piece.npos) last = now;
+      answer += piece;
+    }
+    co_return answer;
+  }
+
+  // --- What the router, the canary and the driver's log say.
+
+  static void detect(Story& story, const char* by) {
+    if (story.detected) return;
+    story.detected = Clock::now();
+    story.detected_by = by;
+  }
+
+  awaitable<void> observe() {
+    for (std::size_t turn = 0; !is_stopping_; ++turn) {
+      co_await loop::pause_for(milliseconds(5));
+      const json route = co_await fleet_.page("route");
+      for (const json& worker : route.at("workers")) on_router(worker);
+      in_.clear();
+      busy_.clear();
+      for (const json& worker : route.at("workers")) {
+        const bool is_in = worker.at("weight") == 1 && worker.at("reachable") == true;
+        if (is_in) in_.insert(worker.at("id").get<std::string>());
+        if (worker.at("requests") > 0) busy_.insert(worker.at("id").get<std::string>());
+      }
+      if (turn % 4 != 0) continue;
+      const json canary = co_await fleet_.page("canary");
+      for (const json& worker : canary.at("workers")) {
+        for (Story* const story : open_stories(worker)) {
+          if (worker.at("health") == "healthy") continue;
+          detect(*story, "canary");
+          story->reason = worker.at("reason").get<std::string>();
+        }
+      }
+      is_learnt_ = std::ranges::all_of(canary.at("workers"), [](const json& worker) {
+        return worker.at("baseline").at("answer").at("count") >= 3;
+      });
+    }
+  }
+  std::vector<Story*> open_stories(const json& worker) {
+    std::vector<Story*> open;
+    for (Story& story : stories_) {
+      if (!story.back && story.id == worker.at("id")) open.push_back(&story);
+    }
+    return open;
+  }
+  void on_router(const json& worker) {
+    for (Story* const story : open_stories(worker)) {
+      const bool is_reachable = worker.at("reachable").get<bool>();
+      const double weight = is_reachable ? worker.at("weight").get<double>() : 0;
+      if (worker.at("health") != "healthy" || !is_reachable) detect(*story, "router");
+      if (!story->out && weight <= story->weight) story->out = Clock::now();
+      if (story->repaired && (story->weight > 0 ? weight >= 1 : weight > 0)) {
+        story->back = Clock::now();
+      }
+    }
+  }
+
+  // --- The faults.
+
+  awaitable<void> await(std::string what, std::function<bool()> is_true) {
+    const Deadline deadline = long_after();
+    while (!is_true()) {
+      if (is_stopping_) fail("stopped before: " + what);
+      if (deadline.expired()) fail("waited in vain until " + what);
+      co_await loop::pause_for(milliseconds(2));
+    }
+  }
+
+  // From now on the worker has the fault.
+  Story& tell(std::string name, std::size_t worker, double weight) {
+    Story& story = stories_.emplace_back();
+    story.name = std::move(name);
+    story.worker = worker;
+    story.id = ids_[worker];
+    story.weight = weight;
+    story.begin = Clock::now();
+    return story;
+  }
+  // Until a request that begins from now on runs on the worker.
+  awaitable<void> await_busy(std::size_t worker) {
+    co_await await("a worker is idle", [=, this] { return !busy_.contains(ids_[worker]); });
+    co_await await("a worker is busy", [=, this] { return busy_.contains(ids_[worker]); });
+  }
+  awaitable<void> until_out(const Story& story) {
+    return await("the worker with the fault '" + story.name + "' is out",
+                 [&story] { return story.detected && story.out; });
+  }
+  awaitable<void> until_back(const Story& story) {
+    return await("the worker is back after the fault '" + story.name + "'",
+                 [&story] { return story.back.has_value(); });
+  }
+
+  awaitable<void> play() {
+    co_await start();
+    begin(observe());
+    co_await await("all workers are known",
+                   [this] { return in_.size() == kWorkers && is_learnt_; });
+    for (std::size_t i = 0; i < kClients; ++i) begin(ask_on(i));
+    co_await await("clients are answered", [this] { return answers_ >= kClients; });
+    co_await crash();
+    co_await cuda_error();
+    co_await silent_corruption();
+    for (const Story& story : stories_) co_await until_back(story);
+    // A canary judges the speed of an idle worker only.
+    has_load_ = false;
+    co_await await("the clients have ended", [this] { return asking_ == 0; });
+    co_await slowness();
+    for (const Story& story : stories_) co_await until_back(story);
+    check();
+    is_stopping_ = true;
+  }
+
+  awaitable<void> crash() {
+    constexpr std::size_t kWorker = 2;
+    torture::Engine& engine = *engines_[kWorker];
+    co_await await_busy(kWorker);
+    Story& story = tell("crash", kWorker, 0);
+    current_ = &story;
+    story.seed_detected = "0-1 ms";
+    story.seed_total = "3-11 ms";
+    story.difference = "streams go on as soon as their connections end";
+    engine.signal(SIGKILL);
+    log_xid(kWorker, "79, pid=1234, GPU has fallen off the bus.");
+    co_await until_out(story);
+    const Deadline deadline = long_after();
+    co_await engine.until_ended(deadline);
+    engine.start();
+    co_await until_served(engine);
+    co_await replace(story);
+  }
+
+  awaitable<void> cuda_error() {
+    constexpr std::size_t kWorker = 5;
+    // Streams that begin now meet the error later.
+    const json broken{{"fail", "error@30"}};
+    const json sound{{"fail", "none"}};
+    co_await set(*engines_[kWorker], broken);
+    co_await await_busy(kWorker);
+    Story& story = tell("CUDA error", kWorker, 0);
+    current_ = &story;
+    story.seed_detected = "0-1 ms";
+    story.seed_total = "3-11 ms";
+    story.difference = "streams go on when the engine reports the error to them";
+    log_xid(kWorker, "48, pid=1234, name=vllm, DBE (Double Bit Error) ECC Error");
+    co_await until_out(story);
+    co_await set(*engines_[kWorker], sound);
+    co_await replace(story);
+  }
+
+  awaitable<void> silent_corruption() {
+    constexpr std::size_t kWorker = 8;
+    Story& story = tell("silent corruption", kWorker, 0);
+    current_ = &story;
+    story.seed_detected = story.seed_total = "0-30 s";
+    story.difference = is_long_ ? "the repetition and the vote add to the interval"
+                                : "the interval is 2 s, not 30 s";
+    const json broken{{"fail", "wrong@4"}};
+    const json sound{{"fail", "none"}};
+    co_await set(*engines_[kWorker], broken);
+    co_await until_out(story);
+    corrupt_ = {story.begin, *story.out};
+    co_await set(*engines_[kWorker], sound);
+    co_await replace(story);
+  }
+
+  // The repaired worker has a new id: a conviction stays with the old one.
+  awaitable<void> replace(Story& story) {
+    const std::string old = story.id;
+    co_await fleet_.remove(old);
+    const std::string url = engines_[story.worker]->url();
+    const std::string host = host_of(story.worker);
+    story.id = co_await fleet_.add(url, host);
+    ids_[story.worker] = story.id;
+    story.repaired = Clock::now();
+    co_await until_back(story);
+  }
+
+  awaitable<void> slowness() {
+    constexpr std::size_t kThrottled = 11;
+    constexpr std::size_t kLink = 14;
+    current_ = nullptr;
+    co_await await("the next workers are in",
+                   [this] { return in_.contains(ids_[kThrottled]) && in_.contains(ids_[kLink]); });
+    Story& slow = tell("slowness", kThrottled, 0.5);
+    slow.seed_detected = slow.seed_total = "30-60 s";
+    slow.difference =
+        "three idle checks in a row must be over 3 times the usual; it keeps half of its weight";
+    const json throttled{{"gap", kSlowGap}};
+    co_await set(*engines_[kThrottled], throttled);
+    Story& link = tell("link at a tenth", kLink, 0.5);
+    link.seed_detected = link.seed_total = "1-5 s";
+    link.difference =
+        "no collective call times out: the driver's log and slow checks tell it together";
+    const json narrow{{"gap", kSlowGap}};
+    log_xid(kLink, "145, NVLINK: RLW_CTRL Nonfatal XC0 i0 Link 06 (0x021425c6 0x00000000)");
+    co_await set(*engines_[kLink], narrow);
+    co_await until_out(slow);
+    co_await until_out(link);
+    const json usual{{"gap", kUsualGap}};
+    co_await set(*engines_[kThrottled], usual);
+    co_await set(*engines_[kLink], usual);
+    slow.repaired = link.repaired = Clock::now();
+  }
+
+  // --- The end.
+
+  void check() {
+    for (const WrongAnswer& answer : wrong_answers_) {
+      if (answer.end >= corrupt_.first && answer.begin <= corrupt_.second) continue;
+      wrong("an answer that no corrupt worker gave:\n" + answer.difference);
+    }
+    if (stories_[0].resumed + stories_[1].resumed == 0) wrong("no stream was resumed");
+  }
+
+  void report() {
+    std::printf("%zu answers, %zu of them wrong, by the corrupt worker before it was out\n",
+                answers_, wrong_answers_.size());
+    std::printf("%-18s %-18s %-9s %-10s %-9s %-8s %-9s %s\n", "fault", "detected", "the plan's",
+                "out", "the plan's", "resumed", "pause", "back after the repair");
+    for (const Story& story : stories_) {
+      char detected[32];
+      std::snprintf(detected, sizeof detected, "%.0f ms, %s",
+                    milliseconds_between(story.begin, *story.detected), story.detected_by.c_str());
+      std::printf("%-18s %-18s %-9s %6.0f ms  %-9s %8zu %6.0f ms %6.1f s\n", story.name.c_str(),
+                  detected, story.seed_detected.c_str(),
+                  milliseconds_between(story.begin, *story.out), story.seed_total.c_str(),
+                  story.resumed, story.longest_gap_ms,
+                  milliseconds_between(*story.repaired, *story.back) / 1000);
+    }
+    for (const Story& story : stories_) {
+      std::printf("%s: %s; %s.\n", story.name.c_str(), story.reason.c_str(),
+                  story.difference.c_str());
+    }
+    std::puts("The plan's worker is back after 61 s, which are the breaker's 60 s and a check.");
+  }
+
+  boost::asio::io_context loop_{1};
+  Fleet fleet_;
+  const bool is_long_;
+  std::size_t running_ = 0;
+  bool is_good_ = true;
+  bool is_stopping_ = false;
+  std::vector<std::unique_ptr<torture::Engine>> engines_;
+  std::vector<std::string> ids_;
+  std::optional<Program> router_;
+  std::vector<Question> questions_;
+  std::vector<WrongAnswer> wrong_answers_;
+  bool has_load_ = true;
+  std::size_t asking_ = 0;
+  std::size_t answers_ = 0;
+  std::deque<Story> stories_;
+  /// To which streams that are resumed belong.
+  Story* current_ = nullptr;
+  /// When answers may have been wrong.
+  std::pair<Clock::time_point, Clock::time_point> corrupt_;
+  /// The workers that the router uses with their whole weight.
+  std::set<std::string> in_;
+  /// And those that have requests.
+  std::set<std::string> busy_;
+  /// Whether the canary knows the usual time of each worker.
+  bool is_learnt_ = false;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool is_long = argc == 2 && std::string_view(argv[1]) == "--long";
+  if (argc > 1 && !is_long) {
+    std::fputs("usage: canary_pipeline [--long]\n", stderr);
+    return base::to_int(base::ExitStatus::kUsage);
+  }
+  try {
+    return Pipeline(is_long).run() ? 0 : 1;
+  } catch (const base::Error& error) {
+    std::fprintf(stderr, "canary_pipeline: error: %s\n", error.what());
+    return base::to_int(error.status());
+  }
+}
