@@ -24,8 +24,8 @@ struct Alert {
   /// A template of Prometheus that uses only labels ("{{ $labels.model }}") and the value as a
   /// percentage.
   std::string summary;
-  /// Commands that an operator runs first: a command ends at ";", "," or the end. fo-runbook(7) has a section with the
-  /// alert's name.
+  /// Commands that an operator runs first; each ends at ";", "," or the end of the text.
+  /// fo-runbook(7) has a section with the alert's name.
   std::string runbook;
 
   /// A case in which it fires: the expression becomes true after `begins` seconds, with these
