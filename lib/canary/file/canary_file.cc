@@ -91,7 +91,7 @@ Canary read_canary(const json& object) {
     throw Misfit("max_tokens is out of its range");
   }
   canary.spread = number_member(object, "spread", 1'000);
-  canary.time = std::chrono::duration_cast<base::Duration>(
+  canary.time = std::chrono::round<base::Duration>(
       std::chrono::duration<double>(number_member(object, "seconds", kMaxAnswerSeconds)));
   return canary;
 }
