@@ -13,6 +13,9 @@ struct Character {
   std::size_t size = 0;
 };
 
+/// U+FFFD, which replaces bytes that are no character.
+inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
 /// The first character of `text`, which must not be empty.
 Character first_character(std::string_view text);
 /// The same of WTF-8, where it may be a surrogate.

@@ -13,7 +13,6 @@ namespace {
 using base::Character;
 using base::first_wtf8_character;
 
-constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 constexpr char32_t kFirstHigh = 0xd800;
 constexpr char32_t kFirstLow = 0xdc00;
 constexpr char32_t kEndOfLow = 0xe000;
@@ -300,7 +299,7 @@ std::string quoted(std::string_view wtf8) {
     const Character character = first_wtf8_character(wtf8);
     const std::size_t bytes = std::max<std::size_t>(character.size, 1);
     if (character.size == 0) {
-      text += kReplacement;
+      text += base::kReplacement;
     } else if (is_high(character.code) || is_low(character.code) || character.code < 0x20) {
       escape(character.code);
     } else {
@@ -318,7 +317,7 @@ std::string without_halves(std::string_view wtf8) {
   for (std::size_t at = 0; at < text.size();) {
     const Character character = first_wtf8_character(std::string_view(text).substr(at));
     if (is_high(character.code) || is_low(character.code))
-      text.replace(at, kHalfBytes, kReplacement);
+      text.replace(at, kHalfBytes, base::kReplacement);
     at += std::max<std::size_t>(character.size, 1);
   }
   return text;

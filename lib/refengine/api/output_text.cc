@@ -28,7 +28,7 @@ std::string OutputText::decode(TokenId token) {
   const std::string text = decoder_.feed(token);
   characters_ += base::count_characters(text);
   pending_ += text;
-  if (decoder_.holds_back() || pending_.ends_with(kReplacement)) return {};
+  if (decoder_.holds_back() || pending_.ends_with(base::kReplacement)) return {};
   return std::exchange(pending_, {});
 }
 

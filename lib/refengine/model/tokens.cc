@@ -1,6 +1,7 @@
 #include "refengine/model/tokens.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace fo::refengine {
 namespace {
@@ -58,7 +59,7 @@ std::string TextDecoder::feed(TokenId token) {
   const auto byte = static_cast<unsigned char>(token);
   std::string text;
   if (!pending_.empty() && !continues(pending_, byte)) text = finish();
-  if (pending_.empty() && lead_of(byte).length == 0) return text += kReplacement;
+  if (pending_.empty() && lead_of(byte).length == 0) return text += base::kReplacement;
   pending_ += static_cast<char>(byte);
   if (pending_.size() == lead_of(static_cast<unsigned char>(pending_.front())).length) {
     text += pending_;
@@ -70,7 +71,7 @@ std::string TextDecoder::feed(TokenId token) {
 std::string TextDecoder::finish() {
   if (pending_.empty()) return {};
   pending_.clear();
-  return std::string(kReplacement);
+  return std::string(base::kReplacement);
 }
 
 std::string decode_tokens(std::span<const TokenId> tokens) {

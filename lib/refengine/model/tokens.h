@@ -18,9 +18,6 @@ inline constexpr TokenId kByteTokens = 256;
 std::vector<TokenId> encode_text(std::string_view text, const ModelConfig& config,
                                  bool add_special = true);
 
-/// Replacement for bytes that are not UTF-8: U+FFFD.
-inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
 /// Converts tokens to UTF-8 and holds back bytes that may still become a character. Invalid bytes
 /// become U+FFFD, one for each maximal part, as Unicode recommends. Tokens without text are
 /// skipped. The joined output does not depend on how the tokens are split.

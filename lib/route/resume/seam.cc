@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "http/client.h"
 #include "json/object.h"
 
@@ -19,8 +20,6 @@ constexpr base::Duration kQueryTimeout = std::chrono::seconds(5);
 // The largest number of tokens without a text that are asked for, if the model's special ids are
 // unknown.
 constexpr std::size_t kMaxSilent = 32;
-// U+FFFD, in place of a part of a character.
-constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
 // The failure of a query, as that of an attempt.
 struct QueryFailure {
@@ -86,7 +85,7 @@ awaitable<void> add_hidden(Query& query, const Transcript& transcript, std::set<
     if (++asked > kMaxSilent) co_return;
     std::vector<TokenId> ids{id};
     const std::string text = co_await query.text_of(std::move(ids));
-    const bool is_part = text.find(kReplacement) != text.npos;
+    const bool is_part = text.find(base::kReplacement) != text.npos;
     if (!text.empty() && !is_part) hidden.insert(id);
   }
 }

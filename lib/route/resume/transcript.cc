@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "json/scanner.h"
 
 namespace fo::route {
@@ -9,8 +10,6 @@ namespace {
 
 // The text of a token may depend on as many tokens before it.
 constexpr std::size_t kContext = 8;
-// The text of a part of a character.
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 }  // namespace
 
@@ -59,7 +58,7 @@ std::vector<TokenId> Transcript::seam_ids(std::size_t end, const std::set<TokenI
 }
 
 bool Transcript::begins_in_character(std::string_view context) const {
-  return seam_begin_ > 0 && context.ends_with(kReplacement);
+  return seam_begin_ > 0 && context.ends_with(base::kReplacement);
 }
 
 std::optional<std::size_t> Transcript::match_seam(std::string_view context,
