@@ -73,6 +73,14 @@ TEST(CanaryFile, IsReadAsItWasWritten) {
   EXPECT_EQ(canary.time, milliseconds(250));
 }
 
+TEST(CanaryFile, ATimeIsReadToTheNanosecond) {
+  // Times 1e9, its seconds are a little less than this.
+  constexpr std::chrono::nanoseconds kTime(127'614'242);
+  Canary canary = rivers();
+  canary.time = kTime;
+  EXPECT_EQ(parse_canaries(encode(file_with({canary})), "/c").canaries.at(0).time, kTime);
+}
+
 TEST(CanaryFile, EachTruncationIsRefused) {
   const std::string whole = encode(file_with({rivers()}));
   ASSERT_EQ(file_refusal(whole), "");
