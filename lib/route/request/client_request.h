@@ -43,10 +43,10 @@ struct ClientRequest {
   http::Fields headers;
   /// The body of the http::Request, which must outlive this object, or `own_body`.
   std::string_view body;
-  /// With the members that the rules add; nullptr if they add none.
+  /// The body with the members that the rules add; nullptr if they add none.
   std::shared_ptr<const std::string> own_body;
-  /// What is made of a long body when it is read, because it takes long; empty for others: the
-  /// result of resumable_body(), and the body's SHA-256.
+  /// The result of resumable_body() and the body's SHA-256, which take long for a long body and are
+  /// computed when it is read; empty for others.
   std::string resumable;
   std::string body_hash;
 
@@ -74,7 +74,7 @@ struct ClientRequest {
   /// The client's x-request-id; empty if it has none, or an invalid one.
   std::string client_id;
 
-  /// What two requests have in common if their bodies are equal.
+  /// Returns a text that is equal for requests with equal bodies.
   [[nodiscard]] std::string_view body_identity() const {
     return body_hash.empty() ? body : body_hash;
   }
@@ -95,7 +95,7 @@ struct ReadRequest {
 /// `api` is that of find_api, not one that is answered by the router. A POST needs a JSON object as
 /// its body; of a multipart form of kOther, such as audio, only the model is read. Refuses with 400
 /// another body, a field of a wrong type, and a field that addresses an engine's insides. `tier` is
-/// that of the client.
+/// the client's.
 ReadRequest read_request(const http::Request& request, Api api, const RequestRules& rules,
                          std::size_t tier = plan::kPremium);
 

@@ -58,7 +58,7 @@ std::string_view TextContinuation::fresh(std::string_view text) {
 
 std::string TextContinuation::body(const ClientRequest& request, std::string_view text,
                                    const Rest& rest, bool is_streamed) {
-  json body = json::parse(fo::json::change_members(request.body, request.additions));
+  json body = json::parse(request.body);
   const std::string prefix = fo::json::without_halves(std::string(stripped(text)));
   if (request.api == Api::kChat) {
     body["messages"].push_back({{"role", "assistant"}, {"content", prefix}});

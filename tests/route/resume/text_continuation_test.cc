@@ -6,8 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "http/server.h"
 #include "route/request/client_request.h"
@@ -61,7 +59,7 @@ TEST(TextContinuation, WhiteSpaceThatComesAgainIsNotNew) {
 }
 
 json body_of(const json& request, std::string_view text, const TextContinuation::Rest& rest,
-             bool is_streamed = true, std::vector<fo::json::MemberChange> additions = {}) {
+             bool is_streamed = true) {
   const bool is_chat = request.contains("messages");
   http::Request from;
   from.method = "POST";
@@ -69,9 +67,7 @@ json body_of(const json& request, std::string_view text, const TextContinuation:
   from.headers = {{"content-type", "application/json"}};
   const auto read =
       route::read_request(from, is_chat ? route::Api::kChat : route::Api::kCompletions, {});
-  route::ClientRequest parsed = read.request.value();
-  parsed.additions = std::move(additions);
-  return json::parse(TextContinuation::body(parsed, text, rest, is_streamed));
+  return json::parse(TextContinuation::body(read.request.value(), text, rest, is_streamed));
 }
 
 TEST(TextContinuation, AChatsTextIsTheLastMessage) {
@@ -107,12 +103,6 @@ TEST(TextContinuation, ACompletionsTextEndsThePrompt) {
     EXPECT_EQ(body["max_tokens"], 5);
     EXPECT_FALSE(body.contains("continue_final_message"));
   }
-}
-
-TEST(TextContinuation, HasTheMembersThatTheRouterAdds) {
-  const json body = body_of({{"prompt", "Once"}}, " upon", {}, true, {{"cache_salt", "\"s\""}});
-  EXPECT_EQ(body["cache_salt"], "s");
-  EXPECT_EQ(body["prompt"], "Once upon");
 }
 
 }  // namespace
