@@ -209,7 +209,7 @@ awaitable<void> Checker::check_content(WorkerPtr worker) {
   Canaries* const canaries = worker->canaries;
   const CanaryFile& file = canaries->file;
   const Canary* canary = &draw_canary(file, "", os::random_unit());
-  const bool uses_sampler = file.has_sampler && os::random_unit() < options_.sampler_part;
+  const bool uses_sampler = worker->runs_sampler(options_.sampler_part, os::random_unit());
   const auto is_over = [&] { return worker->is_removed || worker->canaries != canaries; };
   Repetitions repetitions(options_.retries);
   for (;;) {

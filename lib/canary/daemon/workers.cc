@@ -252,12 +252,20 @@ void Workers::find(Worker& worker, Finding finding, Cause cause, const Now& at) 
 
 void Workers::find_answer(Worker& worker, const Conclusion& conclusion, const Now& at) {
   const bool is_pass = conclusion.finding == Finding::kPass;
-  if (is_pass || conclusion.finding != Finding::kNeutral) worker.owes_answer = !is_pass;
+  if (conclusion.finding != Finding::kNeutral) {
+    worker.owes_answer = !is_pass;
+    worker.owes_sampler = !is_pass && conclusion.attempt.uses_sampler;
+  }
   if (is_pass && std::exchange(worker.canaries->is_stale, false)) {
     os::log(os::LogLevel::kInfo, "canaries of model {}: answered as expected again",
             base::quoted(worker.canaries->file.model));
   }
   find(worker, conclusion.finding, conclusion.cause, at);
+}
+
+bool Worker::runs_sampler(double part, double random) const {
+  if (!canaries->file.has_sampler) return false;
+  return owes_answer ? owes_sampler : random < part;
 }
 
 void Workers::find_tokens(Worker& worker, const Now& at) {

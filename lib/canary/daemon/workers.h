@@ -86,8 +86,13 @@ struct Worker {
   /// are down, it may be this canary that is cut off.
   bool is_down = false;
   /// The last question that was answered was not answered as expected, or the worker failed at it.
-  /// Only a question that it answers as expected makes up for that.
+  /// Only a question of the same kind that it answers as expected makes up for that.
   bool owes_answer = false;
+  /// The question to which it owes an answer ran the sampler.
+  bool owes_sampler = false;
+  /// Whether its next question runs the sampler: with the probability `part`, or always or never if
+  /// it owes an answer. `random` is uniform in [0, 1).
+  [[nodiscard]] bool runs_sampler(double part, double random) const;
   bool is_removed = false;
   /// When a whole check was slow, unless a later one passed.
   std::optional<base::Duration> slow_at = {};

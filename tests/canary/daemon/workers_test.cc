@@ -139,6 +139,21 @@ TEST_F(WorkersOfASet, TokensThatComeDoNotMakeUpForAWrongAnswer) {
   EXPECT_EQ(worker(1).health.state(), fleet::HealthState::kHealthy);
 }
 
+TEST_F(WorkersOfASet, AQuestionThatMakesUpForAnotherIsOfTheSameKind) {
+  Worker& one = worker(0);
+  EXPECT_FALSE(one.runs_sampler(0.25, 0));
+  one.canaries->file.has_sampler = true;
+  EXPECT_TRUE(one.runs_sampler(0.25, 0.2));
+  EXPECT_FALSE(one.runs_sampler(0.25, 0.3));
+  // Without log-probabilities a question finds no drift.
+  workers_.find_answer(one, {.finding = Finding::kFault}, at_);
+  EXPECT_FALSE(one.runs_sampler(0.25, 0.2));
+  workers_.find_answer(one, {.finding = Finding::kPass}, at_);
+  EXPECT_TRUE(one.runs_sampler(0.25, 0.2));
+  workers_.find_answer(one, {.finding = Finding::kFault, .attempt = {.uses_sampler = true}}, at_);
+  EXPECT_TRUE(one.runs_sampler(0.25, 0.3));
+}
+
 TEST_F(WorkersOfASet, WhereNoQuestionCanBeAskedTokensAreEnough) {
   workers_.find_answer(worker(0), {.finding = Finding::kFault, .cause = {.reason = "drift"}}, at_);
   worker(0).canaries->is_stale = true;
