@@ -316,7 +316,13 @@ class FullPort {
       : acceptor_(loop) {
     acceptor_.open(tcp::v4());
     acceptor_.set_option(tcp::acceptor::reuse_address(true));
-    acceptor_.bind({boost::asio::ip::make_address(host), port});
+    // Another test's connection may have the port for a moment.
+    const Deadline deadline = fo::test::soon();
+    boost::system::error_code error = boost::asio::error::address_in_use;
+    while (error == boost::asio::error::address_in_use && !deadline.expired()) {
+      acceptor_.bind({boost::asio::ip::make_address(host), port}, error);
+    }
+    EXPECT_FALSE(error) << error.message();
     acceptor_.listen(0);
     tcp::socket waiting(loop);
     waiting.connect(acceptor_.local_endpoint());

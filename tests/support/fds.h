@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <iterator>
+#include <vector>
 
 #include "base/unique_fd.h"
 
@@ -31,8 +32,10 @@ class FewDescriptors {
  public:
   explicit FewDescriptors(rlim_t count = 0) {
     EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const base::UniqueFd next(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
-    const rlimit few{static_cast<rlim_t>(next.get()) + count, before_.rlim_max};
+    // Inherited descriptors may have gaps between them.
+    std::vector<base::UniqueFd> next(count + 1);
+    for (base::UniqueFd& fd : next) fd.reset(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+    const rlimit few{static_cast<rlim_t>(next.back().get()), before_.rlim_max};
     EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
   }
   ~FewDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
