@@ -2,6 +2,7 @@
 // connection.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/awaitable.hpp>
 #include <cstddef>
@@ -46,6 +47,20 @@ class Client {
     const std::size_t count = co_await connection_->read_some(space, test::soon());
     text_.append(space.data(), count);
     co_return count > 0;
+  }
+  /// Reads until the answer has this text; returns the number of bytes before it. Throws
+  /// base::Error if the answer ends before that.
+  boost::asio::awaitable<std::size_t> read_until(std::string text, std::size_t from = 0) {
+    std::size_t at = text_.find(text, from);
+    while (at == text_.npos) {
+      const std::size_t begin = std::max(from, text_.size() - std::min(text_.size(), text.size()));
+      const bool goes_on = co_await read();
+      if (!goes_on) {
+        throw base::Error(base::ExitStatus::kSoftware, "read a stream: it has ended");
+      }
+      at = text_.find(text, begin);
+    }
+    co_return at;
   }
   /// Sends a request, and reads its answer. False if it fails.
   boost::asio::awaitable<bool> ask(std::string body) {

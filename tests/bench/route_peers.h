@@ -89,9 +89,10 @@ class Cores {
 class Engine {
  public:
   explicit Engine(std::vector<std::string> options) : options_(std::move(options)) { start(); }
+  void kill() { process_.reset(); }
   /// Kills it, and starts the next one.
   void restart() {
-    process_.reset();
+    kill();
     start();
   }
   [[nodiscard]] std::uint16_t port() const { return port_.number(); }
@@ -118,7 +119,7 @@ inline Engines start_engines(std::size_t count, const std::vector<std::string>& 
   return engines;
 }
 
-enum class Kind { kNoProxy, kFoRoute, kHaproxy, kNginx };
+enum class Kind { kNoProxy, kFoRoute, kNoResume, kHaproxy, kNginx };
 
 inline std::string name_of(Kind kind) {
   switch (kind) {
@@ -126,6 +127,8 @@ inline std::string name_of(Kind kind) {
       return "no proxy";
     case Kind::kFoRoute:
       return "fo-route";
+    case Kind::kNoResume:
+      return "--no-resume";
     case Kind::kHaproxy:
       return "haproxy";
     case Kind::kNginx:
@@ -159,7 +162,7 @@ class Proxy {
 
  private:
   [[nodiscard]] std::vector<std::string> command(const Engines& engines) const {
-    if (kind_ == Kind::kFoRoute) {
+    if (kind_ == Kind::kFoRoute || kind_ == Kind::kNoResume) {
       std::vector<std::string> argv{FO_BUILD_DIR "/bin/fo-route",
                                     "serve",
                                     "-q",
@@ -169,6 +172,7 @@ class Proxy {
                                     folder_.path("route.sock"),
                                     "--slots",
                                     std::to_string(streams_)};
+      if (kind_ == Kind::kNoResume) argv.emplace_back("--no-resume");
       for (const Engine& engine : engines) argv.insert(argv.end(), {"--worker", engine.url()});
       return argv;
     }

@@ -1,7 +1,9 @@
 // fo-route beside haproxy and nginx, in front of the same engines: the time that each adds to a
 // short request, its CPU time for that and for a streamed token, its memory, the requests that fail
-// when engines are killed, and the time until an engine sees that its client has disconnected. Each
-// proxy has a core of its own; the engines (fo-oracle) and the clients share another one.
+// when engines are killed, and the time until an engine sees that its client has disconnected; and
+// fo-route beside itself with --no-resume. Each proxy has a core of its own; the engines
+// (fo-oracle) and the clients share another one.
+//
 // Usage: route_proxies [--json FILE] [--quick] [RUNS [KILLS]]
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
@@ -59,11 +61,14 @@ struct Sizes {
   std::size_t tokens = 150;
   std::size_t closes = 20;
   std::vector<std::size_t> held = {1000, 10'000};
+  std::size_t long_streams = 32;
+  std::size_t long_tokens = 4096;
+  std::size_t pauses = 20;
 };
 
 Sizes read_sizes(const bench::Arguments& arguments) {
   Sizes sizes;
-  if (arguments.quick) sizes = {1, 2, 50, 8, 20, 2, {100}};
+  if (arguments.quick) sizes = {1, 2, 50, 8, 20, 2, {100}, 2, 64, 2};
   const std::vector<std::string>& rest = arguments.rest;
   bench::Arguments runs = arguments;
   runs.rest.resize(std::min<std::size_t>(rest.size(), 1));
@@ -104,14 +109,15 @@ class Results {
     }
   }
   /// One table, with fo-route first, and a row for each of the other proxies. `aim` is that beside
-  /// haproxy.
+  /// haproxy, `aim_beside_itself` that beside fo-route without resuming.
   void report(bench::Report& report, const std::string& what, const std::string& unit, double scale,
-              bench::Aim aim = {}) const {
+              bench::Aim aim = {}, bench::Aim aim_beside_itself = {}) const {
     std::vector<bench::Contender> contenders;
     std::vector<Comparison> comparisons;
     const std::string ours = name_of(Kind::kFoRoute);
     for (const auto& [kind, values] : values_) {
       contenders.push_back({name_of(kind), {}, values});
+      if (kind == Kind::kNoResume) comparisons.push_back({ours, name_of(kind), aim_beside_itself});
       if (kind == Kind::kHaproxy) comparisons.push_back({ours, name_of(kind), aim});
       if (kind == Kind::kNginx) comparisons.push_back({ours, name_of(kind)});
     }
@@ -166,6 +172,8 @@ class Bench {
     short_requests();
     streamed_tokens();
     memory();
+    long_streams();
+    pauses();
     closes();
     kills();
   }
@@ -174,11 +182,13 @@ class Bench {
   void short_requests();
   void streamed_tokens();
   void memory();
+  void long_streams();
+  void pauses();
   void closes();
   void kills();
-  /// Starts all proxies, and calls `measure` for each in turns, after one round that does not
-  /// count.
-  void take_turns(const Engines& engines, bool with_direct,
+  /// Starts all proxies and those of `others`, and calls `measure` for each in turns, after one
+  /// round that does not count.
+  void take_turns(const Engines& engines, const std::vector<Kind>& others,
                   const std::function<void(const Proxy&, const CpuMeter&, bool counts)>& measure);
 
   const Sizes sizes_;
@@ -189,10 +199,10 @@ class Bench {
 };
 
 void Bench::take_turns(
-    const Engines& engines, bool with_direct,
+    const Engines& engines, const std::vector<Kind>& others,
     const std::function<void(const Proxy&, const CpuMeter&, bool counts)>& measure) {
-  std::vector<Kind> kinds = proxies_;
-  if (with_direct) kinds.insert(kinds.begin(), Kind::kNoProxy);
+  std::vector<Kind> kinds = others;
+  kinds.insert(kinds.end(), proxies_.begin(), proxies_.end());
   std::vector<std::unique_ptr<Proxy>> running;
   std::vector<CpuMeter> meters;
   for (const Kind kind : kinds) {
@@ -221,10 +231,11 @@ awaitable<void> ask_in_turn(std::uint16_t port, std::size_t count, std::vector<d
 
 void Bench::short_requests() {
   const Engines engines = bench::start_engines(kEngines, {});
+  const std::vector<Kind> others{Kind::kNoProxy, Kind::kNoResume};
   Results half;
   Results late;
   Results cpu;
-  take_turns(engines, true, [&](const Proxy& proxy, const CpuMeter& meter, bool counts) {
+  take_turns(engines, others, [&](const Proxy& proxy, const CpuMeter& meter, bool counts) {
     std::vector<double> seconds;
     const double used = meter.measure(
         [&] { loop::run_to_end(ask_in_turn(proxy.port(), sizes_.requests, seconds)); });
@@ -264,14 +275,16 @@ awaitable<void> read_streams(std::uint16_t port, std::size_t streams, std::size_
 
 void Bench::streamed_tokens() {
   const Engines engines = bench::start_engines(kEngines, {"--gap", "10ms"});
+  const std::vector<Kind> others{Kind::kNoResume};
   Results cpu;
-  take_turns(engines, false, [&](const Proxy& proxy, const CpuMeter& meter, bool counts) {
+  take_turns(engines, others, [&](const Proxy& proxy, const CpuMeter& meter, bool counts) {
     const double used = meter.measure(
         [&] { loop::run_to_end(read_streams(proxy.port(), sizes_.streams, sizes_.tokens)); });
     const auto tokens = static_cast<double>(sizes_.streams * sizes_.tokens);
     if (counts) cpu.add(proxy.kind(), used / tokens);
   });
-  cpu.report(report_, "CPU for a streamed token", "us", 1e6, bench::cost_at_most(2));
+  cpu.report(report_, "CPU for a streamed token", "us", 1e6, bench::cost_at_most(2),
+             bench::cost_at_most(1.2));
 }
 
 // Opens streams that go on, and calls `on_open` when there are as many as each of `counts`.
@@ -317,6 +330,45 @@ void Bench::memory() {
   }
 }
 
+// Reads streams until each has as many tokens, and calls `on_open`.
+awaitable<void> hold_long_streams(std::uint16_t port, std::size_t streams, std::size_t tokens,
+                                  std::function<void()> on_open) {
+  std::vector<std::unique_ptr<Client>> clients;
+  const std::string body = bench::completion(2 * tokens, true);
+  for (std::size_t i = 0; i < streams; ++i) {
+    clients.push_back(std::make_unique<Client>(port));
+    const bool is_open = co_await clients.back()->begin(body);
+    if (!is_open) fail("open a stream: it is refused");
+    std::size_t at = 0;
+    for (std::size_t token = 0; token < tokens; ++token) {
+      at = co_await clients.back()->read_until("data: ", at) + 1;
+    }
+  }
+  on_open();
+}
+
+void Bench::long_streams() {
+  const std::string tokens = std::to_string(sizes_.long_tokens);
+  std::vector<Kind> kinds = proxies_;
+  kinds.push_back(Kind::kNoResume);
+  Results held;
+  for (std::size_t turn = 0; turn < sizes_.runs; ++turn) {
+    for (const Kind kind : kinds) {
+      const Engines engines = bench::start_engines(kEngines, {"--fail", "stall@" + tokens});
+      const Proxy proxy(kind, cores_, engines, sizes_.long_streams);
+      const double before = bench::own_mib(proxy.pid());
+      const auto on_open = [&] {
+        const double kib = (bench::own_mib(proxy.pid()) - before) * 1024;
+        held.add(kind, kib / static_cast<double>(sizes_.long_streams));
+      };
+      loop::run_to_end(
+          hold_long_streams(proxy.port(), sizes_.long_streams, sizes_.long_tokens, on_open));
+    }
+  }
+  held.report(report_, "memory for a stream after " + tokens + " tokens", "KiB", 1,
+              bench::value_at_most(64));
+}
+
 // The value of one of an engine's metrics, whose line begins with `series`.
 awaitable<double> read_metric(std::string url, std::string series) {
   std::string page_url = url + "/metrics";
@@ -326,6 +378,74 @@ awaitable<double> read_metric(std::string url, std::string series) {
   const std::size_t at = page.body.find("\n" + series + " ");
   if (at == page.body.npos) fail("read a metric " + base::quoted(series) + ": it is missing");
   co_return std::stod(page.body.substr(at + series.size() + 2));
+}
+
+awaitable<bool> answers(const Engine& engine) {
+  try {
+    co_await read_metric(engine.url(), kRequests);
+    co_return true;
+  } catch (const base::Error&) {
+    co_return false;
+  }
+}
+
+// The time until an engine's first token.
+awaitable<double> first_token(std::uint16_t port) {
+  Client client(port);
+  const std::string body = bench::completion(2, true);
+  const auto begin = Clock::now();
+  const bool is_open = co_await client.begin(body);
+  if (!is_open) fail("open a stream: it is refused");
+  co_await client.read_until("data: ");
+  co_return seconds_since(begin);
+}
+
+// Kills the engine of a stream, one after the other: the time until the first token of the other
+// engine, less the time that this engine takes to its first token.
+awaitable<void> pause_streams(std::uint16_t port, Engines& engines, std::size_t count,
+                              std::vector<double>& seconds) {
+  const std::string body = bench::completion(1000, true);
+  while (seconds.size() < count) {
+    std::vector<double> requests;
+    std::vector<double> first;
+    for (const Engine& engine : engines) {
+      first.push_back(co_await first_token(engine.port()));
+      requests.push_back(co_await read_metric(engine.url(), kRequests));
+    }
+    Client client(port);
+    const bool is_open = co_await client.begin(body);
+    if (!is_open) fail("open a stream: it is refused");
+    co_await client.read_until("data: ");
+    const double now = co_await read_metric(engines.front().url(), kRequests);
+    const std::size_t serving = now > requests.front() ? 0 : 1;
+    const auto begin = Clock::now();
+    engines[serving].kill();
+    const std::size_t at = co_await client.read_until(": fo-route: resumed");
+    co_await client.read_until("data: ", at);
+    seconds.push_back(seconds_since(begin) - first[1 - serving]);
+    client.close();
+    engines[serving].restart();
+    const base::Deadline deadline = test::soon();
+    bool is_ready = false;
+    while (!is_ready && !deadline.expired()) {
+      co_await loop::pause_for(std::chrono::milliseconds(200));
+      is_ready = co_await answers(engines[serving]);
+    }
+  }
+}
+
+void Bench::pauses() {
+  Results pauses;
+  for (std::size_t turn = 0; turn < sizes_.runs; ++turn) {
+    Engines engines = bench::start_engines(2, {"-q", "--first-token", "20ms", "--gap", "5ms"});
+    const Proxy proxy(Kind::kFoRoute, cores_, engines, kLoad);
+    std::vector<double> seconds;
+    loop::run_to_end(pause_streams(proxy.port(), engines, sizes_.pauses, seconds));
+    pauses.add(Kind::kFoRoute, bench::median(seconds));
+  }
+  pauses.report(report_,
+                "SIGKILL of a stream's engine -> next token, beyond the first token's time", "ms",
+                1e3, bench::value_at_most(20));
 }
 
 // Closes streams one after the other; the times until the engine has noticed.
@@ -350,7 +470,7 @@ void Bench::closes() {
   const Engines engines = bench::start_engines(1, {"--gap", "1s"});
   Results half;
   Results latest;
-  take_turns(engines, true, [&](const Proxy& proxy, const CpuMeter&, bool counts) {
+  take_turns(engines, {Kind::kNoProxy}, [&](const Proxy& proxy, const CpuMeter&, bool counts) {
     std::vector<double> seconds;
     loop::run_to_end(close_streams(proxy.port(), engines.front().url(), sizes_.closes, seconds));
     if (!counts) return;
@@ -421,7 +541,9 @@ awaitable<void> load_and_kill(std::uint16_t port, Engines& engines, std::size_t 
 void Bench::kills() {
   Results whole;
   Results streams;
-  for (const Kind kind : proxies_) {
+  std::vector<Kind> kinds = proxies_;
+  kinds.push_back(Kind::kNoResume);
+  for (const Kind kind : kinds) {
     Engines engines =
         bench::start_engines(kEngines, {"-q", "--first-token", "5ms", "--gap", "2ms"});
     const Proxy proxy(kind, cores_, engines, kLoad);
@@ -434,11 +556,10 @@ void Bench::kills() {
     streams.add(kind, static_cast<double>(load.failed_streams));
   }
   const std::string what = " failed in " + std::to_string(sizes_.kills) + " SIGKILLs of engines";
-  const std::size_t first_peer = proxies_.size() > 1 ? 1 : 0;
-  for (std::size_t i = first_peer; i < proxies_.size(); ++i) {
+  for (std::size_t i = 1; i < kinds.size(); ++i) {
     const auto row = [&](const std::string& of, const Results& failed) {
-      report_.row(of + what, "requests", failed.of(Kind::kFoRoute),
-                  i > 0 ? failed.of(proxies_[i]) : bench::Values{}, bench::value_at_most(0));
+      report_.row(of + what, "requests", failed.of(Kind::kFoRoute), failed.of(kinds[i]),
+                  bench::value_at_most(0));
     };
     row("whole answers", whole);
     row("streams", streams);
