@@ -12,7 +12,7 @@
 
 namespace fo::fo_plan {
 
-/// How the text of a parameter is read.
+/// The form of a parameter's text.
 enum class Kind {
   kNumber,
   kCount,         // a whole number

@@ -1,5 +1,6 @@
-// What NVML counts of the faults of GPUs: errors of memory and of links, pages and rows of memory
-// that were replaced, and why clocks are reduced. It needs neither a context nor the CUDA driver.
+// Reads NVML's counters of the faults of GPUs: errors of memory and of links, pages and rows of
+// memory that were replaced, and why clocks are reduced. It needs neither a context nor the CUDA
+// driver.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct EccErrors {
   std::optional<std::uint64_t> aggregate = {};
 };
 
-/// Of a link to another GPU or to a switch.
+/// Counters of a link to another GPU or to a switch.
 struct LinkHealth {
   unsigned link = 0;
   bool is_active = false;
@@ -71,9 +72,9 @@ std::vector<GpuHealth> query_gpu_health(const std::optional<base::GpuUuid>& uuid
 /// "sw_power_cap" and so on. A bit without a name is not listed.
 std::vector<std::string> throttle_names(std::uint64_t reasons);
 
-/// What needs an operator, in a few words each: errors that memory did not correct since the driver
-/// was loaded, rows and pages that wait for a reset or could not be replaced, clocks that the
-/// hardware reduces, and a GPU that is lost.
+/// Returns the problems that need an operator, in a few words each: errors that memory did not
+/// correct since the driver was loaded, rows and pages that wait for a reset or could not be
+/// replaced, clocks that the hardware reduces, and a GPU that is lost.
 std::vector<std::string> problems_of(const GpuHealth& gpu);
 
 }  // namespace fo::cuda

@@ -7,7 +7,7 @@ namespace fo::cuda {
 
 inline constexpr char kNvmlLibrary[] = "libnvidia-ml.so.1";
 
-/// What NVML's functions return, as far as it is told apart here.
+/// The results of NVML's functions that are distinguished here.
 enum NvmlResult : int {
   kNvmlSuccess = 0,
   kNvmlInvalidArgument = 2,

@@ -1,4 +1,4 @@
-// How much memory a device has free. The private helper fo-gpu queries the driver, so that this
+// Queries the free memory of a device. The private helper fo-gpu queries the driver, so that this
 // program can stay static.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace fo::device {
 
 class GpuMemory {
  public:
-  /// How long the helper waits before it is started again, so that other queries get a turn.
+  /// Time for which the helper waits before it is started again, so that other queries get a turn.
   static constexpr base::Duration kSlice = std::chrono::milliseconds(250);
 
   GpuMemory(base::ByteCount wanted, base::DeviceOrdinal device)

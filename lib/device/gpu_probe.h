@@ -13,7 +13,7 @@ struct GpuProbe {
   base::DeviceOrdinal device;
   /// For the driver's answer, in addition to the wait.
   base::Duration timeout{};
-  /// How long to wait for the memory.
+  /// Time to wait for the memory.
   base::Duration wait{};
 };
 

@@ -27,7 +27,7 @@ using gms::RemapResult;
 using gms::RpcClient;
 using Descriptor = asio::posix::stream_descriptor;
 
-// How long one attempt waits for a lock before it checks for cancellation.
+// Time for which one attempt waits for a lock before it checks for cancellation.
 constexpr base::Duration kSlice = std::chrono::milliseconds(500);
 constexpr base::Duration kRetryInterval = std::chrono::milliseconds(50);
 

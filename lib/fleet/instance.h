@@ -35,7 +35,8 @@ struct Instance {
   Life life = Life::kStarting;
   /// True if an operator has drained it; see drained(). encode() leaves this out.
   bool is_drained = false;
-  /// How many requests it serves at a time, and how many tokens its whole KV cache has room for.
+  /// Number of requests that it serves at a time, and number of tokens that its whole KV cache has
+  /// room for.
   std::optional<std::uint64_t> slots = {};
   std::optional<std::uint64_t> kv_tokens = {};
   /// Generation of the failover lock; nullopt without a lock.

@@ -21,7 +21,7 @@
 
 namespace fo::lock {
 
-/// How long a lock service may be unreachable before the first contact.
+/// Time for which a lock service may be unreachable before the first contact.
 inline constexpr base::Duration kFirstContact = std::chrono::seconds(12);
 
 /// A lock that was granted.

@@ -15,7 +15,8 @@ struct LockProbe {
   bool held = false;
   /// This id must hold it.
   std::optional<std::string> holder;
-  /// How long to retry. A server that was queried in time has its full second to answer.
+  /// Time for which the query is repeated. A server that was queried in time has its full second to
+  /// answer.
   base::Duration wait{};
 };
 

@@ -56,7 +56,7 @@ struct LockStatus {
   std::vector<Waiter> waiters;
   /// Visible processes of this pid namespace.
   std::vector<OpenBy> open_by;
-  /// How long a restarted lock server still waits for its recorded holder.
+  /// Time for which a restarted lock server still waits for its recorded holder.
   std::optional<base::Duration> window_left;
 };
 

@@ -29,7 +29,7 @@ struct RankOptions {
   base::Duration load_timeout{};
   /// Timeout of a reader's lock at wake.
   base::Duration remap_timeout{};
-  /// How long to retry the KV cache on a full device.
+  /// Time for which allocating the KV cache is retried on a full device.
   base::Duration kv_retry{};
   /// Release the weights after they were checked, and allocate no KV cache.
   bool start_asleep = false;

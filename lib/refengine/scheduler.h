@@ -121,7 +121,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   std::uint64_t generated_tokens_ = 0;
   // The model runs a step, or its KV cache is read or written.
   bool stepping_ = false;
-  // How many wait to read the KV cache; they come before the next step.
+  // Number of threads that wait to read the KV cache; they come before the next step.
   std::size_t readers_ = 0;
   bool administered_ = false;
 };

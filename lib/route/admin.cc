@@ -60,7 +60,7 @@ using http::Request;
 using http::Response;
 
 constexpr char kSocketName[] = "route.sock";
-// How often a change is tried again while another router takes over.
+// Interval in which a change is tried again while another router takes over.
 constexpr base::Duration kTakeoverInterval = std::chrono::milliseconds(50);
 
 // The answer to an action: `is_found` is false if its object does not exist.

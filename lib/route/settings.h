@@ -26,7 +26,7 @@ struct OperatorSettings {
 };
 
 inline constexpr double kMaxWeight = 1e6;
-/// Of their JSON.
+/// Limit of their JSON.
 inline constexpr base::ByteCount kMaxSettingsBytes = 16 * base::kMiB;
 
 /// {"version": 1, "drained": [ID...], "weights": {MODEL: {CARD: WEIGHT}}, "level": N or null}, on

@@ -32,7 +32,7 @@ struct Mapping {
 /// Functions throw Failure: invalid value for any misuse. Not thread-safe.
 class AddressSpace {
  public:
-  /// How a range was created: cuMemAddressReserve or cuMemAlloc. Functions of one kind do not
+  /// The call that created a range: cuMemAddressReserve or cuMemAlloc. Functions of one kind do not
   /// accept ranges of the other.
   enum class Kind { kReserved, kLinear };
 

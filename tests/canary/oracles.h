@@ -20,7 +20,7 @@ inline EngineAddress address_of(const fo::oracle::test::RunningOracle& oracle) {
   return make_engine_address(oracle.url(), std::nullopt, {}, "oracle");
 }
 
-/// What learn() makes of the two and the first `count` of the built-in prompts.
+/// Returns the result of learn() for the two and the first `count` of the built-in prompts.
 inline Learned learned_from(const fo::oracle::test::RunningOracle& one,
                             const fo::oracle::test::RunningOracle& other, std::size_t count) {
   std::vector<PromptText> prompts = builtin_prompts();

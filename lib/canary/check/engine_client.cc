@@ -156,7 +156,7 @@ awaitable<std::optional<EngineLoad>> ask_load(EngineAddress engine, Deadline dea
         co_await get(*connection, std::move(target), engine.headers, kMaxMetricsBytes, deadline);
     if (metrics.head.status == 200 && !metrics.is_too_long) load = read_engine_load(metrics.text);
   } catch (const Error&) {
-    // What is not known of its load is nullopt.
+    // Members that are unknown stay nullopt.
   }
   co_return load;
 }

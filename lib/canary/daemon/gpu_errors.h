@@ -1,4 +1,4 @@
-// What errors of GPUs say of the workers on them. No I/O; time is an argument.
+// Applies errors of GPUs to the workers on them. No I/O; time is an argument.
 #pragma once
 
 #include <chrono>

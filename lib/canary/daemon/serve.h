@@ -12,7 +12,7 @@ namespace fo::canary {
 
 /// A log of the kernel of a host.
 struct XidSource {
-  /// As records of workers name it.
+  /// Host, as records of workers name it.
   std::string host;
   std::string path;
 };

@@ -202,7 +202,7 @@ class Workers {
   /// State of workers that are not known now: from the last run, and of convicted workers that are
   /// gone. Within the limits of forget_gone().
   SavedWorkers saved_;
-  /// Of all canaries, as the registry has them.
+  /// Verdicts of all canaries in the registry.
   fleet::Verdicts verdicts_;
   bool are_verdicts_listed_ = false;
   CheckCounts counts_;

@@ -24,7 +24,7 @@ constexpr std::size_t kMinAnswer = 8;
 constexpr std::size_t kMaxAnswer = 32;
 constexpr std::size_t kMinPrompt = 48;
 constexpr int kRepeats = 3;
-// Of a question to an engine that is busy.
+// Number of times that a busy engine is asked a question.
 constexpr int kTries = 10;
 // Requests of an engine at a time in the loaded pass.
 constexpr std::size_t kBeside = 8;

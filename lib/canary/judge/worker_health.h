@@ -1,8 +1,7 @@
-// What this canary makes of one worker from the outcomes of its checks: the health of its verdicts.
-// Pure; time and randomness are arguments.
-//
-// Faults move the table of fleet/health.h. A weak finding makes the worker suspicious until two
-// checks in a row have passed, however often it comes, and never more than that.
+// The health of one worker, as this canary concludes it from the outcomes of its checks and writes
+// it in its verdicts. Pure; time and randomness are arguments.  Faults move the table of
+// fleet/health.h. A weak finding makes the worker suspicious until two checks in a row have passed,
+// however often it comes, and never more than that.
 #pragma once
 
 #include <optional>

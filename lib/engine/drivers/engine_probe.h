@@ -17,7 +17,7 @@ struct EngineProbe {
   std::vector<EngineState> states;
   /// The time from connect to the last byte.
   base::Duration timeout{};
-  /// How long to repeat the query. A query that began in time has its full timeout.
+  /// Time for which the query is repeated. A query that began in time has its full timeout.
   base::Duration wait{};
 };
 

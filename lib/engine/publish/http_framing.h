@@ -58,8 +58,8 @@ class HttpFraming {
   /// True if a request is complete, and its response is not.
   [[nodiscard]] bool awaits_answer() const;
 
-  /// How many of the last bytes of the client must be withheld, counted from the end of the last
-  /// call and including bytes withheld before: the beginning of an incomplete head, or, if
+  /// Returns the number of the client's last bytes that must be withheld, counted from the end of
+  /// the last call and including bytes withheld before: the beginning of an incomplete head, or, if
   /// is_over(), bytes that must never be forwarded.
   [[nodiscard]] std::size_t withheld() const { return withheld_; }
 

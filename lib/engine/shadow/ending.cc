@@ -24,9 +24,9 @@ using base::Deadline;
 using base::Error;
 using base::ExitStatus;
 
-// How long an engine that does not answer may take to turn out to be dead.
+// Time in which an engine that does not answer is found to be dead.
 constexpr base::Duration kDeathTimeout = std::chrono::seconds(1);
-// How long a thread that waits for the lock may take to return after its interruption.
+// Time limit for a thread that waits for the lock to return after its interruption.
 constexpr base::Duration kReturnTimeout = std::chrono::seconds(5);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How clients find the engine while it is active: the published address and the commands that
+// Lets clients find the engine while it is active: the published address and the commands that
 // register and deregister it.
 #pragma once
 

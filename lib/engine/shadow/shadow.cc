@@ -46,7 +46,7 @@ using Clock = Deadline::Clock;
 // The status server gets an eighth of this process's descriptors, so that the lock, the published
 // address and the end have the others.
 constexpr std::size_t kFdsPerStatusClient = 16;
-// How long a killed fo-shadow may keep the lock of its status socket.
+// Time for which a killed fo-shadow may keep the lock of its status socket.
 constexpr base::Duration kSocketTimeout = std::chrono::seconds(2);
 
 HealthRules rules_with(base::Duration waking_limit) {

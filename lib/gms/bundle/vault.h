@@ -38,7 +38,7 @@ struct Deposit {
   std::vector<base::UniqueFd> memory;
 };
 
-/// How many descriptors all vaults of a process may keep.
+/// Number of descriptors that all vaults of a process may keep.
 struct VaultRoom {
   std::size_t limit = 0;
   std::size_t used = 0;

@@ -23,7 +23,8 @@ struct SocketsProbe {
   std::vector<std::string> tags;
   /// Each must have a published layout, too.
   bool committed = false;
-  /// How long to retry. A server that was queried in time has its full second to answer.
+  /// Time for which the query is repeated. A server that was queried in time has its full second to
+  /// answer.
   base::Duration wait{};
 };
 
@@ -50,7 +51,7 @@ struct RemapProbe {
   LayoutHash expect_hash;
   /// For the server's answers and the reader's lock.
   base::Duration timeout{};
-  /// How long to retry. A check that began in time has its full time.
+  /// Time for which the check is repeated. A check that began in time has its full time.
   base::Duration wait{};
 };
 

@@ -1,5 +1,5 @@
-// How to find a GMS: the path of its socket and the names of its links; and which users a client
-// accepts as its server.
+// Finds a GMS: the path of its socket and the names of its links; and which users a client accepts
+// as its server.
 #pragma once
 
 #include <sys/types.h>

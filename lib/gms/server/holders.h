@@ -41,7 +41,7 @@ struct Servers {
   std::size_t unseen = 0;
 };
 
-/// How memory is held: the number of allocations, descriptors and mappings.
+/// Counts of the ways in which memory is held: the number of allocations, descriptors and mappings.
 struct Held {
   std::size_t allocations = 0;
   base::ByteCount bytes = 0;

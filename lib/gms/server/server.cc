@@ -52,8 +52,8 @@ using os::LogLevel;
 // A client is disconnected after this time if it sends nothing, stops within a request, or does not
 // read its answer.
 constexpr base::Duration kPeerTimeout = std::chrono::seconds(30);
-// How much of a layout is hashed or written, about a millisecond's work, before other clients are
-// served.
+// Size of the part of a layout that is hashed or written, about a millisecond's work, before other
+// clients are served.
 constexpr std::size_t kHashedAtOnce = std::size_t{256} * 1024;
 
 using Memory = MemoryPool::Memory;

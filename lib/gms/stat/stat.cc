@@ -22,7 +22,7 @@ using base::Deadline;
 using base::Error;
 using nlohmann::json;
 
-// How many keys are read between two checks for a writer that waits for our lock.
+// Number of keys that are read between two checks for a writer that waits for our lock.
 constexpr std::size_t kKeysBetweenLooks = 16;
 
 const char* why_no_reader(const GetRuntimeStateResponse& state) {

@@ -78,7 +78,7 @@ StatRow read_row(FoundSocket socket, const StatRequest& request, const base::Dea
 std::vector<StatRow> read_all_stats(const std::string& dir, const StatRequest& request,
                                     const base::Deadline& deadline);
 
-/// How many digits of a layout's hash are shown in tables.
+/// Number of digits of a layout's hash in tables.
 inline constexpr std::size_t kShortHash = 12;
 
 /// The cells of a table: device, tag, state (or `absence`), writer, waiting writers, readers,

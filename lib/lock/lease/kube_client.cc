@@ -101,7 +101,8 @@ class KubeClient final : public LeaseClient {
   // Creates the Lease, or takes it over from the seen state; nullopt if another contender was
   // faster.
   awaitable<std::optional<Lease>> take();
-  // How long an update with this answer holds the lock: other contenders read the stored duration.
+  // Returns the time for which an update with this answer holds the lock: other contenders read the
+  // stored duration.
   [[nodiscard]] Duration ttl_of(const kube::Lease& lease) const;
   // Waits until the seen Lease is free.
   awaitable<void> wait_until_free();

@@ -32,8 +32,8 @@ using base::UniqueFd;
 
 // The pause between attempts to connect.
 constexpr base::Duration kRetryInterval = std::chrono::milliseconds(50);
-// How often a holder records that its connection exists. After a suspension of this process, that
-// is the last known time.
+// Interval in which a holder records that its connection exists. After a suspension of this
+// process, that is the last known time.
 constexpr base::Duration kLookInterval = std::chrono::seconds(1);
 
 void send_request(int socket, const LockdRequest& request, std::span<const int> fds,

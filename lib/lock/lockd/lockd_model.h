@@ -49,7 +49,7 @@ struct LockdPeer {
   std::string origin = {};
 };
 
-/// How many connections of one process, and of any other origin, may wait.
+/// Number of connections of one process, and of any other origin, that may wait.
 inline constexpr std::size_t kMaxPlacesOfProcess = 64;
 inline constexpr std::size_t kMaxPlaces = 256;
 

@@ -15,7 +15,7 @@ struct LockdConfig {
   std::string socket_path{kDefaultLockdSocket};
   /// Empty: `<socket_path>.state`.
   std::string state_path;
-  /// How long a holder on file has to reconnect to a restarted server.
+  /// Time in which a holder on file must reconnect to a restarted server.
   base::Duration reconnect_window = std::chrono::seconds(10);
   /// "HOST:PORT" to serve in addition to the socket, with a numeric host; port 0: any. Empty: none.
   std::string listen;

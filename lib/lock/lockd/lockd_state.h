@@ -42,7 +42,8 @@ struct LockdState {
   /// here; nullopt if it is unknown.
   std::optional<std::size_t> connections = std::nullopt;
   std::vector<RecordedProcess> processes = {};
-  /// How long the holder's leases may last after that server's end; nullopt if it granted none.
+  /// Time for which the holder's leases may last after that server's end; nullopt if it granted
+  /// none.
   std::optional<std::chrono::milliseconds> expiry = std::nullopt;
   /// The token for a claim of this generation over TCP; empty if it is not held by a lease.
   std::string token = {};

@@ -1,5 +1,5 @@
-// How one engine serves while the other waits: under fo-shadow(1), which must know the engine's
-// kind and the address of its API, or by the engines themselves.
+// The way in which one engine serves while the other waits: under fo-shadow(1), which must know the
+// engine's kind and the address of its API, or by the engines themselves.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ struct PublishedApi {
   [[nodiscard]] int engine_port(int engine) const { return port + 1 + engine; }
 };
 
-/// How the standby waits for the lock.
+/// The way in which the standby waits for the lock.
 enum class Standby {
   kNone,        // it does not wait, which is refused
   kShadowMode,  // dynamo.vllm: it starts, sleeps, and waits for the lock itself

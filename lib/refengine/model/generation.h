@@ -35,8 +35,8 @@ struct GenerationOptions {
   /// Constraints of each token.
   Constraints constraints;
   Sampling sampling;
-  /// How many of the likeliest tokens to report with the probability of each prompt token; -1: no
-  /// probabilities.
+  /// Number of the likeliest tokens that are reported with the probability of each prompt token;
+  /// -1: no probabilities.
   std::int32_t prompt_logprobs = -1;
 };
 
@@ -65,7 +65,7 @@ class Generation {
     /// Tokens of the prompt whose probabilities the step produces: the first one follows the first
     /// of `tokens`, and so on.
     std::span<const TokenId> targets = {};
-    /// How many of the likeliest tokens to report with each of them.
+    /// Number of the likeliest tokens that are reported with each of them.
     std::uint32_t target_logprobs = 0;
   };
   /// The next input: a chunk of the prompt, or the last token. Not when finished().

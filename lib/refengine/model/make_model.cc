@@ -85,7 +85,7 @@ std::string shard_name(std::size_t index, std::size_t count) {
   return fmt::format("model-{:05}-of-{:05}.safetensors", index + 1, count);
 }
 
-// How a tensor's values are spread: around `middle`, uniformly, `width` to either side.
+// The spread of a tensor's values: around `middle`, uniformly, `width` to either side.
 struct Spread {
   float middle;
   float width;

@@ -17,7 +17,7 @@ struct Sampling {
   /// Draw from the smallest set of tokens with this total probability; above 0.
   double top_p = 1;
   std::uint64_t seed = 0;
-  /// How many of the likeliest tokens to report with each chosen one; -1: no probabilities.
+  /// Number of the likeliest tokens that are reported with each chosen one; -1: no probabilities.
   std::int32_t logprobs = -1;
 };
 
@@ -50,7 +50,7 @@ struct TokenChoice {
   TokenLogprob chosen{};
   /// In descending order; of equal ones the lower id first.
   std::vector<TokenLogprob> top;
-  /// How many tokens are at least as likely as the chosen one; 0 unless requested.
+  /// Number of tokens that are at least as likely as the chosen one; 0 unless requested.
   std::uint32_t rank = 0;
 };
 

@@ -127,7 +127,7 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   const Workers::Set& members = workers.set(key);
   std::vector<WorkerPtr> in;
   std::vector<fleet::SetMember> health;
-  // Of a failover pair, both have the same URL.
+  // The engines of a failover pair have the same URL.
   const auto has_another = [&](const WorkerPtr& spare, bool drains_itself) {
     return std::any_of(members.begin(), members.end(), [&](const WorkerPtr& other) {
       return other->life != Life::kSpare && other->url == spare->url &&

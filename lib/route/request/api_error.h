@@ -21,7 +21,7 @@ struct ApiError {
   std::optional<base::Duration> retry_after = {};
   /// False adds "x-should-retry: false": OpenAI's SDKs would send the request again, in vain.
   bool should_retry = true;
-  /// Of an answer that began and cannot continue: how many tokens the client has got.
+  /// Number of tokens that the client has received of an answer that cannot continue.
   std::optional<std::uint64_t> delivered_tokens = {};
 };
 

@@ -25,7 +25,7 @@ std::string_view stripped(std::string_view text) {
 void TextContinuation::count(const StreamChunk& chunk) {
   events_ += chunk.tokens;
   if (chunk.usage) usage_ = chunk.usage;
-  // What a later engine counts as its prompt contains a part of the answer.
+  // The prompt of a later engine contains a part of the answer.
   if (chunk.usage && !prompt_tokens_) {
     prompt_tokens_ = chunk.usage->prompt_tokens - std::min(before_, chunk.usage->prompt_tokens);
   }

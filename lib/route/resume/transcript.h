@@ -65,9 +65,9 @@ class Transcript {
   /// Whether the seam begins within a character, so that the answer can't continue: an event with
   /// text may have the first token of the next character. `context` is the text of the context.
   [[nodiscard]] bool begins_in_character(std::string_view context) const;
-  /// How many bytes of the text were received after the place that `compared` reaches: `compared`
-  /// is the text of seam_ids(end) and `context` that of the context alone. nullopt if it is not the
-  /// beginning of what was received.
+  /// Returns the number of bytes of the text that were received after the end of `compared`:
+  /// `compared` is the text of seam_ids(end) and `context` that of the context alone. nullopt if it
+  /// is not the beginning of what was received.
   [[nodiscard]] std::optional<std::size_t> match_seam(std::string_view context,
                                                       std::string_view compared) const;
 

@@ -168,7 +168,7 @@ struct Worker {
   std::uint64_t requests = 0;
   std::uint64_t tokens = 0;
   std::uint64_t streams = 0;
-  /// Of requests that move to it, while it prepares to continue them.
+  /// Requests that move to it, while it prepares to continue them.
   std::uint64_t coming_requests = 0;
   std::uint64_t coming_tokens = 0;
 

@@ -13,7 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// What add() says of this event to a reader of 4 tokens; empty if it accepts it.
+// The message of add() for this event and a reader of 4 tokens; empty if it accepts the event.
 std::string misfit_of(const std::string& data, bool has_logprobs = true) {
   AnswerReader reader(4, has_logprobs);
   try {

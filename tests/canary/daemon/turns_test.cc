@@ -26,7 +26,7 @@ TEST(Turns, TheLowIdsAreNotFavoured) {
 TEST(Turns, EachIdIsTakenBeforeAnotherIsTakenTwice) {
   std::mt19937 random(1);
   Turns turns;
-  // How often others were taken while an id waited.
+  // Number of times that others were taken while an id waited.
   std::map<std::string, std::map<std::string, int>> waiting;
   for (int run = 0; run < 10'000; ++run) {
     const std::string added(1, static_cast<char>('a' + random() % 8));

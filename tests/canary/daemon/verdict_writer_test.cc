@@ -82,7 +82,7 @@ class VerdictWriterOfTwo : public testing::Test {
   void convict(const std::string& id) {
     workers_.find(*workers_.all().at(id), Finding::kConviction, {.reason = "wrong tokens"}, at_);
   }
-  // What acquit() writes in place of the present conviction.
+  // Does what acquit() does with the present conviction.
   void acquit_in_registry(const std::string& id) {
     const std::string key = fleet::verdict_key(id, "test");
     registry_.records[key] =

@@ -42,7 +42,7 @@ using std::chrono::seconds;
 constexpr double kNoise = 0.02;
 // Observed counts of what is random are within this many standard deviations.
 constexpr double kDeviations = 4;
-// What a repetition, a vote and a busy machine may add to an interval.
+// Time that a repetition, a vote and a busy machine may add to an interval, in seconds.
 constexpr double kAllowance = 10;
 constexpr std::size_t kQuestions = 40;
 
@@ -75,7 +75,7 @@ class Figures {
 
  private:
   static constexpr std::size_t kEngines = 100;
-  // Of them at a time: the others outvote them.
+  // Number of wrong workers at a time; the others outvote them.
   static constexpr std::size_t kAtOnce = 8;
 
   void wrong(const std::exception_ptr& error) {
@@ -110,7 +110,7 @@ class Figures {
     false_drains();
   }
 
-  // What fo-plan says of checks with these parameters.
+  // Returns fo-plan's figures for checks with these parameters.
   json plan(std::vector<std::string> parameters) {
     const std::string& folder = fleets_.back().folder();
     std::vector<std::string> argv{"canary", "--json"};

@@ -113,7 +113,7 @@ class Program {
     static_cast<void>(child_->wait(base::Deadline::never()));
   }
 
-  /// What it wrote when it was ready: an address or a port.
+  /// The text that it wrote when it was ready: an address or a port.
   [[nodiscard]] const std::string& ready() const { return ready_; }
   [[nodiscard]] const std::string& log() const { return log_; }
   [[nodiscard]] pid_t pid() const { return child_->pid(); }

@@ -36,10 +36,10 @@ constexpr std::size_t kClients = 24;
 constexpr std::size_t kQuestions = 24;
 constexpr std::size_t kCanaries = 32;
 constexpr char kUsualGap[] = "15ms";
-// Of a throttled GPU, and of a link that has a tenth of its bandwidth left.
+// Time between tokens of a throttled GPU, and of a link with a tenth of its bandwidth.
 constexpr char kSlowGap[] = "150ms";
 
-/// What happened to a worker, and when.
+/// The events of a worker, with their times.
 struct Story {
   std::string name;
   std::size_t worker = 0;
@@ -49,7 +49,7 @@ struct Story {
   Clock::time_point begin = {};
   std::optional<Clock::time_point> detected = {};
   std::string detected_by = {};
-  /// Of the canary.
+  /// Reason that the canary gave.
   std::string reason = {};
   std::optional<Clock::time_point> out = {};
   /// When the fault was repaired.
@@ -516,7 +516,7 @@ class Pipeline {
   std::pair<Clock::time_point, Clock::time_point> corrupt_;
   /// The workers that the router uses with their whole weight.
   std::set<std::string> in_;
-  /// And those that have requests.
+  /// Ids of workers that have requests.
   std::set<std::string> busy_;
   /// Whether the canary knows the usual time of each worker.
   bool is_learnt_ = false;
