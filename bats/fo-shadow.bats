@@ -699,7 +699,7 @@ END
   wait_exit "$client"
   [ "$(sort -u "$T/client.out")" = 200 ]
   [ ! -s "$T/client.err" ]
-  [[ $(events_of a) == *" active asleep released standby waiting granted "*" active " ]]
+  [[ $(events_of a) == *" active draining asleep released standby waiting granted "*" active " ]]
 }
 
 @test "a switchover is refused while the GMS is unreachable or empty, and both engines run on" {
@@ -844,8 +844,8 @@ generation: -" ]
   [ "$(jq -r .error.message <<<"$output")" = "switch over: 'b' is standby" ]
   fails 75 "switch over the engines of lock '$T/lock': no other engine is active in time" \
     fo-shadow switchover --timeout 500ms
-  [ "$(events_of a | grep -o 'active asleep .*')" = "active asleep released standby " ] ||
-    [[ $(events_of a) == *"active asleep released standby waiting "* ]]
+  [ "$(events_of a | grep -o 'active draining .*')" = "active draining asleep released standby " ] ||
+    [[ $(events_of a) == *"active draining asleep released standby waiting "* ]]
   # Engine a waits for the lock again, and takes over when b fails.
   kill -KILL "$SHADOW"
   await_state a active

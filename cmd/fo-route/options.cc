@@ -54,10 +54,10 @@ void declare_serve(CLI::App& app, Options& options) {
       ->type_name("FILE");
   add_list(app, "--namespace", options.namespaces,
            "only engines of this namespace, or of NAME-*; repeatable", "NAMESPACE");
-  app.add_option("--worker-key", options.worker_key_file, "the engines' API key")
+  app.add_option("--worker-key", options.worker_key_file,
+                 "the engines' API key, and the authority of their certificates")
       ->type_name("FILE");
-  app.add_option("--worker-ca", options.worker_ca, "the authority of the engines' certificates")
-      ->type_name("FILE");
+  app.add_option("--worker-ca", options.worker_ca, "")->type_name("FILE");
   app.add_option("--allow-workers", options.allowed_workers,
                  "networks of engines in the registry (default: loopback and private ones)")
       ->type_name("NETWORK,...");
