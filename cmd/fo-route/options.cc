@@ -54,10 +54,10 @@ void declare_serve(CLI::App& app, Options& options) {
       ->type_name("FILE");
   add_list(app, "--namespace", options.namespaces,
            "only engines of this namespace, or of NAME-*; repeatable", "NAMESPACE");
-  app.add_option("--worker-key", options.worker_key_file,
-                 "the engines' API key, and the authority of their certificates")
+  app.add_option("--worker-key", options.worker_key_file, "the engines' API key")
       ->type_name("FILE");
-  app.add_option("--worker-ca", options.worker_ca, "")->type_name("FILE");
+  app.add_option("--worker-ca", options.worker_ca, "the authority of the engines' certificates")
+      ->type_name("FILE");
   app.add_option("--allow-workers", options.allowed_workers,
                  "networks of engines in the registry (default: loopback and private ones)")
       ->type_name("NETWORK,...");
@@ -109,13 +109,13 @@ void declare_serve(CLI::App& app, Options& options) {
   cli::add_duration(app, "--resume-wait", serve.router.resume.wait,
                     "for an engine that can continue a started answer");
   cli::add_size(app, "--bandwidth", serve.router.resume.moves.bandwidth,
-                "per second, of a KV cache from engine to engine (default: measured)");
+                "of a KV cache, and tokens (N), per second, for moves (default: measured)");
   app.add_option_function<std::string>(
          "--prefill",
          [&serve](const std::string& text) {
            serve.router.resume.moves.prefill = read_count("--prefill", text);
          },
-         "tokens per second that an engine computes (default: measured)")
+         "")
       ->type_name("N");
   app.add_flag("--strict-seed", serve.router.rules.resume.strict_seed,
                "resume no sampled answer with a seed");
