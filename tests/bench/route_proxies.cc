@@ -47,7 +47,7 @@ constexpr std::size_t kEngines = 4;
 // Clients that send requests while engines are killed; half of them read streams.
 constexpr std::size_t kLoad = 32;
 // Descriptors of a proxy besides those of its connections.
-constexpr std::size_t kOtherFds = 200;
+constexpr std::size_t kOtherFds = 300;
 // Metrics of an engine.
 const std::string kRequests = R"(oracle_requests_total{model_name="oracle"})";
 const std::string kAborted =
@@ -288,16 +288,18 @@ void Bench::streamed_tokens() {
 }
 
 // Opens streams that go on, and calls `on_open` when there are as many as each of `counts`.
-awaitable<void> hold_streams(std::uint16_t port, std::vector<std::size_t> counts,
+awaitable<void> hold_streams(const Proxy& proxy, std::vector<std::size_t> counts,
                              std::function<void(std::size_t count)> on_open) {
   std::vector<std::unique_ptr<Client>> clients;
   const std::string body = bench::completion(2, true);
   for (const std::size_t count : counts) {
     while (clients.size() < count) {
-      clients.push_back(std::make_unique<Client>(port));
+      clients.push_back(std::make_unique<Client>(proxy.port()));
       bool is_open = co_await clients.back()->begin(body);
       if (is_open) is_open = co_await clients.back()->read();
-      if (!is_open) fail("open a stream: it is refused");
+      if (!is_open) {
+        fail(name_of(proxy.kind()) + ": stream " + std::to_string(clients.size()) + " is refused");
+      }
     }
     on_open(count);
   }
@@ -320,7 +322,7 @@ void Bench::memory() {
         const double kib = (bench::own_mib(proxy.pid()) - before) * 1024;
         held[count].add(kind, kib / static_cast<double>(count));
       };
-      loop::run_to_end(hold_streams(proxy.port(), counts, on_open));
+      loop::run_to_end(hold_streams(proxy, counts, on_open));
     }
   }
   idle.report(report_, "memory of an idle proxy", "MiB", 1);
@@ -338,7 +340,7 @@ awaitable<void> hold_long_streams(std::uint16_t port, std::size_t streams, std::
   for (std::size_t i = 0; i < streams; ++i) {
     clients.push_back(std::make_unique<Client>(port));
     const bool is_open = co_await clients.back()->begin(body);
-    if (!is_open) fail("open a stream: it is refused");
+    if (!is_open) fail("a stream is refused");
     std::size_t at = 0;
     for (std::size_t token = 0; token < tokens; ++token) {
       at = co_await clients.back()->read_until("data: ", at) + 1;
@@ -395,7 +397,7 @@ awaitable<double> first_token(std::uint16_t port) {
   const std::string body = bench::completion(2, true);
   const auto begin = Clock::now();
   const bool is_open = co_await client.begin(body);
-  if (!is_open) fail("open a stream: it is refused");
+  if (!is_open) fail("a stream is refused");
   co_await client.read_until("data: ");
   co_return seconds_since(begin);
 }
@@ -414,7 +416,7 @@ awaitable<void> pause_streams(std::uint16_t port, Engines& engines, std::size_t 
     }
     Client client(port);
     const bool is_open = co_await client.begin(body);
-    if (!is_open) fail("open a stream: it is refused");
+    if (!is_open) fail("a stream is refused");
     co_await client.read_until("data: ");
     const double now = co_await read_metric(engines.front().url(), kRequests);
     const std::size_t serving = now > requests.front() ? 0 : 1;
@@ -457,7 +459,7 @@ awaitable<void> close_streams(std::uint16_t port, std::string engine, std::size_
     Client client(port);
     bool is_open = co_await client.begin(body);
     if (is_open) is_open = co_await client.read();
-    if (!is_open) fail("open a stream: it is refused");
+    if (!is_open) fail("a stream is refused");
     client.close();
     const auto begin = Clock::now();
     double now = before;
