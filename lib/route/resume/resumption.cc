@@ -204,11 +204,16 @@ std::string Resumption::closing() {
 
 // --- Ends.
 
+std::optional<std::uint64_t> Resumption::client_limit() const {
+  if (facts_.max_tokens || request_.api != Api::kCompletions) return facts_.max_tokens;
+  return kCompletionTokens;
+}
+
 std::optional<std::uint64_t> Resumption::limit() const {
-  std::optional<std::uint64_t> limit = facts_.max_tokens;
-  if (!limit && request_.api == Api::kCompletions) limit = kCompletionTokens;
+  const std::optional<std::uint64_t> limit = client_limit();
   if (!card_ || card_->context_length == 0) return limit;
-  const std::uint64_t prompt = transcript_.prompt().size();
+  const std::optional<Usage> usage = is_plain_ ? text_.usage() : std::nullopt;
+  const std::uint64_t prompt = usage ? usage->prompt_tokens : transcript_.prompt().size();
   const std::uint64_t room = card_->context_length - std::min(prompt, card_->context_length);
   return std::min(limit.value_or(room), room);
 }
@@ -308,7 +313,9 @@ std::string Resumption::text_body(bool is_streamed, std::optional<std::uint64_t>
 std::string Resumption::body(const std::string& snapshot) const {
   const std::uint64_t done = tokens();
   if (continues_as_text()) {
-    std::optional<std::uint64_t> rest = limit();
+    // An engine refuses a limit that exceeds its context together with the prompt, whose tokens
+    // only the engine knows.
+    std::optional<std::uint64_t> rest = client_limit();
     // An engine refuses 0; the text of the last token may be missing.
     if (rest) rest = std::max<std::uint64_t>(*rest - std::min(*rest, done), 1);
     return text_body(true, rest);

@@ -87,7 +87,10 @@ class Resumption {
   [[nodiscard]] std::string warming_body() const;
 
  private:
-  /// The maximum of tokens in the answer; nullopt if it is not known.
+  /// The client's own limit of the answer's tokens, or that of the API; nullopt if there is none.
+  [[nodiscard]] std::optional<std::uint64_t> client_limit() const;
+  /// The maximum of tokens in the answer, which the context limits, too; nullopt if it is not
+  /// known.
   [[nodiscard]] std::optional<std::uint64_t> limit() const;
   /// The tokens of the answer so far.
   [[nodiscard]] std::uint64_t tokens() const {

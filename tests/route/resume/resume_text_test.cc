@@ -39,7 +39,7 @@ json continuation_of(json body, const std::string& text, std::uint64_t tokens) {
   } else {
     body["prompt"] = body["prompt"].get<std::string>() + prefix;
   }
-  body["max_tokens"] = tokens;
+  if (body.contains("max_tokens")) body["max_tokens"] = tokens;
   return body;
 }
 
@@ -62,8 +62,9 @@ json usage_in(const Client& call) {
 class EachPlainEngine : public FdCounting, public testing::WithParamInterface<const char*> {
  protected:
   // Engines that the router knows to be plain.
-  void add_engines(DisturbedFleet& fleet, std::size_t count) {
-    fleet.add_engines(count);
+  void add_engines(DisturbedFleet& fleet, std::size_t count,
+                   const oracle::EngineOptions& options = {}) {
+    fleet.add_engines(count, options);
     for (std::size_t i = 0; i < count; ++i) {
       fleet.engine(i).knobs().token_ids = GetParam();
       fleet.worker(i).is_plain = true;
@@ -98,6 +99,36 @@ TEST_P(EachPlainEngine, AnAnswerGoesOnAfterItsText) {
       }
     }
   }
+  EXPECT_EQ(fleet.resumes("refused"), "0");
+}
+
+// The engine refuses max_tokens that exceed its context together with the prompt.
+TEST_P(EachPlainEngine, AnAnswerWithoutALimitEndsWithTheContext) {
+  DisturbedFleet fleet(with_text());
+  oracle::EngineOptions options;
+  options.model.max_model_len = 128;
+  add_engines(fleet, 2, options);
+  json body = long_answer(true, {{"stream_options", {{"include_usage", true}}}});
+  body.erase("max_tokens");
+  const Client undisturbed = fleet.ask_directly(1, body);
+  const std::uint64_t tokens = usage_in(undisturbed)["completion_tokens"];
+  for (const std::uint64_t place : {9U, 20U}) {
+    const std::string fault = "cut@" + std::to_string(place);
+    const std::string before = text_before(fleet, body, fault);
+    const json rest = continuation_of(body, before, 0);
+    const Client call = fleet.ask_with_fault(body, fault);
+    EXPECT_EQ(call->text(), joined(before, fleet.ask_directly(1, rest)->text())) << place;
+    EXPECT_EQ(call->events().back(), "[DONE]");
+    EXPECT_EQ(summary_of(call)["choices"]["0"]["finish_reason"], "length");
+  }
+  EXPECT_EQ(fleet.resumes("resumed"), "2");
+  // The router knows that the context has no room for more.
+  const std::string fault = "cut@" + std::to_string(tokens);
+  const Client call = fleet.ask_with_fault(body, fault);
+  EXPECT_EQ(call->text(), text_before(fleet, body, fault));
+  EXPECT_EQ(call->events().back(), "[DONE]");
+  EXPECT_EQ(summary_of(call)["choices"]["0"]["finish_reason"], "length");
+  EXPECT_EQ(fleet.resumes("finished"), "1");
   EXPECT_EQ(fleet.resumes("refused"), "0");
 }
 
