@@ -286,8 +286,11 @@ bool begin_move(const std::shared_ptr<RouterParts>& parts, Job& job) {
   return true;
 }
 
+// A job that is being resumed moves once its worker has brought a token: it has not ended its last
+// move before.
 bool can_move(const RouterParts& parts, const Job& job) {
-  const bool may_move = parts.options.resume.enabled && job.exchange.has_part() &&
+  const bool may_move = parts.options.resume.enabled && !job.resume_until &&
+                        job.exchange.has_part() &&
                         job.exchange.asked() != Exchange::Asked::kAsGiven;
   return may_move && job.exchange.resume_refusal().empty();
 }

@@ -121,6 +121,36 @@ TEST_F(Moves, TheOnlyOtherWorkerIsAskedAgainAfterAFailure) {
   EXPECT_EQ(fleet.counts(1).refused, 2U);
 }
 
+TEST_F(Moves, AResumedStreamMovesOnceItsNewWorkerHasBroughtAToken) {
+  Fleet fleet(move_at_once());
+  fleet.add_engines(2);
+  const json body = stream(400);
+  const std::string text = fleet.text_of(body);
+  for (const std::size_t engine : {0, 1}) {
+    fleet.engine(engine).knobs().gap = std::chrono::milliseconds(10);
+  }
+  const std::vector<Client> calls = begin_streams(fleet, 2, body);
+  fleet.engine(1).knobs().first_token = std::chrono::hours(1);
+  fleet.kill(0);
+  fleet.run_until([&] { return fleet.busy(1) == 2; });
+  fleet.add_engines(1);
+  fleet.worker(1).is_drained = true;
+  fleet.router().on_change();
+  // The stream that has its tokens from this worker moves.
+  fleet.run_until([&] { return fleet.busy(1) == 1; });
+  fleet.run_until([&] { return calls[0]->has_ended() || calls[1]->has_ended(); });
+  EXPECT_EQ(fleet.counts(2).requests, 2U) << "the warming, and the rest";
+  EXPECT_EQ(fleet.worker(2).coming_requests, 0U);
+  for (const Client& call : calls) {
+    if (call->has_ended()) {
+      EXPECT_EQ(call->text(), text);
+    } else {
+      call->disconnect();
+    }
+  }
+  wait(fleet, calls);
+}
+
 TEST_F(Moves, AStreamThatCannotContinueEndsWhereItIs) {
   Fleet fleet(move_at_once());
   fleet.add_engines(2);
