@@ -17,9 +17,6 @@ using boost::asio::awaitable;
 
 // A worker that lives has the text at once.
 constexpr base::Duration kQueryTimeout = std::chrono::seconds(5);
-// The largest number of tokens without a text that are asked for, if the model's special ids are
-// unknown.
-constexpr std::size_t kMaxSilent = 32;
 
 // The failure of a query, as that of an attempt.
 struct QueryFailure {
@@ -80,9 +77,7 @@ class Query {
 
 // Adds the tokens that have a text for themselves, and had none in the answer.
 awaitable<void> add_hidden(Query& query, const Transcript& transcript, std::set<TokenId>& hidden) {
-  std::size_t asked = 0;
   for (const TokenId id : transcript.silent()) {
-    if (++asked > kMaxSilent) co_return;
     std::vector<TokenId> ids{id};
     const std::string text = co_await query.text_of(std::move(ids));
     const bool is_part = text.find(base::kReplacement) != text.npos;

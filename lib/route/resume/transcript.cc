@@ -15,7 +15,7 @@ constexpr std::size_t kContext = 8;
 
 std::optional<std::string> Transcript::add(const std::vector<TokenId>& ids, std::string_view text) {
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
-  if (text.empty()) silent_.insert(ids.begin(), ids.end());
+  if (text.empty()) add_silent(ids);
   fo::json::join_halves(uncertain_, text);
   if (uncertain_.empty() || fo::json::ends_with_half(uncertain_)) return std::string();
   std::string certain = std::exchange(uncertain_, {});
@@ -31,8 +31,17 @@ std::optional<std::string> Transcript::add(const std::vector<TokenId>& ids, std:
   return certain;
 }
 
+void Transcript::add_silent(const std::vector<TokenId>& ids) {
+  for (const TokenId id : ids) {
+    if (silent_.size() >= kMaxSilent) return;
+    silent_.insert(id);
+  }
+}
+
 void Transcript::begin_seam() {
   text_.clear();
+  // The tokens of the thinking have a text, which is not the answer's.
+  silent_.clear();
   seam_begin_ = safe_ = tokens_.size();
 }
 

@@ -26,6 +26,9 @@ namespace fo::route {
 
 class Transcript {
  public:
+  /// The largest number of silent() ids, whose texts a seam asks for one by one.
+  static constexpr std::size_t kMaxSilent = 32;
+
   void set_prompt(std::vector<TokenId> ids) { prompt_ = std::move(ids); }
   /// Empty if the engine has not named its tokens.
   [[nodiscard]] const std::vector<TokenId>& prompt() const { return prompt_; }
@@ -38,8 +41,8 @@ class Transcript {
   /// text is not a part of the answer's.
   void begin_seam();
 
-  /// The ids of events without text: an engine leaves them out of the text, or they are a part of a
-  /// character.
+  /// The ids of events without text after the seam's beginning, the first kMaxSilent of them: an
+  /// engine leaves them out of the text, or they are a part of a character.
   [[nodiscard]] const std::set<TokenId>& silent() const { return silent_; }
   /// The number of tokens, also after the safe point.
   [[nodiscard]] std::size_t tokens() const { return tokens_.size(); }
@@ -77,6 +80,8 @@ class Transcript {
   void rewind(std::size_t end, std::size_t repeated);
 
  private:
+  void add_silent(const std::vector<TokenId>& ids);
+
   std::vector<TokenId> prompt_;
   std::vector<TokenId> tokens_;
   std::set<TokenId> silent_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -121,6 +122,17 @@ TEST(Transcript, TheSeamMayBeginAfterTheThinking) {
   EXPECT_EQ(transcript.match_seam("first", "first second"), 0U);
   EXPECT_TRUE(transcript.contains({21, 22}));
   EXPECT_FALSE(transcript.contains({22, 21}));
+}
+
+TEST(Transcript, TheIdsWithoutTextAreThoseAfterTheSeamAndNotMany) {
+  Transcript transcript = answer_to({1});
+  for (TokenId id = 100; id < 200; ++id) EXPECT_EQ(transcript.add({id}, ""), "");
+  EXPECT_EQ(transcript.silent().size(), Transcript::kMaxSilent);
+  EXPECT_EQ(transcript.add({10}, "a"), "a");
+  transcript.begin_seam();
+  EXPECT_TRUE(transcript.silent().empty());
+  EXPECT_EQ(transcript.add({11, 12}, ""), "");
+  EXPECT_EQ(transcript.silent(), (std::set<TokenId>{11, 12}));
 }
 
 TEST(Transcript, TheSeamMatchesTheBeginningOfWhatWasReceived) {
