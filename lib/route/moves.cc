@@ -211,10 +211,11 @@ awaitable<std::string> warm(const Move& move) {
   const Job* const job = find_job(move);
   if (job == nullptr) co_return "the old worker has ended it";
   const Resumption& resumption = job->exchange.resumption();
-  const std::size_t tokens =
-      resumption.transcript().prompt().size() + resumption.transcript().tokens();
-  http::FetchOptions options = options_for(move, *move.target, resumption.warming_body());
   const bool as_text = resumption.continues_as_text();
+  const std::uint64_t tokens =
+      as_text ? job->request.prompt_tokens + job->exchange.delivered_tokens()
+              : resumption.transcript().prompt().size() + resumption.transcript().tokens();
+  http::FetchOptions options = options_for(move, *move.target, resumption.warming_body());
   std::string url = move.target->url + (as_text ? job->request.target : "/v1/completions");
   const Deadline deadline =
       Deadline::after(first_token_limit(move.parts->options.times.first_token, tokens));
@@ -224,7 +225,8 @@ awaitable<std::string> warm(const Move& move) {
     const http::Response answer =
         co_await http::async_fetch("POST", std::move(url), deadline, std::move(options));
     if (answer.status == 200) {
-      add_prefill(*move.target, tokens, Clock::now() - began);
+      // The number of a text's tokens is an estimate.
+      if (!as_text) add_prefill(*move.target, tokens, Clock::now() - began);
       co_return std::string();
     }
     reason = reason_of(answer);
