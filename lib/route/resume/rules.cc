@@ -313,9 +313,13 @@ class FactsReader {
     const json* messages = fo::json::find(body_, "messages");
     const bool has_messages = messages != nullptr && messages->is_array() && !messages->empty();
     const json* role = has_messages ? fo::json::find(messages->back(), "role") : nullptr;
-    const bool has_begun = (continues != nullptr && *continues != false) ||
-                           (prompts != nullptr && *prompts != true) ||
-                           (role != nullptr && *role == "assistant");
+    if (continues != nullptr && *continues != false) {
+      return "'continue_final_message'" + std::string(kUnnamed);
+    }
+    if (prompts != nullptr && *prompts != true) {
+      return "'add_generation_prompt'" + std::string(kUnnamed);
+    }
+    const bool has_begun = role != nullptr && *role == "assistant";
     return has_begun ? "'messages': the last one is the assistant's" : "";
   }
 
