@@ -294,25 +294,30 @@ class FactsReader {
     }
   }
 
-  // A continuation after the text can be requested only if the prompt is text, too, and ends with
-  // it.
+  // The prompt is a text, or a list of one text.
+  [[nodiscard]] bool has_one_text() const {
+    const json* prompt = fo::json::find(body_, "prompt");
+    if (prompt == nullptr) return false;
+    const bool is_list = prompt->is_array() && prompt->size() == 1;
+    return is_list ? prompt->front().is_string() : prompt->is_string();
+  }
+
+  // What follows the text can be asked for only if the prompt, too, is text that ends with it.
   [[nodiscard]] std::string find_text_refusal() const {
     if (!options_.text) return "the worker does not name its tokens";
     constexpr const char* kUnnamed = ": the worker does not name its tokens";
     if (facts_.logprobs) return "'logprobs'" + std::string(kUnnamed);
     if (facts_.frequency_penalty != 0) return "'frequency_penalty'" + std::string(kUnnamed);
-    for (const char* name : {"truncate_prompt_tokens", "prompt"}) {
-      const json* value = fo::json::find(body_, name);
-      const bool is_list = value != nullptr && value->is_array() && !value->empty();
-      const bool is_text =
-          value == nullptr || (is_list ? value->front().is_string() : value->is_string());
-      if (!is_text) return base::quoted(name) + kUnnamed;
+    if (fo::json::find(body_, "truncate_prompt_tokens") != nullptr) {
+      return "'truncate_prompt_tokens'" + std::string(kUnnamed);
     }
+    if (!is_chat_) return has_one_text() ? "" : "'prompt'" + std::string(kUnnamed);
     const json* continues = fo::json::find(body_, "continue_final_message");
     const json* prompts = fo::json::find(body_, "add_generation_prompt");
     const json* messages = fo::json::find(body_, "messages");
     const bool has_messages = messages != nullptr && messages->is_array() && !messages->empty();
-    const json* role = has_messages ? fo::json::find(messages->back(), "role") : nullptr;
+    if (!has_messages) return "'messages': expected a list";
+    const json* role = fo::json::find(messages->back(), "role");
     if (continues != nullptr && *continues != false) {
       return "'continue_final_message'" + std::string(kUnnamed);
     }

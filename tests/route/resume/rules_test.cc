@@ -377,6 +377,25 @@ TEST_P(BothApis, TheOtherFactsOfARefusedRequestAreValid) {
   EXPECT_EQ(facts.repeated, R"("model":"m","top_p":0.5)");
 }
 
+TEST(ResumeRules, OnlyATextIsContinuedAsText) {
+  constexpr ResumeOptions kText{.text = true};
+  EXPECT_EQ(chat_facts("", kText).text_refusal, "");
+  for (const char* prompt : {R"("hi")", R"(["hi"])"}) {
+    const std::string member = R"("prompt":)" + std::string(prompt);
+    EXPECT_EQ(completion_facts(member, kText).text_refusal, "") << prompt;
+  }
+  for (const char* messages : {"null", "1", R"("hi")", "{}", "[]", R"({"role":"user"})"}) {
+    const std::string member = R"("messages":)" + std::string(messages);
+    EXPECT_EQ(chat_facts(member, kText).text_refusal, "'messages': expected a list") << messages;
+  }
+  for (const char* prompt : {"null", "1", "{}", "[]", "[[1]]", R"(["a","b"])", R"(["a",1])"}) {
+    const std::string member = R"("prompt":)" + std::string(prompt);
+    EXPECT_EQ(completion_facts(member, kText).text_refusal,
+              "'prompt': the worker does not name its tokens")
+        << prompt;
+  }
+}
+
 TEST(ResumeRules, OtherApisDoNotContinue) {
   for (const Api api : {Api::kResponses, Api::kOther}) {
     EXPECT_EQ(route::read_resume_facts(json::object(), api, {}).refusal,
