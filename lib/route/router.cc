@@ -118,11 +118,10 @@ ApiError unknown_key() {
   return {.status = 401, .message = "the API key is missing or unknown", .code = "invalid_api_key"};
 }
 
-// A long body takes long to read, change and hash: other requests go on meanwhile.
+// Other requests go on while a long body is read, changed and hashed.
 awaitable<ReadRequest> read_on_thread(const Request& from, Api api, const RouterOptions& options,
                                       std::size_t tier) {
-  constexpr std::size_t kShortBytes = std::size_t{64} * 1024;
-  if (from.body.size() <= kShortBytes) co_return read_request(from, api, options.rules, tier);
+  if (from.body.size() <= kMaxShortBytes) co_return read_request(from, api, options.rules, tier);
   const std::function<ReadRequest()> read_long = [&] {
     ReadRequest read = read_request(from, api, options.rules, tier);
     if (!read.request) return read;

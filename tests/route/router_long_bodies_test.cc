@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "route/fleet.h"
 #include "route/resume/disturbed.h"
@@ -40,6 +40,24 @@ TEST_F(RouterLongBodies, ThatCannotBeResumedAreAnswered) {
   fleet.add_engine();
   const json body = long_body({{"n", 2}});
   EXPECT_EQ(summary_of(fleet.ask_router(body)), summary_of(fleet.ask_directly(0, body)));
+}
+
+// The router would change the body again for each continuation.
+TEST_F(RouterLongBodies, AreNotResumedAsText) {
+  route::RouterOptions options = in_turns();
+  options.rules.resume.text = true;
+  DisturbedFleet fleet(std::move(options));
+  fleet.add_engines(2);
+  for (const std::size_t engine : {0U, 1U}) fleet.engine(engine).knobs().token_ids = "ignored";
+  for (const bool is_known : {false, true}) {
+    for (const std::size_t engine : {0U, 1U}) fleet.worker(engine).is_plain = is_known;
+    const std::string reason =
+        is_known ? "the worker was not asked for its tokens" : "the request is longer than 64 KiB";
+    const Client call = fleet.ask_with_fault(long_body(), "cut@8");
+    EXPECT_EQ(call->error_code(), "worker_lost");
+    EXPECT_NE(call->error_message().find(reason), std::string::npos) << call->error_message();
+  }
+  EXPECT_EQ(fleet.resumes("refused"), "2");
 }
 
 TEST_F(RouterLongBodies, ThatKillTwoEnginesAreRefusedFromThenOn) {

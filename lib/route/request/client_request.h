@@ -82,6 +82,10 @@ struct ClientRequest {
 
 inline constexpr std::size_t kPrefixBytes = 64 * 1024;
 
+/// A longer body takes long to read and change, which the router does on a thread, once: its answer
+/// does not continue as text, because each continuation would change it again.
+inline constexpr std::size_t kMaxShortBytes = 64 * 1024;
+
 /// The key in "Authorization: Bearer KEY" or x-api-key; nullopt if there is neither, and empty for
 /// another scheme.
 std::optional<std::string> find_key(const http::Request& request);
