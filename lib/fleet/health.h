@@ -148,8 +148,8 @@ class Health {
   std::uint64_t leases_ = 0;
 };
 
-/// A worker of a set, as far as its own health decides. Workers that are not registered any more are
-/// not members. A router leaves out those that it can't reach, too; a canary counts them.
+/// A worker of a set, as far as its own health decides. Workers that are not registered any more
+/// are not members. A router leaves out those that it can't reach, too; a canary counts them.
 struct SetMember {
   HealthState state = HealthState::kHealthy;
   double weight = 1;

@@ -45,7 +45,7 @@ struct AdminActions {
 };
 
 /// Keeps the settings as they are while the next router, which has queried them, takes over: a
-/// change would be lost. Of one loop.
+/// change would be lost. All calls are made on one event loop.
 class SettingsHold {
  public:
   explicit SettingsHold(const boost::asio::any_io_executor& executor);
@@ -69,10 +69,10 @@ std::vector<http::Page> admin_pages(AdminActions actions, const SettingsHold& ho
 std::string default_admin_path();
 
 using AdminAnswer = fleet::AdminAnswer;
-/// Sends one request to the router behind the socket; while another router takes over from that,
-/// again and again, since the other one has the same socket then. Throws kUnavailable, kTryAgain
-/// and kNotPermitted if it does not answer, kTryAgain if the takeover takes too long, and kUsage
-/// for what it refuses as invalid.
+/// Sends one request to the router behind the socket. If the router answers that another one is
+/// taking over, sends the request again until the new router, at the same socket, answers it or
+/// `timeout` has passed. Throws kUnavailable, kTryAgain and kNotPermitted if it does not answer,
+/// kTryAgain if the takeover takes too long, and kUsage for what it refuses as invalid.
 AdminAnswer ask_router(const std::string& socket_path, std::string_view method,
                        const std::string& target, base::Duration timeout);
 

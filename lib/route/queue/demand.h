@@ -25,9 +25,10 @@ class Demand {
   explicit Demand(base::Duration now) : started_(now) {}
 
   void on_admitted(base::Duration now);
-  /// A request that was admitted is refused before a worker had it, so that it was not admitted.
-  /// `client` is the client's key, or its address if there are no keys. Of more than 10,000 clients
-  /// in ten seconds, the rest is not counted.
+  /// A request that on_admitted() counted at `admitted_at` was refused before a worker had it. Its
+  /// admission is subtracted, and the client's first refusal in ten seconds counts. `client` is
+  /// the client's key, or its address if there are no keys. Of more than 10,000 clients in ten
+  /// seconds, the rest is not counted.
   void on_refused(const std::string& client, base::Duration admitted_at, base::Duration now);
 
   /// Requests per second in the last ten minutes, or since the start, but at least ten seconds.

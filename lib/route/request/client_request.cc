@@ -187,8 +187,8 @@ class Additions {
   std::vector<fo::json::MemberChange> changes_;
 };
 
-// A secret of the key's owner and the router. It says nothing of the key's own hash, which may be
-// known to others.
+// The salt is secret, because it derives from the key. The prefix makes it differ from the key's
+// plain SHA-256, which is in the keys file.
 std::string salt_of(const std::string& key) { return fleet::sha256_hex("cache_salt:" + key); }
 
 void add_members(const http::Request& from, const RequestRules& rules, std::size_t tier,

@@ -1,8 +1,9 @@
 // Chooses the way in which the state of a moving request gets to its next worker: the old worker's
 // KV cache is transferred, or the new worker computes the tokens again. The choice is that of
-// `fo-plan migrate` (plan/migration.h). Pure; moves.cc is its network.  GET /kv_snapshot at the old
-// worker -> KvOffer -> is the transfer faster? POST /kv_snapshot/pull at the new worker ->
-// KvSnapshot, which the continuation names
+// `fo-plan migrate` (plan/migration.h). Pure; moves.cc is its network.
+//
+//     GET /kv_snapshot at the old worker -> KvOffer -> is the transfer faster?
+//     POST /kv_snapshot/pull at the new worker -> KvSnapshot, which the continuation names
 #pragma once
 
 #include <cstdint>

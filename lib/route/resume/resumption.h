@@ -1,7 +1,7 @@
 // The state that is needed to continue an answer with one choice on another worker, and the
 // client's part of each event: the tokens and text so far, the stop strings, which the router
 // matches in place of the engine, and the usage. Pure. An Exchange (answer/exchange.h) has one for
-// a request that may continue; what the network does is resume/resumer.h.
+// a request that may continue. The requests to workers are made by attempts.cc and resume/seam.h.
 #pragma once
 
 #include <cstdint>

@@ -85,8 +85,8 @@ awaitable<void> add_hidden(Query& query, const Transcript& transcript, std::set<
   }
 }
 
-// Compares the text without the hidden tokens. If it fits, `resumption` is rewound to the place up to
-// which it does.
+// Compares the text without the hidden tokens. If it fits, `resumption` is rewound to the place up
+// to which it does.
 awaitable<SeamCheck> compare(Query& query, Resumption& resumption,
                              const std::set<TokenId>& hidden) {
   const Transcript& transcript = resumption.transcript();
