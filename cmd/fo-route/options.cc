@@ -63,7 +63,8 @@ void declare_serve(CLI::App& app, Options& options) {
       ->type_name("NETWORK,...");
   declare_admin(app, options);
   cli::add_metrics(app, serve.metrics);
-  app.add_option("--tls-cert", serve.tls.certificate, "serve TLS with these (PEM)")
+  app.add_option("--tls-cert", serve.tls.certificate,
+                 "serve TLS with this certificate and its key (PEM)")
       ->type_name("FILE");
   app.add_option("--tls-key", serve.tls.key, "")->type_name("FILE");
   app.add_option("--keys", options.keys_file, "the clients' keys, their tiers and limits (TOML)")
