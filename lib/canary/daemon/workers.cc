@@ -30,6 +30,13 @@ std::string engine_of(const Worker& worker) {
   return worker.engine.origin.host() + worker.engine.base_path;
 }
 
+SavedWorker saved_of(const Worker& worker, const Now& at) {
+  return {.health = worker.health.save(at),
+          .baselines = worker.baselines,
+          .owes_answer = worker.owes_answer,
+          .owes_sampler = worker.owes_sampler};
+}
+
 }  // namespace
 
 Workers::Workers(WorkersOptions options, std::vector<CanaryFile> files, Events events)
@@ -120,7 +127,8 @@ void Workers::put_instance(const fleet::Record& record, const Now& at) {
     worker->id = instance.id;
     if (const auto found = saved_.find(instance.id); found != saved_.end()) {
       worker->health.restore(found->second.health, at);
-      worker->owes_answer = worker->health.state() != HealthState::kHealthy;
+      worker->owes_answer = found->second.owes_answer;
+      worker->owes_sampler = found->second.owes_sampler;
       worker->baselines = found->second.baselines;
       saved_.erase(found);
     }
@@ -158,7 +166,7 @@ void Workers::remove(const std::string& id) {
   worker->is_removed = true;
   const Now at = now();
   if (worker->health.is_convicted()) {
-    remember(id, {.health = worker->health.save(at), .baselines = worker->baselines}, at);
+    remember(id, saved_of(*worker, at), at);
   }
   weigh_sets(at);
   events_.on_removed(worker);
@@ -194,6 +202,8 @@ void Workers::put_verdict(const fleet::Record& record, const Now& at) {
   const fleet::Verdict verdict = fleet::decode_verdict(record);
   // Once all are listed, what is known here is newer than a record of this canary.
   if (!verdict.is_conviction() || are_verdicts_listed_) return;
+  // An error of its GPU convicts a worker without an answer, and it then owes none.
+  const bool is_by_answer = verdict.evidence.has_value();
   // A conviction of an earlier run, whose state was lost, or saved before.
   WorkerHealth::Saved health{.state = HealthState::kConvicted,
                              .since = verdict.since,
@@ -201,12 +211,13 @@ void Workers::put_verdict(const fleet::Record& record, const Now& at) {
   if (found != workers_.end()) {
     Worker& worker = *found->second;
     if (worker.health.is_convicted()) return;
-    worker.owes_answer = true;
+    worker.owes_answer = worker.owes_answer || is_by_answer;
     change(worker, at, [&] { worker.health.restore(std::move(health), at); });
   } else if (saved == saved_.end()) {
-    remember(id, {.health = std::move(health)}, at);
+    remember(id, {.health = std::move(health), .owes_answer = is_by_answer}, at);
   } else if (saved->second.health.state != HealthState::kConvicted) {
     saved->second.health = std::move(health);
+    saved->second.owes_answer = saved->second.owes_answer || is_by_answer;
   }
 }
 
@@ -359,7 +370,7 @@ SavedWorkers Workers::save(const Now& at) {
   forget_gone(saved_, at.wall);
   SavedWorkers saved = saved_;
   for (const auto& [id, worker] : workers_) {
-    saved[id] = {.health = worker->health.save(at), .baselines = worker->baselines};
+    saved[id] = saved_of(*worker, at);
   }
   return saved;
 }

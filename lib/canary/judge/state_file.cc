@@ -48,6 +48,8 @@ json to_json(const SavedWorker& worker) {
   if (health.cool_down_until) {
     object["cool_down_until"] = text::format_time(*health.cool_down_until);
   }
+  if (worker.owes_answer) object["owes_answer"] = true;
+  if (worker.owes_sampler) object["owes_sampler"] = true;
   if (worker.gone_since) object["gone_since"] = text::format_time(*worker.gone_since);
   if (health.cause.evidence) object["evidence"] = fleet::to_json(*health.cause.evidence);
   return object;
@@ -73,6 +75,14 @@ WallTime saved_time(const json& object, const char* name) {
   return *time;
 }
 
+// False if the object does not have it.
+bool saved_flag(const json& object, const char* name) {
+  const json* const value = fo::json::find(object, name);
+  if (value == nullptr) return false;
+  if (!value->is_boolean()) throw Misfit(std::string(name) + " is neither true nor false");
+  return value->get<bool>();
+}
+
 SavedWorker read_worker(const json& object) {
   SavedWorker worker;
   WorkerHealth::Saved& health = worker.health;
@@ -92,6 +102,8 @@ SavedWorker read_worker(const json& object) {
                                             .expected = saved_text(*evidence, "expected"),
                                             .got = saved_text(*evidence, "got")};
   }
+  worker.owes_answer = saved_flag(object, "owes_answer");
+  worker.owes_sampler = saved_flag(object, "owes_sampler");
   if (fo::json::find(object, "gone_since") != nullptr) {
     worker.gone_since = saved_time(object, "gone_since");
   }

@@ -26,6 +26,9 @@ struct Baselines {
 struct SavedWorker {
   WorkerHealth::Saved health;
   Baselines baselines = {};
+  /// As in Worker. A file of an earlier version does not have them, which is false.
+  bool owes_answer = false;
+  bool owes_sampler = false;
   /// When it was last registered; nullopt while it is.
   std::optional<text::WallTime> gone_since = {};
 };

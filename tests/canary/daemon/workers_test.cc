@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -54,6 +55,29 @@ TEST(Workers, AConvictionInTheRegistryCountsMoreThanAnOlderState) {
   workers.apply(instance_change(id, "m"), now());
   EXPECT_TRUE(workers.is_convicted(id));
   EXPECT_EQ(workers.all().at(id)->baselines.answer.count, 7U);
+}
+
+TEST(Workers, AConvictionInTheRegistryOwesAnAnswerOnlyIfAnAnswerWasWrong) {
+  const auto owes_answer = [](std::optional<fleet::Evidence> evidence, bool is_registered) {
+    const std::string id(32, 'a');
+    Workers workers = no_workers();
+    if (is_registered) workers.apply(instance_change(id, "m"), now());
+    const fleet::Verdict conviction{.id = id,
+                                    .health = fleet::HealthState::kConvicted,
+                                    .weight = 0,
+                                    .evidence = std::move(evidence)};
+    workers.apply(
+        {.record = {.key = fleet::verdict_key(id, "test"), .text = fleet::encode(conviction)}},
+        now());
+    workers.apply(instance_change(id, "m"), now());
+    EXPECT_TRUE(workers.is_convicted(id));
+    return workers.all().at(id)->owes_answer;
+  };
+  for (const bool is_registered : {false, true}) {
+    EXPECT_FALSE(owes_answer({}, is_registered));
+    EXPECT_TRUE(owes_answer(fleet::Evidence{.canary = "rivers", .expected = "7", .got = "8"},
+                            is_registered));
+  }
 }
 
 class WorkersOfASet : public testing::Test {
@@ -137,6 +161,24 @@ TEST_F(WorkersOfASet, TokensThatComeDoNotMakeUpForAWrongAnswer) {
   tokens_come();
   workers_.find_tokens(worker(1), at_);
   EXPECT_EQ(worker(1).health.state(), fleet::HealthState::kHealthy);
+}
+
+TEST_F(WorkersOfASet, ARestartKeepsWhetherAnAnswerIsOwed) {
+  find(0, Finding::kFault);
+  workers_.find_answer(worker(1), {.finding = Finding::kFault, .attempt = {.uses_sampler = true}},
+                       at_);
+  Workers after = no_workers();
+  after.load(parse_state(encode(workers_.save(at_)), "/s"), at_);
+  for (const int n : {0, 1}) after.apply(instance_change(id_of(n), "m"), at_);
+  const auto restored = [&](int n) -> Worker& { return *after.all().at(id_of(n)); };
+  EXPECT_FALSE(restored(0).owes_answer);
+  EXPECT_TRUE(restored(1).owes_answer);
+  EXPECT_TRUE(restored(1).owes_sampler);
+  for (const int n : {0, 1}) {
+    for (int i = 0; i < 2; ++i) after.find_tokens(restored(n), at_);
+  }
+  EXPECT_EQ(restored(0).health.state(), fleet::HealthState::kHealthy);
+  EXPECT_EQ(restored(1).health.state(), fleet::HealthState::kSuspicious);
 }
 
 TEST_F(WorkersOfASet, AQuestionThatMakesUpForAnotherIsOfTheSameKind) {

@@ -70,6 +70,20 @@ TEST(StateFile, IsReadAsItWasWritten) {
   EXPECT_EQ(worker.baselines.first_token.average, 0.03);
 }
 
+TEST(StateFile, KeepsWhatAWorkerOwesAndAnOlderFileHasNothingOwed) {
+  SavedWorkers workers = one_saved();
+  const SavedWorker older = parse_state(encode(workers), "/s").at(kWorkerOfState);
+  EXPECT_FALSE(older.owes_answer);
+  EXPECT_FALSE(older.owes_sampler);
+  workers.at(kWorkerOfState).owes_answer = true;
+  EXPECT_TRUE(parse_state(encode(workers), "/s").at(kWorkerOfState).owes_answer);
+  EXPECT_FALSE(parse_state(encode(workers), "/s").at(kWorkerOfState).owes_sampler);
+  workers.at(kWorkerOfState).owes_sampler = true;
+  EXPECT_TRUE(parse_state(encode(workers), "/s").at(kWorkerOfState).owes_sampler);
+  EXPECT_EQ(refusal_with("\"reason\"", "\"owes_answer\":1,\"reason\""),
+            "worker '" + std::string(kWorkerOfState) + "': owes_answer is neither true nor false");
+}
+
 TEST(StateFile, AHealthyWorkerHasNoCoolDownAndNoEvidence) {
   const SavedWorkers read = parse_state(encode(SavedWorkers{{kWorkerOfState, {}}}), "/s");
   ASSERT_EQ(read.size(), 1U);
