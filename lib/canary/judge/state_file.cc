@@ -119,17 +119,20 @@ void forget_gone(SavedWorkers& workers, WallTime now) {
   for (auto& [id, worker] : workers) {
     worker.gone_since = std::min(worker.gone_since.value_or(now), now);
   }
-  std::erase_if(workers,
-                [&](const auto& entry) { return *entry.second.gone_since + kKeptFor < now; });
+  const auto is_convicted = [](const SavedWorker& worker) {
+    return worker.health.state == fleet::HealthState::kConvicted;
+  };
+  std::erase_if(workers, [&](const auto& entry) {
+    return !is_convicted(entry.second) && *entry.second.gone_since + kKeptFor < now;
+  });
   if (workers.size() <= kMaxGone) return;
   std::vector<std::tuple<bool, WallTime, std::string>> in_order;
   for (const auto& [id, worker] : workers) {
-    const bool is_convicted = worker.health.state == fleet::HealthState::kConvicted;
-    in_order.emplace_back(is_convicted, *worker.gone_since, id);
+    in_order.emplace_back(is_convicted(worker), *worker.gone_since, id);
   }
   std::sort(in_order.begin(), in_order.end());
   in_order.resize(workers.size() - kMaxGone);
-  for (const auto& [is_convicted, gone_since, id] : in_order) workers.erase(id);
+  for (const auto& [comes_last, gone_since, id] : in_order) workers.erase(id);
 }
 
 std::string encode(const SavedWorkers& workers) {

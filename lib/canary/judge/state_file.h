@@ -41,7 +41,8 @@ inline constexpr base::ByteCount kMaxStateBytes = 64 * base::kMiB;
 inline constexpr std::chrono::hours kKeptFor{24 * 7};
 inline constexpr std::size_t kMaxGone = 10'000;
 /// Removes workers that are beyond these limits: those that have been gone for longest first, and
-/// convicted ones last. All `workers` are gone; one without a time is gone since `now`.
+/// convicted ones last, and only for their number, because their records stay in the registry. All
+/// `workers` are gone; one without a time is gone since `now`.
 void forget_gone(SavedWorkers& workers, text::WallTime now);
 
 std::string encode(const SavedWorkers& workers);

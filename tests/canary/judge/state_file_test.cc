@@ -177,6 +177,14 @@ TEST(StateFile, AWorkerThatIsGoneIsForgottenAfterAWeek) {
   EXPECT_EQ(workers.at("unknown").gone_since, kStateTime);
 }
 
+TEST(StateFile, AConvictedWorkerIsNotForgottenAfterAWeek) {
+  SavedWorkers workers{{"guilty", {}}};
+  workers["guilty"].health.state = HealthState::kConvicted;
+  workers["guilty"].gone_since = kStateTime - 10 * kKeptFor;
+  forget_gone(workers, kStateTime);
+  EXPECT_TRUE(workers.contains("guilty"));
+}
+
 TEST(StateFile, BeyondTheLimitTheLongestGoneAreForgottenAndConvictionsLast) {
   SavedWorkers workers;
   for (std::size_t i = 0; i < kMaxGone; ++i) {
