@@ -23,7 +23,8 @@ Repetitions::Next Repetitions::add_question(const Attempt& attempt) {
     return Next::kSame;
   }
   if (attempt.outcome != Outcome::kNeutral) {
-    failed_ = attempt;
+    const bool is_slow = attempt.outcome == Outcome::kSlow;
+    if (!is_slow || !failed_ || failed_->outcome == Outcome::kSlow) failed_ = attempt;
   } else if (!failed_) {
     return conclude(Finding::kNeutral, {}, attempt);
   }
@@ -49,9 +50,11 @@ Repetitions::Next Repetitions::add_repetition(const Attempt& attempt) {
     --repeats_left_;
     return Next::kSame;
   }
-  Cause cause{.reason = is_answered
-                            ? what + ", but not at its repetition"
-                            : what + ", and its repetition was not answered: " + attempt.reason,
+  const bool is_neutral = attempt.outcome == Outcome::kNeutral;
+  const std::string silence = std::string(", and its repetition ") +
+                              (is_neutral ? "decided nothing: " : "was not answered: ") +
+                              attempt.reason;
+  Cause cause{.reason = what + (is_answered ? ", but not at its repetition" : silence),
               .evidence = wrong_->evidence};
   Attempt decisive = is_answered ? *wrong_ : attempt;
   decisive.reason = cause.reason;

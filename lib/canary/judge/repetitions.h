@@ -4,13 +4,14 @@
 //     asked               the attempt              next
 //     first, or another   pass                     done: a pass
 //     canary              wrong tokens             the same canary again
-//                         slow, drift, no answer   another canary; after `retries` of them done: a
-//                                                  weak finding if it is slow, else a fault
+//                         slow, drift, no answer   another canary, up to `retries` times; then
+//                                                  done: a weak finding if all were slow, else a
+//                                                  fault
 //                         neutral                  if one has failed before, as above; else done:
 //                                                  neutral
 //     the same canary     wrong tokens             the vote
-//     again               no answer, neutral       the same canary again; after `retries` of these
-//                                                  done: a fault
+//     again               no answer, neutral       the same canary again, up to `retries` more
+//                                                  times; then done: a fault
 //                         right tokens             done: a fault, for the wrong ones before
 //     the vote            conviction               done: a conviction
 //                         stale                    done: neutral
@@ -64,7 +65,8 @@ class Repetitions {
 
   unsigned questions_left_;
   unsigned repeats_left_;
-  /// The last attempt that failed, without wrong tokens.
+  /// The last attempt that failed, without wrong tokens; one that was not slow comes before all
+  /// that were.
   std::optional<Attempt> failed_;
   /// The last attempt with wrong tokens.
   std::optional<Attempt> wrong_;

@@ -125,11 +125,21 @@ TEST(Repetitions, AFailedCheckIsRepeatedOnOtherCanaries) {
   EXPECT_EQ(repetitions.conclusion().finding, Finding::kFault);
   EXPECT_EQ(repetitions.conclusion().cause.reason, "drift: because");
   EXPECT_EQ(repetitions.conclusion().attempt.outcome, Outcome::kDrift);
+}
 
-  Repetitions slow(1);
-  EXPECT_EQ(slow.add(attempt_of(Outcome::kHung)), Next::kAnother);
-  EXPECT_EQ(slow.add(attempt_of(Outcome::kSlow)), Next::kDone);
-  EXPECT_EQ(slow.conclusion().finding, Finding::kWeak);
+TEST(Repetitions, OnlyACheckWhoseFailuresWereAllSlowIsWeak) {
+  const auto concluded = [](Outcome first, Outcome second) {
+    Repetitions repetitions(1);
+    EXPECT_EQ(repetitions.add(attempt_of(first)), Next::kAnother);
+    EXPECT_EQ(repetitions.add(attempt_of(second)), Next::kDone);
+    return repetitions.conclusion();
+  };
+  EXPECT_EQ(concluded(Outcome::kSlow, Outcome::kSlow).finding, Finding::kWeak);
+  EXPECT_EQ(concluded(Outcome::kSlow, Outcome::kNeutral).finding, Finding::kWeak);
+  EXPECT_EQ(concluded(Outcome::kSlow, Outcome::kHung).finding, Finding::kFault);
+  EXPECT_EQ(concluded(Outcome::kHung, Outcome::kSlow).finding, Finding::kFault);
+  EXPECT_EQ(concluded(Outcome::kHung, Outcome::kSlow).cause.reason, "hung: because");
+  EXPECT_TRUE(concluded(Outcome::kDrift, Outcome::kSlow).cause.evidence);
 }
 
 TEST(Repetitions, ARepetitionWithoutAnAnswerDoesNotClearWrongTokens) {
@@ -145,7 +155,9 @@ TEST(Repetitions, ARepetitionWithoutAnAnswerDoesNotClearWrongTokens) {
     EXPECT_EQ(repetitions.conclusion().finding, Finding::kFault);
     EXPECT_EQ(repetitions.conclusion().attempt.outcome, silence);
     EXPECT_EQ(repetitions.conclusion().cause.reason,
-              "wrong tokens at canary 'rivers', and its repetition was not answered: because");
+              std::string("wrong tokens at canary 'rivers', and its repetition ") +
+                  (silence == Outcome::kNeutral ? "decided nothing" : "was not answered") +
+                  ": because");
   }
 }
 
