@@ -224,8 +224,18 @@ awaitable<void> Checker::check_content(WorkerPtr worker) {
     }
     const Next next = repetitions.add(result);
     if (next == Next::kVote) {
-      const Decision decision = co_await vote(worker, *canary, repetitions.suspect());
+      Decision decision = Decision::kUndecided;
+      if (!workers_.is_convicted(worker->id)) {
+        decision = co_await vote(worker, *canary, repetitions.suspect());
+      }
       if (is_over()) co_return;
+      // An error of its GPU may have convicted it, also during the vote. Its health stays as it is,
+      // and the vote says nothing of the canaries, but it owes an answer.
+      if (workers_.is_convicted(worker->id)) {
+        workers_.find_answer(*worker,
+                             {.finding = Finding::kFault, .attempt = repetitions.suspect()}, now());
+        co_return;
+      }
       on_vote(*worker, canary->name, decision);
       repetitions.decide(decision);
     }
