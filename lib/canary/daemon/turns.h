@@ -9,6 +9,7 @@ namespace fo::canary {
 class Turns {
  public:
   void add(const std::string& id) { ids_.insert(id); }
+  void erase(const std::string& id) { ids_.erase(id); }
   [[nodiscard]] bool empty() const { return ids_.empty(); }
   /// Not when empty().
   std::string take() {

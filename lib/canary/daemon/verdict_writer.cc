@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "canary/judge/acquittal.h"
-#include "loop/pause.h"
 #include "os/log.h"
 
 namespace fo::canary {
@@ -22,7 +21,8 @@ constexpr base::Duration kPutRetry = std::chrono::seconds(1);
 }  // namespace
 
 void VerdictWriter::publish(const std::string& id) {
-  (workers_.is_convicted(id) ? convictions_ : others_).add(id);
+  (workers_.is_convicted(id) ? convictions_ : others_).ids.add(id);
+  gone_.erase(id);
   changed_.notify();
 }
 
@@ -33,21 +33,31 @@ void VerdictWriter::withdraw(const std::string& id) {
 
 awaitable<void> VerdictWriter::run() {
   for (;;) {
-    const bool is_idle = convictions_.empty() && others_.empty() && gone_.empty();
-    if (is_idle || !workers_.are_verdicts_listed()) {
+    if (!workers_.are_verdicts_listed()) {
       co_await changed_.wait();
       continue;
     }
-    if (convictions_.empty() && others_.empty()) {
+    Queue* next = nullptr;
+    Deadline retry = Deadline::never();
+    for (Queue* const queue : {&convictions_, &others_}) {
+      if (queue->ids.empty()) continue;
+      const Deadline its_turn = Deadline::after(queue->next_at - Deadline::Clock::now());
+      if (next == nullptr && its_turn.expired()) next = queue;
+      retry = retry.sooner(its_turn);
+    }
+    if (next != nullptr) {
+      const std::string id = next->ids.take();
+      const bool is_written = co_await write(id);
+      if (is_written) continue;
+      next->next_at = Deadline::Clock::now() + kPutRetry;
+      // One that has gone meanwhile is to be removed.
+      if (workers_.all().contains(id)) publish(id);
+    } else if (!gone_.empty()) {
       std::string id = gone_.take();
       if (!workers_.all().contains(id)) co_await remove(std::move(id));
-      continue;
+    } else {
+      co_await changed_.wait(retry);
     }
-    const std::string id = (convictions_.empty() ? others_ : convictions_).take();
-    const bool is_written = co_await write(id);
-    if (is_written) continue;
-    publish(id);
-    co_await loop::pause_for(kPutRetry);
   }
 }
 

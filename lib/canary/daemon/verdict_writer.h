@@ -1,4 +1,6 @@
-// Writes the verdicts on workers into the registry, one at a time: convictions first.
+// Writes the verdicts on workers into the registry, one at a time: convictions first. After a
+// failure, those of the other kind go on, so that a key that can't be written holds up nothing
+// else.
 //
 // A conviction replaces only the record that it was compared with, and never an operator's
 // acquittal, so that no acquittal is lost to a write that was under way.
@@ -45,6 +47,12 @@ class VerdictWriter {
   boost::asio::awaitable<void> run();
 
  private:
+  /// Verdicts of one kind that are to be written.
+  struct Queue {
+    Turns ids;
+    /// When the next one may be written, after a failure.
+    base::Deadline::Clock::time_point next_at{};
+  };
   boost::asio::awaitable<bool> write(std::string id);
   boost::asio::awaitable<void> convict(std::string id, base::Deadline deadline);
   boost::asio::awaitable<void> remove(std::string id);
@@ -53,8 +61,8 @@ class VerdictWriter {
   Workers& workers_;
   const std::string writer_;
   DaemonCounts& counts_;
-  Turns convictions_;
-  Turns others_;
+  Queue convictions_;
+  Queue others_;
   /// The workers that are gone.
   Turns gone_;
   loop::Event changed_;

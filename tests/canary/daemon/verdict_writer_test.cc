@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "canary/judge/acquittal.h"
 #include "canary/watched.h"
 #include "loop/test_loop.h"
@@ -34,6 +35,8 @@ class MemoryRegistry final : public fleet::Registry {
   /// Each text that was written.
   std::vector<std::string> written;
   std::function<void()> before_write = [] {};
+  /// A key that can't be written.
+  std::string refused_key;
 
   awaitable<std::vector<fleet::Record>> list(std::string, base::Deadline) override {
     co_return std::vector<fleet::Record>();
@@ -45,6 +48,7 @@ class MemoryRegistry final : public fleet::Registry {
     co_return nullptr;
   }
   awaitable<void> put(fleet::Record record, base::Deadline) override {
+    if (record.key == refused_key) throw base::Error(base::ExitStatus::kNotPermitted, "refused");
     before_write();
     write(record.key, record.text);
     co_return;
@@ -104,6 +108,7 @@ class VerdictWriterOfTwo : public testing::Test {
   using State = fleet::HealthState;
   const std::string kOne = std::string(32, '1');
   const std::string kTwo = std::string(32, '2');
+  const std::string kThree = std::string(32, '3');
   const Now at_{.steady = std::chrono::seconds(100),
                 .wall = text::WallTime(std::chrono::hours(24))};
   fo::test::TestLoop loop_;
@@ -183,6 +188,43 @@ TEST_F(VerdictWriterOfTwo, TheRecordOfAWorkerThatIsGoneIsRemoved) {
   loop_.run_ready();
   workers_.apply(gone_change(kOne), at_);
   writer_.withdraw(kOne);
+  loop_.run_ready();
+  EXPECT_TRUE(registry_.records.empty());
+}
+
+TEST_F(VerdictWriterOfTwo, AConvictionThatIsRefusedHoldsUpNothingElse) {
+  workers_.apply(instance_change(kThree, "m"), at_);
+  writer_.publish(kThree);
+  loop_.run_ready();
+  registry_.refused_key = fleet::verdict_key(kOne, "test");
+  written();
+  convict(kOne);
+  loop_.run_ready();
+  writer_.publish(kTwo);
+  workers_.apply(gone_change(kThree), at_);
+  writer_.withdraw(kThree);
+  loop_.run_ready();
+  EXPECT_THAT(written(), ElementsAre(State::kHealthy));
+  EXPECT_FALSE(registry_.records.contains(fleet::verdict_key(kThree, "test")));
+  // It is tried again, as are other convictions.
+  convict(kTwo);
+  const auto is_convicted = [&](const std::string& id) {
+    return registry_.records.contains(fleet::verdict_key(id, "test")) &&
+           in_registry(id) == State::kConvicted;
+  };
+  loop_.run_until([&] { return is_convicted(kTwo); });
+  EXPECT_FALSE(is_convicted(kOne));
+  registry_.refused_key.clear();
+  loop_.run_until([&] { return is_convicted(kOne); });
+}
+
+TEST_F(VerdictWriterOfTwo, AnotherVerdictThatIsRefusedHoldsUpNoRemoval) {
+  writer_.publish(kTwo);
+  loop_.run_ready();
+  registry_.refused_key = fleet::verdict_key(kOne, "test");
+  writer_.publish(kOne);
+  workers_.apply(gone_change(kTwo), at_);
+  writer_.withdraw(kTwo);
   loop_.run_ready();
   EXPECT_TRUE(registry_.records.empty());
 }
