@@ -224,6 +224,17 @@ CONVICTED='"health":"convicted","weight":0,"reason":"wrong tokens","expires":nul
   fails 66 "open '$T/none': No such file or directory" canary run --canaries "$T/canaries.json" --xid "gpu-1=$T/none"
 }
 
+@test "a log of the kernel that can't be followed is a usage error" {
+  start_oracles 2
+  learn
+  mkfifo "$T/pipe"
+  local path
+  for path in "$T/pipe" "$T" /dev/null; do
+    run -64 --separate-stderr timeout 30 fo-canary run --canaries "$T/canaries.json" --xid "gpu-1=$path"
+    [ "${stderr_lines[0]}" = "fo-canary: error: --xid: '$path' is neither a file nor the kernel's log" ]
+  done
+}
+
 @test "state without a canary is 69" {
   fails 69 "*" canary state
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "canary/daemon/serve.h"
+#include "canary/xid/kernel_log.h"
 #include "commands.h"
 #include "engine_options.h"
 #include "os/file.h"
@@ -45,6 +46,9 @@ int run_daemon(const Options& options) {
     const bool has_host = end < text.find('/');
     serve.xid_logs.push_back({.host = has_host ? text.substr(0, end) : os::host_name(),
                               .path = has_host ? text.substr(end + 1) : text});
+  }
+  for (const canary::XidSource& source : serve.xid_logs) {
+    canary::check_can_follow(source.path, "--xid");
   }
   serve.state = options.state;
   serve.admin = admin_path(options);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,22 +19,11 @@
 namespace fo::fo_canary {
 namespace {
 
-[[noreturn]] void refuse_to_follow(const std::string& what) {
-  throw base::Error(base::ExitStatus::kUsage,
-                    "--follow: " + what + " is neither a file nor the kernel's log");
-}
-
 // Before it is opened, which waits for the writer of a pipe.
-void check_can_follow(const std::string& path) {
-  if (path == "-") refuse_to_follow("standard input");
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) base::throw_errno(errno, "open " + base::quoted(path));
-  if (!S_ISREG(status.st_mode) && !S_ISCHR(status.st_mode)) refuse_to_follow(base::quoted(path));
-}
-
-bool is_device(int fd) {
-  struct stat status {};
-  return ::fstat(fd, &status) == 0 && S_ISCHR(status.st_mode);
+void check_follow(const std::string& path) {
+  if (path != "-") return canary::check_can_follow(path, "--follow");
+  throw base::Error(base::ExitStatus::kUsage,
+                    "--follow: standard input is neither a file nor the kernel's log");
 }
 
 }  // namespace
@@ -47,7 +35,7 @@ int xid(const Options& options) {
     if (found) cli::print_line(canary::to_json(*found, message));
   };
   const bool is_stdin = options.log == "-";
-  if (options.follow) check_can_follow(options.log);
+  if (options.follow) check_follow(options.log);
   const std::string what = is_stdin ? "read standard input" : "read " + base::quoted(options.log);
   base::UniqueFd file;
   if (!is_stdin) file = os::open_file(options.log, O_RDONLY);
@@ -58,7 +46,6 @@ int xid(const Options& options) {
       os::log(os::LogLevel::kWarning, "{}: messages were overwritten before they were read", what);
     });
   } else if (options.follow) {
-    if (is_device(fd)) refuse_to_follow(base::quoted(options.log));
     canary::LogFile followed(options.log, on_message, canary::LogFile::From::kBeginning);
     for (pollfd changes{.fd = followed.fd(), .events = POLLIN, .revents = 0};;) {
       followed.read();

@@ -165,6 +165,12 @@ void LogLines::finish() {
 
 namespace {
 
+bool is_kmsg(const struct stat& status) {
+  constexpr unsigned kMemoryDevices = 1;
+  constexpr unsigned kKmsg = 11;
+  return S_ISCHR(status.st_mode) && status.st_rdev == ::makedev(kMemoryDevices, kKmsg);
+}
+
 // The result of a read(2); nullopt if it must be repeated.
 std::optional<std::size_t> checked(ssize_t count, const std::string& what) {
   if (count >= 0) return static_cast<std::size_t>(count);
@@ -202,6 +208,20 @@ void read_log(const ReadCall& read, const std::string& what, LogLines& lines) {
   }
 }
 
+FileId id_of(int fd, const std::string& what) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) base::throw_errno(errno, what);
+  return {.device = status.st_dev, .inode = status.st_ino};
+}
+
+void check_can_follow(const std::string& path, const std::string& option) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) base::throw_errno(errno, "open " + base::quoted(path));
+  if (S_ISREG(status.st_mode) || is_kmsg(status)) return;
+  throw base::Error(base::ExitStatus::kUsage,
+                    option + ": " + base::quoted(path) + " is neither a file nor the kernel's log");
+}
+
 LogFile::LogFile(std::string path, OnMessage on_message, From from)
     : path_(std::move(path)),
       what_("read " + base::quoted(path_)),
@@ -221,8 +241,22 @@ void LogFile::watch(const std::string& watched, std::uint32_t events) {
 }
 
 void LogFile::open() {
-  file_ = os::open_file(path_, O_RDONLY);
+  // A pipe that has taken the name must not be waited for.
+  base::UniqueFd file = os::open_file(path_, O_RDONLY | O_NONBLOCK);
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) base::throw_errno(errno, what_);
+  if (!S_ISREG(status.st_mode)) {
+    throw base::Error(base::ExitStatus::kNoInput, what_ + ": not a regular file");
+  }
   watch(path_, IN_MODIFY | IN_ATTRIB);
+  file_ = std::move(file);
+}
+
+FileId LogFile::id() const { return id_of(file_.get(), what_); }
+
+void LogFile::read_to_end() {
+  read_log([&](char* to, std::size_t size) { return ::read(file_.get(), to, size); }, what_,
+           lines_);
 }
 
 void LogFile::read() {
@@ -230,8 +264,7 @@ void LogFile::read() {
   while (::read(changes_.get(), events.data(), events.size()) > 0) {
   }
   for (;;) {
-    read_log([&](char* to, std::size_t size) { return ::read(file_.get(), to, size); }, what_,
-             lines_);
+    read_to_end();
     struct stat now {};
     struct stat named {};
     if (::fstat(file_.get(), &now) != 0) base::throw_errno(errno, what_);
@@ -243,17 +276,16 @@ void LogFile::read() {
     const bool is_replaced = ::stat(path_.c_str(), &named) == 0 &&
                              (named.st_ino != now.st_ino || named.st_dev != now.st_dev);
     if (!is_replaced) return;
+    // It may have been appended to before it was renamed, but after it was read.
+    read_to_end();
     lines_.finish();
     open();
   }
 }
 
 bool is_kmsg(int fd) {
-  constexpr unsigned kMemoryDevices = 1;
-  constexpr unsigned kKmsg = 11;
   struct stat status {};
-  return ::fstat(fd, &status) == 0 && S_ISCHR(status.st_mode) &&
-         status.st_rdev == ::makedev(kMemoryDevices, kKmsg);
+  return ::fstat(fd, &status) == 0 && is_kmsg(status);
 }
 
 }  // namespace fo::canary

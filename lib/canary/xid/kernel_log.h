@@ -65,21 +65,40 @@ void read_kmsg(const ReadCall& read, const std::string& what, const OnMessage& o
 /// Reads lines until there are no more. Throws as read_kmsg().
 void read_log(const ReadCall& read, const std::string& what, LogLines& lines);
 
+/// The file, whatever its name.
+struct FileId {
+  dev_t device = 0;
+  ino_t inode = 0;
+  friend bool operator==(const FileId&, const FileId&) = default;
+};
+
+/// Throws "`what`: reason" with the errno's status.
+FileId id_of(int fd, const std::string& what);
+
+/// Throws kUsage with "`option`: " unless this is a regular file or the kernel's buffer of
+/// messages, and with the errno's status if it does not exist. Does not open it, which would wait
+/// for the writer of a pipe.
+void check_can_follow(const std::string& path, const std::string& option);
+
 /// A file of a log, and what is appended to it. After it was replaced, as logrotate(8) does, the
-/// new file is read; after it was truncated, it is read from its beginning.
+/// rest of the old file is read, and then the new one from its beginning; after it was truncated,
+/// it is read from its beginning.
 class LogFile {
  public:
   enum class From { kBeginning, kEnd };
 
-  /// Throws with the errno's status if the file does not exist, or can't be read or watched.
+  /// Throws with the errno's status if the file does not exist, or can't be read or watched, and
+  /// kNoInput if it is not a regular file.
   LogFile(std::string path, OnMessage on_message, From from);
 
   /// Readable when there may be more to read.
   [[nodiscard]] int fd() const { return changes_.get(); }
-  /// Reads all that is there now. Throws with the errno's status.
+  /// Reads all that is there now. Throws as the constructor.
   void read();
+  [[nodiscard]] FileId id() const;
 
  private:
+  void read_to_end();
   void watch(const std::string& watched, std::uint32_t events);
   void open();
 

@@ -1,6 +1,7 @@
 #include "canary/xid/xid_log.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -67,6 +68,26 @@ TEST_F(XidLogFile, ANewFileAndATruncatedOneAreRead) {
   EXPECT_THAT(read(log), IsEmpty());
   write_xid(119);
   EXPECT_THAT(read(log), ElementsAre(119));
+}
+
+TEST_F(XidLogFile, ANewFileThatCannotBeReadYetIsReadFromItsBeginningLater) {
+  write_xid(48);
+  XidLog log(path_, on_xid_);
+  std::filesystem::rename(path_, path_ + ".1");
+  std::ofstream(path_ + ".1", std::ios::app) << "NVRM: Xid (PCI:0000:3b:00): 64, a\n";
+  // Nobody writes into this pipe, and nobody waits for it.
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const auto failure = test::failure_of([&] { read(log); });
+  EXPECT_EQ(failure.status, base::ExitStatus::kNoInput);
+  EXPECT_EQ(failure.message, "read '" + path_ + "': not a regular file");
+  EXPECT_THAT(codes_, ElementsAre(64));
+  std::filesystem::remove(path_);
+  write_xid(95);
+  XidLog next(path_, on_xid_, log.id());
+  EXPECT_THAT(read(next), ElementsAre(95));
+  // The same file is not read twice.
+  XidLog same(path_, on_xid_, next.id());
+  EXPECT_THAT(read(same), IsEmpty());
 }
 
 TEST_F(XidLogFile, AMissingOneIsAnError) {
