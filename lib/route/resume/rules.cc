@@ -302,7 +302,8 @@ class FactsReader {
     return is_list ? prompt->front().is_string() : prompt->is_string();
   }
 
-  // What follows the text can be asked for only if the prompt, too, is text that ends with it.
+  // A continuation after the text can be requested only if the prompt is text, too, and ends with
+  // it.
   [[nodiscard]] std::string find_text_refusal() const {
     if (!options_.text) return "the worker does not name its tokens";
     constexpr const char* kUnnamed = ": the worker does not name its tokens";
