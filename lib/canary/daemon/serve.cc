@@ -40,6 +40,7 @@ using base::Deadline;
 using base::Error;
 
 constexpr base::Duration kSaveInterval = std::chrono::seconds(1);
+constexpr base::Duration kFinishTimeout = std::chrono::seconds(2);
 constexpr std::size_t kMaxPageClients = 64;
 constexpr char kVerdicts[] = "verdicts/";
 
@@ -73,7 +74,9 @@ class CanaryDaemon {
   awaitable<void> follow_xids(std::unique_ptr<XidLog> log, XidSource source);
   void load_state();
   void serve_pages();
-  void stop();
+  void stop(loop::Stop how);
+  awaitable<void> finish();
+  void end();
 
   const ServeOptions& options_;
   loop::Daemon& daemon_;
@@ -212,8 +215,20 @@ void CanaryDaemon::serve_pages() {
   ready_line_ = std::to_string(metrics_->listen(options_.metrics)) + "\n";
 }
 
-// Nothing is under way that must be finished: verdicts expire, and convictions are written.
-void CanaryDaemon::stop() {
+// Only convictions must be finished, because all other verdicts expire. One that is not written in
+// time is lost, unless --state keeps it.
+void CanaryDaemon::stop(loop::Stop how) {
+  if (how == loop::Stop::kNow || !writer_.has_convictions()) return end();
+  asio::co_spawn(io_, finish(), asio::detached);
+}
+
+awaitable<void> CanaryDaemon::finish() {
+  const Deadline deadline = Deadline::after(kFinishTimeout);
+  co_await writer_.await_convictions(deadline);
+  end();
+}
+
+void CanaryDaemon::end() {
   if (!options_.state.empty()) {
     try {
       os::write_file_atomic(options_.state, encode(workers_.save(now())), 0600);
@@ -225,7 +240,7 @@ void CanaryDaemon::stop() {
 }
 
 int CanaryDaemon::run() {
-  asio::co_spawn(io_, daemon_.run([this](loop::Stop) { stop(); }), asio::detached);
+  asio::co_spawn(io_, daemon_.run([this](loop::Stop how) { stop(how); }), asio::detached);
   load_state();
   if (!options_.xid_logs.empty()) counts_.xids.emplace();
   for (const XidSource& source : options_.xid_logs) {

@@ -47,11 +47,16 @@ awaitable<void> VerdictWriter::run() {
     }
     if (next != nullptr) {
       const std::string id = next->ids.take();
+      is_convicting_ = next == &convictions_;
       const bool is_written = co_await write(id);
-      if (is_written) continue;
-      next->next_at = Deadline::Clock::now() + kPutRetry;
-      // One that has gone meanwhile is to be removed.
-      if (workers_.all().contains(id)) publish(id);
+      is_convicting_ = false;
+      if (!is_written) {
+        next->next_at = Deadline::Clock::now() + kPutRetry;
+        // One that has gone meanwhile is to be removed.
+        if (workers_.all().contains(id)) publish(id);
+      }
+      // For await_convictions().
+      changed_.notify();
     } else if (!gone_.empty()) {
       std::string id = gone_.take();
       if (!workers_.all().contains(id)) co_await remove(std::move(id));
@@ -59,6 +64,10 @@ awaitable<void> VerdictWriter::run() {
       co_await changed_.wait(retry);
     }
   }
+}
+
+awaitable<void> VerdictWriter::await_convictions(Deadline deadline) {
+  while (has_convictions() && !deadline.expired()) co_await changed_.wait(deadline);
 }
 
 // False if the registry did not accept it.

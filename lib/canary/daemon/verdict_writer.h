@@ -46,6 +46,11 @@ class VerdictWriter {
   /// Writes until it is cancelled.
   boost::asio::awaitable<void> run();
 
+  /// Whether the registry does not have all convictions yet.
+  [[nodiscard]] bool has_convictions() const { return is_convicting_ || !convictions_.ids.empty(); }
+  /// Waits until run() has written all convictions, or until `deadline`.
+  boost::asio::awaitable<void> await_convictions(base::Deadline deadline);
+
  private:
   /// Verdicts of one kind that are to be written.
   struct Queue {
@@ -62,6 +67,8 @@ class VerdictWriter {
   const std::string writer_;
   DaemonCounts& counts_;
   Queue convictions_;
+  /// One of them is being written.
+  bool is_convicting_ = false;
   Queue others_;
   /// The workers that are gone.
   Turns gone_;

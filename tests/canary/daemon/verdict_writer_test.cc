@@ -153,7 +153,7 @@ TEST_F(VerdictWriterOfTwo, AnAcquittalThatTheWatchHasNotReportedStays) {
 TEST_F(VerdictWriterOfTwo, AnAcquittalDuringAWriteStays) {
   convict(kOne);
   loop_.run_ready();
-  // The registry has lost the conviction's place in the meantime.
+  // The record has another text, so that the edit has something to write.
   const std::string key = fleet::verdict_key(kOne, "test");
   const std::string conviction = registry_.records.at(key);
   fleet::Verdict older = fleet::decode_verdict({.key = key, .text = conviction});
@@ -227,6 +227,19 @@ TEST_F(VerdictWriterOfTwo, AnotherVerdictThatIsRefusedHoldsUpNoRemoval) {
   writer_.withdraw(kTwo);
   loop_.run_ready();
   EXPECT_TRUE(registry_.records.empty());
+}
+
+TEST_F(VerdictWriterOfTwo, AConvictionIsAwaitedUntilItIsWrittenOrTheTimeIsOver) {
+  registry_.refused_key = fleet::verdict_key(kOne, "test");
+  EXPECT_FALSE(writer_.has_convictions());
+  convict(kOne);
+  EXPECT_TRUE(writer_.has_convictions());
+  loop_.run(writer_.await_convictions(fo::test::in_ms(20)));
+  EXPECT_TRUE(writer_.has_convictions());
+  registry_.refused_key.clear();
+  loop_.run(writer_.await_convictions(fo::test::soon()));
+  EXPECT_FALSE(writer_.has_convictions());
+  EXPECT_EQ(in_registry(kOne), State::kConvicted);
 }
 
 TEST_F(VerdictWriterOfTwo, NothingIsWrittenBeforeTheVerdictsAreListed) {
