@@ -160,8 +160,8 @@ class Workers {
   void advance(Worker& worker, const Now& at);
 
   /// Returns up to `count` other workers of its set that can be asked, drawn at random. Workers
-  /// that are convicted, by this or other canaries, are left out, and of those with one URL all but
-  /// one.
+  /// that are convicted by this canary, or by at least half of all canaries, are left out, and of
+  /// those with one URL all but one.
   [[nodiscard]] std::vector<WorkerPtr> jurors_of(const Worker& worker, std::size_t count,
                                                  const Now& at) const;
   void decided(Decision decision) { ++decisions_[decision]; }

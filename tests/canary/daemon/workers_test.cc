@@ -225,21 +225,34 @@ TEST_F(WorkersOfASet, AConvictedWorkerDoesNotJudge) {
   };
   EXPECT_THAT(jurors(), ElementsAre(id_of(1), id_of(2), id_of(3)));
   find(1, Finding::kConviction);
-  // Convicted by two other canaries.
-  const fleet::Verdict conviction{
-      .id = id_of(2), .health = fleet::HealthState::kConvicted, .weight = 0, .since = at_.wall};
-  for (const char* const writer : {"a", "b"}) {
-    workers_.apply({.record = {.key = fleet::verdict_key(id_of(2), writer),
-                               .text = fleet::encode(conviction)}},
+  // By at least half of all canaries.
+  const auto says = [&](const std::string& writer, fleet::Verdict verdict) {
+    verdict.since = at_.wall;
+    if (!verdict.is_conviction()) verdict.expires = at_.wall + std::chrono::hours(1);
+    workers_.apply(
+        {.record = {.key = fleet::verdict_key(verdict.id, writer), .text = fleet::encode(verdict)}},
+        at_);
+  };
+  const auto is_removed = [&](const std::string& writer) {
+    workers_.apply({.kind = fleet::RegistryChange::Kind::kGone,
+                    .record = {.key = fleet::verdict_key(id_of(2), writer), .text = ""}},
                    at_);
-  }
+  };
+  const fleet::Verdict conviction{
+      .id = id_of(2), .health = fleet::HealthState::kConvicted, .weight = 0};
+  const fleet::Verdict other{.id = id_of(3), .health = fleet::HealthState::kHealthy, .weight = 1};
+  says("a", conviction);
+  says("b", conviction);
+  says("c", other);
   EXPECT_THAT(jurors(), ElementsAre(id_of(3)));
-  workers_.apply({.kind = fleet::RegistryChange::Kind::kGone,
-                  .record = {.key = fleet::verdict_key(id_of(2), "a"), .text = ""}},
-                 at_);
-  workers_.apply({.kind = fleet::RegistryChange::Kind::kGone,
-                  .record = {.key = fleet::verdict_key(id_of(2), "b"), .text = ""}},
-                 at_);
+  is_removed("a");
+  EXPECT_THAT(jurors(), ElementsAre(id_of(3)));
+  says("d", other);
+  EXPECT_THAT(jurors(), ElementsAre(id_of(2), id_of(3)));
+  says("a", conviction);
+  EXPECT_THAT(jurors(), ElementsAre(id_of(3)));
+  is_removed("a");
+  is_removed("b");
   EXPECT_THAT(jurors(), ElementsAre(id_of(2), id_of(3)));
 }
 
