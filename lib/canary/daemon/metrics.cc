@@ -130,7 +130,7 @@ std::string to_text(const Workers& workers, const DaemonCounts& counts) {
   };
   add("fo_canary_workers", "gauge", "Workers that are watched.", workers.all().size());
   add("fo_canary_workers_without_canaries", "gauge",
-      "Workers whose answers are not checked, because no file is for their card.", unchecked);
+      "Workers whose answers are not checked, because no file of canaries is for them.", unchecked);
   add("fo_canary_kept_in", "gauge",
       "Workers that stay in because over half of their set is suspected.", workers.kept_in());
   text.begin("fo_canary_verdicts_total", "counter", "Verdicts by whether the registry took them.");
