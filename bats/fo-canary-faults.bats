@@ -20,12 +20,11 @@ start_with_metrics() {
   wait_for "[ -s $T/ready ]"
   METRICS=$(cat "$T/ready")
 }
-# goes_on N: ten more questions to the worker N are answered, and it is healthy.
+# goes_on N: ten more questions to the worker N are answered, and then it is healthy, at once or soon.
 goes_on() {
   local before
   before=$(passes "$1")
-  wait_for "[ \$(passes $1) -ge $((before + 10)) ]" 60
-  [ "$(worker "$1" .health)" = healthy ]
+  wait_for "[ \$(passes $1) -ge $((before + 10)) ] && [ \$(worker $1 .health) = healthy ]" 60
 }
 
 # hostile N KIND: registers the worker N, whose /health is 200, and whose answers are of this kind.
