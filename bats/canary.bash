@@ -48,3 +48,13 @@ register() {
 }
 healths() { canary state --json | jq -r '[.workers[].health] | join(" ")'; }
 await_healths() { wait_for "[ \"\$(healths)\" = '$1' ]"; }
+# convict_the_fourth: four workers, of which the canary convicts the last one for wrong tokens. The
+# canary has the state file $T/state.json.
+convict_the_fourth() {
+  start_oracles 4
+  learn
+  register 4
+  fault 4 wrong@2
+  start_canary --state "$T/state.json"
+  await_healths "healthy healthy healthy convicted"
+}

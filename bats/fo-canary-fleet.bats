@@ -106,12 +106,7 @@ requests() { curl -sSf "${URLS[$1 - 1]}/metrics" | sed -n 's/^oracle_requests_to
 }
 
 @test "a conviction is kept by a canary that is killed at random times, also without its state file" {
-  start_oracles 4
-  learn
-  register 4
-  fault 4 wrong@2
-  start_canary --state "$T/state.json"
-  await_healths "healthy healthy healthy convicted"
+  convict_the_fourth
   fault 4 none
   local n
   for n in $(seq 20); do
@@ -127,7 +122,7 @@ requests() { curl -sSf "${URLS[$1 - 1]}/metrics" | sed -n 's/^oracle_requests_to
   wait_for "grep -q convicted $T/state.json"
 }
 
-@test "a set whose model has changed convicts nobody, and another set is judged as before" {
+@test "no worker of a set whose model has changed is convicted, and another set is judged as before" {
   start_oracles 4
   learn
   register 4

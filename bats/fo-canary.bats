@@ -101,12 +101,7 @@ CONVICTED='"health":"convicted","weight":0,"reason":"wrong tokens","expires":nul
 # --- run, state -----------------------------------------------------------------------------------
 
 @test "one wrong worker of four is convicted, over kill -9, until it is acquitted" {
-  start_oracles 4
-  learn
-  register 4
-  fault 4 wrong@2
-  start_canary --state "$T/state.json"
-  await_healths "healthy healthy healthy convicted"
+  convict_the_fourth
   wait_for "fo-reg get verdicts/$(id 4)/a | jq -e '.health == \"convicted\" and .expires == null and .weight == 0'"
   wait_for "jq -e '.workers[] | select(.health == \"convicted\")' $T/state.json"
   kill -KILL "$CANARY"

@@ -65,7 +65,7 @@ struct GpuHealth {
 };
 
 /// The GPUs in NVML's order, or the one with this uuid. A GPU that is lost is in the list with its
-/// error. Throws Error(kUnavailable) if there is no NVML, no driver, no GPU, or not this one.
+/// error. Throws Error(kUnavailable) if NVML, the driver, or the GPU is missing.
 std::vector<GpuHealth> query_gpu_health(const std::optional<base::GpuUuid>& uuid,
                                         const std::string& library = kNvmlLibrary);
 

@@ -20,8 +20,8 @@ using NvmlDevice = void*;
 /// safely.
 class NvmlSession {
  public:
-  /// `what` is the action for messages, such as "query NVML". Throws Error(kUnavailable) if there
-  /// is no NVML or no driver.
+  /// `what` is the action for messages, such as "query NVML". Throws Error(kUnavailable) if NVML or
+  /// the driver is missing.
   NvmlSession(const std::string& library, std::string what);
 
   /// Throws Error(kUnavailable) if the library does not have the function.
