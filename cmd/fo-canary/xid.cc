@@ -14,7 +14,6 @@
 #include "cli/output.h"
 #include "commands.h"
 #include "os/file.h"
-#include "os/log.h"
 
 namespace fo::fo_canary {
 namespace {
@@ -42,9 +41,7 @@ int xid(const Options& options) {
   const int fd = is_stdin ? STDIN_FILENO : file.get();
   const canary::ReadCall read = [fd](char* to, std::size_t size) { return ::read(fd, to, size); };
   if (canary::is_kmsg(fd)) {
-    canary::read_kmsg(read, what, on_message, [&] {
-      os::log(os::LogLevel::kWarning, "{}: messages were overwritten before they were read", what);
-    });
+    canary::read_kmsg(read, what, on_message, [&] { canary::warn_of_lost_messages(what); });
   } else if (options.follow) {
     canary::LogFile followed(options.log, on_message, canary::LogFile::From::kBeginning);
     for (pollfd changes{.fd = followed.fd(), .events = POLLIN, .revents = 0};;) {

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "os/file.h"
+#include "os/log.h"
 #include "text/ascii.h"
 
 namespace fo::canary {
@@ -196,6 +197,10 @@ void read_kmsg(const ReadCall& read, const std::string& what, const OnMessage& o
     if (*size == 0) return;
     parse_kmsg({record.data(), *size}, on_message);
   }
+}
+
+void warn_of_lost_messages(const std::string& what) {
+  os::log(os::LogLevel::kWarning, "{}: messages were overwritten before they were read", what);
 }
 
 void read_log(const ReadCall& read, const std::string& what, LogLines& lines) {

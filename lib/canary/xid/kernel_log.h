@@ -62,6 +62,9 @@ using ReadCall = std::function<ssize_t(char* buffer, std::size_t size)>;
 void read_kmsg(const ReadCall& read, const std::string& what, const OnMessage& on_message,
                const std::function<void()>& on_lost);
 
+/// Logs that messages were lost, for `on_lost`.
+void warn_of_lost_messages(const std::string& what);
+
 /// Reads lines until there are no more. Throws as read_kmsg().
 void read_log(const ReadCall& read, const std::string& what, LogLines& lines);
 

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "os/file.h"
-#include "os/log.h"
 
 namespace fo::canary {
 
@@ -37,9 +36,7 @@ void XidLog::read() {
     const ssize_t count = ::read(kmsg_.get(), to, size);
     return count < 0 && errno == EAGAIN ? 0 : count;
   };
-  read_kmsg(read, what_, on_message_, [this] {
-    os::log(os::LogLevel::kWarning, "{}: messages were overwritten before they were read", what_);
-  });
+  read_kmsg(read, what_, on_message_, [this] { warn_of_lost_messages(what_); });
 }
 
 }  // namespace fo::canary

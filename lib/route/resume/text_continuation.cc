@@ -76,8 +76,10 @@ std::string TextContinuation::body(const ClientRequest& request, std::string_vie
   if (rest.seed) body["seed"] = *rest.seed;
   body.erase("stop");
   body["stream"] = is_streamed;
-  body["stream_options"] = {{"include_usage", true}, {"continuous_usage_stats", true}};
-  if (!is_streamed) body.erase("stream_options");
+  body.erase("stream_options");
+  if (is_streamed) {
+    body["stream_options"] = {{"include_usage", true}, {"continuous_usage_stats", true}};
+  }
   return fo::json::dump(body);
 }
 
