@@ -838,20 +838,27 @@ check_streams() {
   grep -qxF 'dynamo_migration_total{method="reprefill"} 2' "$T/metrics"
 }
 
+# begin_switchover GAP STREAMS: begins a switchover of the only pair, whose engines take GAP for a
+# token, under as many streams. Sets OVER to its process. The caller has the locals of start_pair and
+# start_streams.
+begin_switchover() {
+  start_pair 0 --gap "$1"
+  wait_for '[ "$(lives)" = "ready spare" ]'
+  start_router --registry "$FO_REGISTRY" --namespace 'oracle-*'
+  await_healthy 1
+  start_streams "$2"
+  start_bg over fo-shadow switchover --timeout 60s
+  OVER=$BG_PID
+  wait_for '[ "$(lives)" = "draining spare" ]'
+}
+
 @test "a switchover of the only pair: streams go on, and new requests wait" {
   use_dir
   local -a MEMBER=() ENGINE_PORT=() STREAMS=()
   export FO_SHADOW_DRAIN=1s
-  start_pair 0 --gap 250ms
-  wait_for '[ "$(lives)" = "ready spare" ]'
-  start_router --registry "$FO_REGISTRY" --namespace 'oracle-*'
-  await_healthy 1
-  start_streams 2
-  start_bg over fo-shadow switchover --timeout 60s
-  local over=$BG_PID
-  wait_for '[ "$(lives)" = "draining spare" ]'
+  begin_switchover 250ms 2
   answers 200 /v1/completions "$(members)"
-  wait_exit "$over"
+  wait_exit "$OVER"
   [ "$status" -eq 0 ]
   wait_for '[ "$(lives)" = "ready spare" ]'
   check_streams
@@ -863,16 +870,9 @@ check_streams() {
 @test "a switchover that is not possible leaves the worker in place" {
   use_dir
   local -a MEMBER=() ENGINE_PORT=() STREAMS=()
-  start_pair 0 --gap 100ms
-  wait_for '[ "$(lives)" = "ready spare" ]'
-  start_router --registry "$FO_REGISTRY" --namespace 'oracle-*'
-  await_healthy 1
-  start_streams 1
-  start_bg over fo-shadow switchover --timeout 60s
-  local over=$BG_PID
-  wait_for '[ "$(lives)" = "draining spare" ]'
+  begin_switchover 100ms 1
   kill -KILL "${MEMBER[1]}"
-  wait_exit "$over"
+  wait_exit "$OVER"
   [ "$status" -eq 75 ]
   wait_for '[ "$(lives)" = ready ]'
   check_streams

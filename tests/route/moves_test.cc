@@ -35,6 +35,10 @@ class Moves : public FdCounting {
     });
     return calls;
   }
+  static void drain(Fleet& fleet, std::size_t engine) {
+    fleet.worker(engine).is_drained = true;
+    fleet.router().on_change();
+  }
   static void wait(Fleet& fleet, const std::vector<Client>& calls) {
     for (const Client& call : calls) fleet.run_until([&] { return call->has_ended(); });
   }
@@ -49,8 +53,7 @@ TEST_F(Moves, TheStreamsOfADrainedWorkerGoOnElsewhere) {
     fleet.engine(engine).knobs().gap = std::chrono::milliseconds(10);
   }
   const std::vector<Client> calls = begin_streams(fleet, 8, body);
-  fleet.worker(0).is_drained = true;
-  fleet.router().on_change();
+  drain(fleet, 0);
   fleet.run_until([&] { return fleet.busy(0) == 0; });
   // None has ended: they have moved.
   for (const Client& call : calls) EXPECT_FALSE(call->has_ended());
@@ -75,8 +78,7 @@ TEST_F(Moves, StreamsThatMoveTogetherGoToDifferentWorkers) {
   fleet.engine(0).knobs().gap = std::chrono::milliseconds(10);
   const std::vector<Client> calls = begin_streams(fleet, 8, body);
   fleet.add_engines(4);
-  fleet.worker(0).is_drained = true;
-  fleet.router().on_change();
+  drain(fleet, 0);
   wait(fleet, calls);
   for (const Client& call : calls) EXPECT_EQ(call->events().back(), "[DONE]");
   for (const std::size_t engine : {1, 2, 3, 4}) {
@@ -86,39 +88,42 @@ TEST_F(Moves, StreamsThatMoveTogetherGoToDifferentWorkers) {
   }
 }
 
-TEST_F(Moves, AfterAFailureAStreamMovesToAnotherWorker) {
-  Fleet fleet(move_at_once());
-  fleet.add_engines(1);
-  const json body = stream(2000);
-  const std::string text = fleet.text_of(body);
-  fleet.engine(0).knobs().gap = std::chrono::milliseconds(20);
-  const std::vector<Client> calls = begin_streams(fleet, 1, body);
-  fleet.add_engines(2);
-  fleet.engine(1).knobs().refuse_next = 1000;
-  fleet.worker(0).is_drained = true;
-  fleet.router().on_change();
-  wait(fleet, calls);
-  EXPECT_EQ(calls[0]->text(), text);
-  EXPECT_EQ(fleet.counts(0).length, 0U);
-  EXPECT_EQ(fleet.counts(1).refused, 1U);
-  EXPECT_EQ(fleet.counts(2).length, 2U) << "the warming, and the rest";
+/// A stream on an engine that is to be drained, while another one fails at first.
+class MovesAfterAFailure : public Moves {
+ protected:
+  MovesAfterAFailure() {
+    fleet_.add_engines(1);
+    const json body = stream(2000);
+    text_ = fleet_.text_of(body);
+    fleet_.engine(0).knobs().gap = std::chrono::milliseconds(20);
+    calls_ = begin_streams(fleet_, 1, body);
+  }
+  /// Adds engines, of which the first one refuses `refusals` requests, and drains the stream's.
+  void move(std::size_t engines, std::uint64_t refusals) {
+    fleet_.add_engines(engines);
+    fleet_.engine(1).knobs().refuse_next = refusals;
+    drain(fleet_, 0);
+    wait(fleet_, calls_);
+    EXPECT_EQ(calls_[0]->text(), text_);
+    EXPECT_EQ(fleet_.counts(0).length, 0U);
+  }
+
+  Fleet fleet_{move_at_once()};
+
+ private:
+  std::string text_;
+  std::vector<Client> calls_;
+};
+
+TEST_F(MovesAfterAFailure, AStreamMovesToAnotherWorker) {
+  move(2, 1000);
+  EXPECT_EQ(fleet_.counts(1).refused, 1U);
+  EXPECT_EQ(fleet_.counts(2).length, 2U) << "the warming, and the rest";
 }
 
-TEST_F(Moves, TheOnlyOtherWorkerIsAskedAgainAfterAFailure) {
-  Fleet fleet(move_at_once());
-  fleet.add_engines(1);
-  const json body = stream(2000);
-  const std::string text = fleet.text_of(body);
-  fleet.engine(0).knobs().gap = std::chrono::milliseconds(20);
-  const std::vector<Client> calls = begin_streams(fleet, 1, body);
-  fleet.add_engines(1);
-  fleet.engine(1).knobs().refuse_next = 2;
-  fleet.worker(0).is_drained = true;
-  fleet.router().on_change();
-  wait(fleet, calls);
-  EXPECT_EQ(calls[0]->text(), text);
-  EXPECT_EQ(fleet.counts(0).length, 0U);
-  EXPECT_EQ(fleet.counts(1).refused, 2U);
+TEST_F(MovesAfterAFailure, TheOnlyOtherWorkerIsAskedAgain) {
+  move(1, 2);
+  EXPECT_EQ(fleet_.counts(1).refused, 2U);
 }
 
 TEST_F(Moves, AResumedStreamMovesOnceItsNewWorkerHasBroughtAToken) {
@@ -134,8 +139,7 @@ TEST_F(Moves, AResumedStreamMovesOnceItsNewWorkerHasBroughtAToken) {
   fleet.kill(0);
   fleet.run_until([&] { return fleet.busy(1) == 2; });
   fleet.add_engines(1);
-  fleet.worker(1).is_drained = true;
-  fleet.router().on_change();
+  drain(fleet, 1);
   // The stream that has its tokens from this worker moves.
   fleet.run_until([&] { return fleet.busy(1) == 1; });
   fleet.run_until([&] { return calls[0]->has_ended() || calls[1]->has_ended(); });
@@ -160,8 +164,7 @@ TEST_F(Moves, AStreamThatCannotContinueEndsWhereItIs) {
     fleet.engine(engine).knobs().gap = std::chrono::milliseconds(10);
   }
   const std::vector<Client> calls = begin_streams(fleet, 2, body);
-  fleet.worker(0).is_drained = true;
-  fleet.router().on_change();
+  drain(fleet, 0);
   wait(fleet, calls);
   EXPECT_EQ(calls[0]->text(), calls[1]->text());
   EXPECT_EQ(fleet.counts(0).length, 1U);
@@ -174,8 +177,7 @@ TEST_F(Moves, WithoutAnotherWorkerStreamsStay) {
   const json body = stream(60);
   fleet.engine(0).knobs().gap = std::chrono::milliseconds(20);
   const std::vector<Client> calls = begin_streams(fleet, 2, body);
-  fleet.worker(0).is_drained = true;
-  fleet.router().on_change();
+  drain(fleet, 0);
   wait(fleet, calls);
   for (const Client& call : calls) EXPECT_EQ(call->events().back(), "[DONE]");
 }

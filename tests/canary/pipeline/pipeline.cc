@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "canary/pipeline/fleet.h"
-#include "http/connection.h"
+#include "route/torture/client.h"
 #include "route/torture/processes.h"
 #include "route/torture/transcript.h"
 
@@ -231,35 +231,20 @@ class Pipeline {
   }
 
   awaitable<std::string> ask(std::unique_ptr<http::Connection>& connection, std::string body) {
-    const Deadline deadline = long_after();
-    if (!connection || !connection->is_alive()) {
-      const http::Origin origin =
-          http::make_origin(net::parse_url("http://" + router_->ready()), {});
-      connection = co_await http::Connection::open(origin, deadline, "a client");
-    }
-    http::RequestHead head;
-    head.method = "POST";
-    head.target = "/v1/completions";
-    head.headers.emplace_back("Content-Type", "application/json");
-    co_await connection->send(head, body, deadline);
-    const http::ResponseHead received = co_await connection->read_head(deadline);
+    http::Origin origin = http::make_origin(net::parse_url("http://" + router_->ready()), {});
+    torture::Received received;
+    const torture::OnResumed on_resumed = [&](Clock::time_point from, Clock::time_point to) {
+      if (current_ == nullptr) return;
+      ++current_->resumed;
+      current_->longest_gap_ms = std::max(current_->longest_gap_ms, milliseconds_between(from, to));
+    };
+    co_await torture::ask(connection, std::move(origin), "/v1/completions", std::move(body),
+                          long_after(), received, on_resumed);
     std::string answer;
-    if (received.status != 200) answer = "status " + std::to_string(received.status) + ": ";
-    std::array<char, 4096> space;
-    Clock::time_point last = Clock::now();
-    for (;;) {
-      const std::size_t count = co_await connection->read_some(space, deadline);
-      if (count == 0) break;
-      const std::string_view piece(space.data(), count);
-      const Clock::time_point now = Clock::now();
-      if (piece.find(": fo-route: resumed") != piece.npos && current_ != nullptr) {
-        ++current_->resumed;
-        current_->longest_gap_ms =
-            std::max(current_->longest_gap_ms, milliseconds_between(last, now));
-      }
-      if (piece.find("data:") != piece.npos) last = now;
-      answer += piece;
+    if (received.head.status != 200) {
+      answer = "status " + std::to_string(received.head.status) + ": ";
     }
+    answer += received.body;
     co_return answer;
   }
 
@@ -337,6 +322,14 @@ class Pipeline {
     story.begin = Clock::now();
     return story;
   }
+  // Begins the story of a fault that ends streams, which the router then resumes.
+  Story& tell_death(std::string name, std::size_t worker) {
+    Story& story = tell(std::move(name), worker, 0);
+    current_ = &story;
+    story.seed_detected = "0-1 ms";
+    story.seed_total = "3-11 ms";
+    return story;
+  }
   // Until a request that begins from now on runs on the worker.
   awaitable<void> await_busy(std::size_t worker) {
     co_await await("a worker is idle", [=, this] { return !busy_.contains(ids_[worker]); });
@@ -375,10 +368,7 @@ class Pipeline {
     constexpr std::size_t kWorker = 2;
     torture::Engine& engine = *engines_[kWorker];
     co_await await_busy(kWorker);
-    Story& story = tell("crash", kWorker, 0);
-    current_ = &story;
-    story.seed_detected = "0-1 ms";
-    story.seed_total = "3-11 ms";
+    Story& story = tell_death("crash", kWorker);
     story.difference = "streams go on as soon as their connections end";
     engine.signal(SIGKILL);
     log_xid(kWorker, "79, pid=1234, GPU has fallen off the bus.");
@@ -397,10 +387,7 @@ class Pipeline {
     const json sound{{"fail", "none"}};
     co_await set(*engines_[kWorker], broken);
     co_await await_busy(kWorker);
-    Story& story = tell("CUDA error", kWorker, 0);
-    current_ = &story;
-    story.seed_detected = "0-1 ms";
-    story.seed_total = "3-11 ms";
+    Story& story = tell_death("CUDA error", kWorker);
     story.difference = "streams go on when the engine reports the error to them";
     log_xid(kWorker, "48, pid=1234, name=vllm, DBE (Double Bit Error) ECC Error");
     co_await until_out(story);

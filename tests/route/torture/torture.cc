@@ -40,8 +40,8 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "http/client.h"
-#include "http/connection.h"
 #include "loop/pause.h"
+#include "route/torture/client.h"
 #include "route/torture/processes.h"
 #include "route/torture/refengines.h"
 #include "route/torture/transcript.h"
@@ -388,39 +388,28 @@ class Torture {
   awaitable<Answer> ask(std::unique_ptr<http::Connection>& connection, std::uint16_t port,
                         const Question& question, std::vector<Gap>* gaps) {
     const Deadline deadline = Deadline::after(kPatience);
-    const std::string body = question.body.dump();
+    http::Origin origin;
+    origin.address = {"127.0.0.1", port};
+    torture::Received received;
+    const auto id = [&] {
+      return std::string(received.head.header("x-fo-request-id").value_or(""));
+    };
+    const torture::OnResumed on_resumed = [&](Clock::time_point from, Clock::time_point to) {
+      if (gaps != nullptr) gaps->push_back({id(), from, to});
+    };
     Answer answer;
     try {
-      if (!connection || !connection->is_alive()) {
-        http::Origin origin;
-        origin.address = {"127.0.0.1", port};
-        connection = co_await http::Connection::open(std::move(origin), deadline, "a client");
-      }
-      http::RequestHead head;
-      head.method = "POST";
-      head.target = question.path;
-      head.headers.emplace_back("Content-Type", "application/json");
-      co_await connection->send(std::move(head), body, deadline);
-      const http::ResponseHead received = co_await connection->read_head(deadline);
-      answer.status = received.status;
-      answer.id = std::string(received.header("x-fo-request-id").value_or(""));
-      std::array<char, 4096> space;
-      Clock::time_point last = Clock::now();
-      for (;;) {
-        const std::size_t count = co_await connection->read_some(space, deadline);
-        if (count == 0) break;
-        const std::string_view piece(space.data(), count);
-        const Clock::time_point now = Clock::now();
-        const bool is_resumed = piece.find(": fo-route: resumed") != piece.npos;
-        if (is_resumed && gaps != nullptr) gaps->push_back({answer.id, last, now});
-        if (piece.find("data:") != piece.npos) last = now;
-        answer.body += piece;
-      }
+      std::string body = question.body.dump();
+      co_await torture::ask(connection, std::move(origin), question.path, std::move(body), deadline,
+                            received, on_resumed);
       answer.is_whole = true;
     } catch (const base::Error& error) {
-      answer.body += std::string("\n(") + error.what() + ")";
+      received.body += std::string("\n(") + error.what() + ")";
       connection.reset();
     }
+    answer.status = received.head.status;
+    answer.id = id();
+    answer.body = std::move(received.body);
     co_return answer;
   }
 
