@@ -12,6 +12,9 @@ need_etcd() {
   export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=127.0.0.1:$PORT
 }
 
+# etcdctl ARGUMENT...: the program itself gives up after 5 s.
+etcdctl() { command etcdctl --command-timeout=60s "$@"; }
+
 # start_etcd [SCHEME [OPTION...]]: starts etcd at $PORT, with the data in $T/etcd. Sets ETCD.
 start_etcd() {
   local scheme=${1:-http} peer=http://127.0.0.1:$PEER_PORT

@@ -141,7 +141,9 @@ class Etcd {
   }
   /// The command line of etcdctl for this server.
   [[nodiscard]] std::vector<std::string> etcdctl(const std::vector<std::string>& arguments) const {
-    std::vector<std::string> argv{"env", "ETCDCTL_API=3", "etcdctl", "--endpoints=" + url()};
+    // etcdctl itself would give up after 5 s.
+    std::vector<std::string> argv{"env", "ETCDCTL_API=3", "etcdctl", "--endpoints=" + url(),
+                                  "--command-timeout=60s"};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     return argv;
   }

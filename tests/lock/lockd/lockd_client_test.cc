@@ -441,6 +441,8 @@ class FakeServer : public testing::Test {
     asio::co_spawn(loop_, std::move(call), [&](std::exception_ptr error, Value value) {
       failure = std::move(error);
       result = std::move(value);
+      // A timer of the client's connection may outlast the call.
+      loop_.stop();
     });
     loop_.run();
     thread.join();
