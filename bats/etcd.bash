@@ -24,7 +24,7 @@ start_etcd() {
     --advertise-client-urls "$client" --listen-peer-urls "$peer" \
     --initial-advertise-peer-urls "$peer" --initial-cluster "default=$peer" \
     --heartbeat-interval 10 --election-timeout 100 --unsafe-no-fsync --logger zap --log-level warn \
-    "$@"
+    --bcrypt-cost 4 "$@"
   ETCD=$BG_PID
   wait_for "curl -sf ${CURL_TLS:-} $client/health"
 }

@@ -50,6 +50,7 @@ inline std::vector<std::string> etcd_command(const std::string& folder, std::uin
           "--heartbeat-interval=10",
           "--election-timeout=100",
           "--unsafe-no-fsync",
+          "--bcrypt-cost=4",
           "--logger=zap",
           "--log-level=warn"};
 }
