@@ -325,10 +325,19 @@ TEST_F(SwitchTest, WhoIsActiveAgainWasNotRelieved) {
 }
 
 TEST_F(SwitchTest, WhatIsNotDoneInTimeIsTryAgain) {
-  start(accepted_, {"active", 1});
-  const auto failure = failure_of([&] { switch_over(lock_, in_ms(50)); });
-  EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
-  EXPECT_THAT(failure.message, HasSubstr("no other engine is active in time"));
+  // On a busy machine, the time may be over before the engine has accepted.
+  bool is_accepted = false;
+  for (int ms = 50; !is_accepted; ms *= 2) {
+    peers_.clear();
+    asked_ = false;
+    start(accepted_, {"active", 1});
+    const auto failure = failure_of([&] { switch_over(lock_, in_ms(ms)); });
+    EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
+    is_accepted = failure.message.find("timed out") == std::string::npos;
+    if (is_accepted) {
+      EXPECT_THAT(failure.message, HasSubstr("no other engine is active in time"));
+    }
+  }
 }
 
 }  // namespace
