@@ -208,6 +208,7 @@ class Attempts {
   void add_ids(http::Fields& headers) const;
   void add_health(const WorkerPtr& worker, fleet::HealthEvent event, const std::string& reason);
   void note(const Outcome& outcome, TimePoint began, const std::string& reason);
+  void add_failure();
   void note_success(TimePoint began);
 
   RouterParts& parts_;
@@ -288,6 +289,7 @@ awaitable<void> Attempts::deliver() {
 
 void Attempts::on_first_token(base::Duration gap) {
   job_.fruitless = 0;
+  for (auto& [id, failure] : job_.failed_on) failure.is_fruitless = false;
   if (parts_.dispatcher.suspects().on_token(job_.number)) parts_.dispatcher.on_change();
   const std::optional<TimePoint> moving_since = std::exchange(job_.moving_since, std::nullopt);
   if (job_.resume_until) {
@@ -449,8 +451,13 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
       if (!outcome.is_worth_another) return;
       break;
   }
-  job_.failed_on[worker->id] = worker->arrivals;
+  add_failure();
   if (!exchange_.is_delivered()) ++parts_.metrics.retries[outcome.kind];
+}
+
+// The present attempt has failed.
+void Attempts::add_failure() {
+  job_.failed_on[job_.worker->id] = {job_.worker->arrivals, job_.fruitless > 0};
 }
 
 void Attempts::note_success(TimePoint began) {
@@ -595,7 +602,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
 
 // The worker is drained, or was convicted.
 awaitable<Attempts::Next> Attempts::leave(bool is_conviction) {
-  job_.failed_on[job_.worker->id] = job_.worker->arrivals;
+  add_failure();
   const Attempt attempt{.end = AttemptEnd::kBroken};
   if (is_conviction && exchange_.is_delivered()) {
     const ApiError error = error_of(job_, attempt, "its answers were found to be wrong");

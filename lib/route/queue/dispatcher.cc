@@ -208,11 +208,12 @@ std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job&
     const bool is_refused =
         !worker->serves(job.model) || worker->refused.contains({job.model, job.request.api});
     const auto failure = job.failed_on.find(worker->id);
-    const bool has_failed = failure != job.failed_on.end() && failure->second == worker->arrivals;
+    const bool has_failed =
+        failure != job.failed_on.end() && failure->second.arrivals == worker->arrivals;
     // An answer that has begun waits here, where its client is told so.
-    const bool is_excluded =
-        (has_failed && (job.resume_until || worker->share.is_overloaded(Clock::now()))) ||
-        (worker->is_awaited && job.resume_until);
+    const bool must_wait =
+        job.resume_until && (worker->is_awaited || (has_failed && failure->second.is_fruitless));
+    const bool is_excluded = must_wait || (has_failed && worker->share.is_overloaded(Clock::now()));
     const bool can_continue = worker->can_continue(job.exchange.continues_as_text());
     if (is_other || is_refused || is_excluded || (job.resume_until && !can_continue)) {
       never.push_back(number);

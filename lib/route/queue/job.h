@@ -61,11 +61,18 @@ struct Job {
   unsigned attempts = 0;
   /// Attempts that failed since the last token.
   unsigned fruitless = 0;
-  /// Workers that failed it, by id, each with its `arrivals` at that time: it goes to another one
-  /// if there is one.
-  std::map<std::string, std::uint64_t> failed_on;
+  /// The last failure of a worker.
+  struct Failure {
+    /// The worker's `arrivals` at that time.
+    std::uint64_t arrivals = 0;
+    /// No worker has brought a token of the answer since, nor this one before it failed.
+    bool is_fruitless = false;
+  };
+  /// Workers that failed it, by id: it goes to another one if there is one.
+  std::map<std::string, Failure> failed_on;
   /// Set once a part of its answer was delivered and its worker failed: until then, a worker of the
-  /// same set that has not failed it since its last arrival may continue the answer.
+  /// same set may continue the answer, unless its last failure was a fruitless one and it has not
+  /// arrived again since.
   std::optional<base::Deadline> resume_until;
   TimePoint lost_at{};
   unsigned resumes = 0;

@@ -181,16 +181,34 @@ TEST_F(DispatcherTest, AWorkerThatFailedARequestGetsItOnlyIfNoOtherIsLeft) {
   const WorkerPtr b = add("b", 10);
   for (int i = 0; i < 4; ++i) {
     const Placed placed = make();
-    placed->job.failed_on = {{"a", 0}};
+    placed->job.failed_on = {{"a", {}}};
     place(placed);
     EXPECT_EQ(placed->worker(), "b");
   }
   b->is_reachable = false;
   dispatcher_.on_change();
   const Placed placed = make();
-  placed->job.failed_on = {{"a", 0}};
+  placed->job.failed_on = {{"a", {}}};
   place(placed);
   EXPECT_EQ(placed->worker(), "a");
+}
+
+TEST_F(DispatcherTest, AnAnswerWaitsForAnotherWorkerThanOneThatBroughtItNothing) {
+  const WorkerPtr a = add("a", 10);
+  const auto resuming = [&](bool is_fruitless) {
+    Placed placed = make();
+    placed->job.set = {"m", ""};
+    placed->job.resume_until = soon();
+    placed->job.failed_on = {{"a", {.arrivals = a->arrivals, .is_fruitless = is_fruitless}}};
+    place(placed);
+    return placed;
+  };
+  EXPECT_EQ(resuming(false)->worker(), "a");
+  const Placed waits = resuming(true);
+  EXPECT_FALSE(waits->is_over);
+  add("b", 10);
+  EXPECT_EQ(waits->worker(), "b");
+  EXPECT_EQ(resuming(false)->worker(), "b");
 }
 
 TEST_F(DispatcherTest, APinnedRequestWaitsForItsWorker) {

@@ -66,6 +66,36 @@ TEST_F(ResumeDeaths, AnAnswerSurvivesSeveralDeaths) {
   }
 }
 
+TEST_F(ResumeDeaths, AfterMoreFaultsThanWorkersTheAnswerGoesOnWhereItHasFailedBefore) {
+  for (const std::size_t engines : {1U, 2U}) {
+    DisturbedFleet fleet;
+    fleet.add_engines(engines);
+    const json body = long_answer(true);
+    const json undisturbed = summary_of(fleet.ask_directly(0, body));
+    for (std::size_t i = 0; i < engines; ++i) {
+      fleet.fail_next(i, "reset@4");
+      fleet.engine(i).knobs().fail_next = 2;
+    }
+    const Client call = fleet.ask_router(body);
+    EXPECT_EQ(summary_of(call), undisturbed);
+    expect_resumed(call, 2 * static_cast<int>(engines));
+  }
+}
+
+TEST_F(ResumeDeaths, AWorkerThatBroughtNoTokenIsNotAskedAgain) {
+  route::RouterOptions options = in_turns();
+  options.times.stream = std::chrono::milliseconds(300);
+  options.resume.wait = std::chrono::milliseconds(100);
+  DisturbedFleet fleet(std::move(options));
+  fleet.add_engine();
+  const Client call = begin_stalled(fleet, long_answer(true));
+  const std::uint64_t requests = fleet.counts(0).requests;
+  fleet.fail_next(0, "reset@0");
+  fleet.run_until([&] { return call->has_ended(); });
+  EXPECT_EQ(call->error_code(), "worker_lost");
+  EXPECT_EQ(fleet.counts(0).requests, requests + 1);
+}
+
 // Before the new worker brings a token, it fails.
 TEST_F(ResumeDeaths, AFaultInTheReplaysPrefillIsSurvived) {
   for (const char* fault : {"cut@start", "reset@0", "error@start", "half@0"}) {
