@@ -1,6 +1,7 @@
 #include "canary/check/schedule.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace fo::canary {
 
@@ -36,11 +37,19 @@ Schedule::Schedule(const Intervals& intervals, base::Duration now, double phase)
 
 base::Duration Schedule::next() const { return *std::min_element(due_.begin(), due_.end()); }
 
-void Schedule::done(Step step, base::Duration now) {
-  base::Duration& due = due_.at(index(step));
-  const base::Duration interval = intervals_.of(step);
-  if (due > now) return;
-  due += interval * ((now - due) / interval + 1);
+std::vector<Step> Schedule::due(base::Duration now) const {
+  std::vector<Step> steps;
+  std::ranges::copy_if(kSteps, std::back_inserter(steps),
+                       [&](Step step) { return due_.at(index(step)) <= now; });
+  return steps;
+}
+
+void Schedule::done(std::span<const Step> steps, base::Duration now) {
+  for (const Step step : steps) {
+    base::Duration& due = due_.at(index(step));
+    const base::Duration interval = intervals_.of(step);
+    due += interval * ((now - due) / interval + 1);
+  }
 }
 
 void Schedule::hurry(base::Duration now) {

@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/units.h"
 
@@ -34,12 +36,12 @@ class Schedule {
 
   /// When the next check is due.
   [[nodiscard]] base::Duration next() const;
-  [[nodiscard]] bool is_due(Step step, base::Duration now) const {
-    return due_.at(index(step)) <= now;
-  }
-  /// The step was done, or is left out this time. It is due an interval after it was last due, so
-  /// that phases stay; what was missed meanwhile is not made up for.
-  void done(Step step, base::Duration now);
+  /// The steps that are due, in the order of cost: those with which a check begins.
+  [[nodiscard]] std::vector<Step> due(base::Duration now) const;
+  /// The check has ended, whose steps were done, or are left out this time. Each is due an interval
+  /// after it was last due, so that phases stay; what was missed meanwhile is not made up for.
+  /// Other steps, which may have become due during the check, stay as they are.
+  void done(std::span<const Step> steps, base::Duration now);
   /// The worker is suspected: the content is due soon.
   void hurry(base::Duration now);
 

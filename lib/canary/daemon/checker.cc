@@ -28,6 +28,10 @@ bool is_suspect(const Worker& worker) {
   return state == fleet::HealthState::kSuspicious || state == fleet::HealthState::kProbation;
 }
 
+bool includes(const std::vector<Step>& steps, Step step) {
+  return std::ranges::find(steps, step) != steps.end();
+}
+
 // The answers of others, as they come.
 struct Poll {
   explicit Poll(const boost::asio::any_io_executor& executor) : changed(executor) {}
@@ -88,33 +92,32 @@ awaitable<void> Checker::run(WorkerPtr worker, std::shared_ptr<loop::Event> even
     co_await event->wait(at_steady(worker->schedule.next()));
     if (worker->is_removed) break;
     Now at = now();
-    if (worker->schedule.next() > at.steady) continue;
+    const std::vector<Step> due = worker->schedule.due(at.steady);
+    if (due.empty()) continue;
     workers_.advance(*worker, at);
-    const bool content_is_due = worker->schedule.is_due(Step::kContent, at.steady);
-    const bool token_is_due = worker->schedule.is_due(Step::kToken, at.steady);
+    const bool content_is_due = includes(due, Step::kContent);
     if (worker->is_checked()) {
-      const bool is_reachable = co_await check_reachable(worker);
+      const bool is_reachable = co_await check_reachable(worker, due);
       if (is_reachable && content_is_due && worker->canaries != nullptr) {
         co_await check_content(worker);
-      } else if (is_reachable && token_is_due && !(worker->load && worker->load->is_busy())) {
+      } else if (is_reachable && includes(due, Step::kToken) &&
+                 !(worker->load && worker->load->is_busy())) {
         co_await check_token(worker);
       }
     }
     if (worker->is_removed) break;
     at = now();
-    for (const Step step : kSteps) worker->schedule.done(step, at.steady);
+    worker->schedule.done(due, at.steady);
     if (is_suspect(*worker)) worker->schedule.hurry(at.steady);
     if (content_is_due && worker->is_checked()) on_checked_(worker->id);
   }
 }
 
 // Connects, and asks for what is due. False if the worker cannot be asked for more.
-awaitable<bool> Checker::check_reachable(WorkerPtr worker) {
+awaitable<bool> Checker::check_reachable(WorkerPtr worker, const std::vector<Step>& due) {
   const Clock::time_point begin = Clock::now();
-  const base::Duration due_at = now().steady;
-  const bool asks_health = worker->schedule.is_due(Step::kHealth, due_at);
-  const bool asks_load = worker->schedule.is_due(Step::kProgress, due_at) ||
-                         worker->schedule.is_due(Step::kToken, due_at);
+  const bool asks_health = includes(due, Step::kHealth);
+  const bool asks_load = includes(due, Step::kProgress) || includes(due, Step::kToken);
   const EngineAddress engine = worker->engine;
   const Deadline deadline = Deadline::after(options_.rules.probe_timeout);
   const Probe result = co_await probe(engine, asks_health, deadline);

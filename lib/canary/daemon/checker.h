@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "canary/check/checker_options.h"
 #include "canary/daemon/workers.h"
@@ -28,7 +29,7 @@ class Checker {
 
  private:
   boost::asio::awaitable<void> run(WorkerPtr worker, std::shared_ptr<loop::Event> event);
-  boost::asio::awaitable<bool> check_reachable(WorkerPtr worker);
+  boost::asio::awaitable<bool> check_reachable(WorkerPtr worker, const std::vector<Step>& due);
   boost::asio::awaitable<void> check_token(WorkerPtr worker);
   boost::asio::awaitable<void> check_content(WorkerPtr worker);
   boost::asio::awaitable<Decision> vote(WorkerPtr worker, const Canary& canary, Attempt mismatch);

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <set>
 #include <string_view>
+#include <vector>
 
 namespace fo::canary {
 namespace {
@@ -12,13 +15,22 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+bool is_due(const Schedule& schedule, Step step, base::Duration now) {
+  const std::vector<Step> due = schedule.due(now);
+  return std::ranges::find(due, step) != due.end();
+}
+
 // When the step is due, as far as an hour shows it.
 base::Duration due_time(const Schedule& schedule, Step step, base::Duration from) {
   base::Duration time = from;
-  while (!schedule.is_due(step, time) && time < from + std::chrono::hours(1)) {
+  while (!is_due(schedule, step, time) && time < from + std::chrono::hours(1)) {
     time += milliseconds(100);
   }
   return time;
+}
+
+void done(Schedule& schedule, Step step, base::Duration now) {
+  schedule.done(std::array{step}, now);
 }
 
 TEST(Schedule, StepsHaveDifferentNames) {
@@ -36,7 +48,7 @@ TEST(Schedule, ThePhaseIsAPartOfEachInterval) {
     EXPECT_EQ(due_time(Schedule(intervals, now, 0.5), step, now), now + intervals.of(step) / 2);
     EXPECT_EQ(due_time(Schedule(intervals, now, 1), step, now), now + intervals.of(step));
     EXPECT_FALSE(
-        Schedule(intervals, now, 1).is_due(step, now + intervals.of(step) - milliseconds(1)));
+        is_due(Schedule(intervals, now, 1), step, now + intervals.of(step) - milliseconds(1)));
   }
   EXPECT_EQ(Schedule(intervals, now, 0.5).next(), now + seconds(1));
 }
@@ -44,26 +56,31 @@ TEST(Schedule, ThePhaseIsAPartOfEachInterval) {
 TEST(Schedule, AStepKeepsItsPhase) {
   Schedule schedule({}, seconds(0), 0.5);
   // Due at 15 s, and done late.
-  schedule.done(Step::kContent, seconds(20));
+  done(schedule, Step::kContent, seconds(20));
   EXPECT_EQ(due_time(schedule, Step::kContent, seconds(0)), seconds(45));
   // Exactly when it is due.
-  schedule.done(Step::kContent, seconds(45));
+  done(schedule, Step::kContent, seconds(45));
   EXPECT_EQ(due_time(schedule, Step::kContent, seconds(0)), seconds(75));
 }
 
 TEST(Schedule, WhatWasMissedIsNotMadeUpFor) {
   Schedule schedule({}, seconds(0), 0.5);
-  schedule.done(Step::kConnect, seconds(1000));
+  done(schedule, Step::kConnect, seconds(1000));
   EXPECT_EQ(due_time(schedule, Step::kConnect, seconds(0)), seconds(1001));
-  schedule.done(Step::kConnect, seconds(1001));
+  done(schedule, Step::kConnect, seconds(1001));
   EXPECT_EQ(due_time(schedule, Step::kConnect, seconds(0)), seconds(1003));
 }
 
-TEST(Schedule, AStepThatIsNotDueStaysAsItIs) {
+TEST(Schedule, AStepThatBecomesDueDuringACheckStaysDue) {
   Schedule schedule({}, seconds(0), 0.5);
-  schedule.done(Step::kContent, seconds(14));
-  EXPECT_EQ(due_time(schedule, Step::kContent, seconds(0)), seconds(15));
-  EXPECT_EQ(schedule.next(), seconds(1));
+  // The connection of 13 s takes until the content is due.
+  done(schedule, Step::kConnect, seconds(11));
+  const std::vector<Step> due = schedule.due(seconds(13));
+  EXPECT_TRUE(is_due(schedule, Step::kConnect, seconds(13)));
+  EXPECT_FALSE(is_due(schedule, Step::kContent, seconds(13)));
+  schedule.done(due, seconds(16));
+  EXPECT_TRUE(is_due(schedule, Step::kContent, seconds(16)));
+  EXPECT_EQ(due_time(schedule, Step::kConnect, seconds(16)), seconds(17));
 }
 
 TEST(Schedule, TheContentOfASuspectIsDueSooner) {
@@ -78,10 +95,10 @@ TEST(Schedule, TheContentOfASuspectIsDueSooner) {
 
 TEST(Schedule, AShorterIntervalIsNotLengthenedForASuspect) {
   Schedule schedule({.content = seconds(2)}, seconds(0), 0);
-  schedule.done(Step::kContent, seconds(0));
+  done(schedule, Step::kContent, seconds(0));
   schedule.hurry(seconds(1));
   EXPECT_EQ(due_time(schedule, Step::kContent, seconds(0)), seconds(2));
-  schedule.done(Step::kContent, seconds(2));
+  done(schedule, Step::kContent, seconds(2));
   schedule.hurry(seconds(2));
   EXPECT_EQ(due_time(schedule, Step::kContent, seconds(0)), seconds(4));
 }
