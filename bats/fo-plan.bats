@@ -65,7 +65,7 @@ CAPACITY=(capacity --ttft 500ms --tpot 30ms --tokens 250 --kv-tokens 500000 --se
 
 @test "canary prints false drains and times of detection" {
   run -0 --separate-stderr fo-plan canary --false-result 0.1% --workers 1000 --transient 2ms --vote 500ms
-  [ "$output" = "The false drains of 1000 workers are 0.00288 per day = workers * 86400 s / interval * p^k; drift is detected within 90 s = k * interval, a mismatch within 32.5 s = interval + 2 s + vote; a fault of 0.002 s is seen with a chance of 6.667e-05 = transient / interval." ]
+  [ "$output" = "The false drains of 1000 workers are 0.00288 per day = workers * 86400 s / interval * p^k; drift is detected within 92 s = k * interval + 2 s, a mismatch within 32.5 s = interval + 2 s + vote; a fault of 0.002 s is seen with a chance of 6.667e-05 = transient / interval." ]
   run -0 fo-plan canary --false-result 1% --workers 1000 --max-drains 3
   run -1 fo-plan canary --false-result 1% --workers 1000 --max-drains 2
   run -0 fo-plan canary --false-result 0

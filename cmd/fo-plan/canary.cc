@@ -20,7 +20,7 @@ Answer answer_canary(const Inputs& inputs) {
   Answer answer;
   answer.sentence = fmt::format(
       "The false drains of {} are {} per day = workers * 86400 s / interval * p^k; drift is "
-      "detected within {} s = k * interval, a mismatch within {} s = interval + 2 s + vote",
+      "detected within {} s = k * interval + 2 s, a mismatch within {} s = interval + 2 s + vote",
       base::counted(workers, "worker"), rounded(drains), rounded(drift.count()),
       rounded(mismatch.count()));
   answer.results = {{"false_drains_per_day", drains},
@@ -45,7 +45,7 @@ Verb canary() {
       .name = "canary",
       .description = "compute false drains, detection times and missed faults",
       .formula =
-          "false drains per day = workers * 86400 s / interval * p^k; drift: k * interval; "
+          "false drains per day = workers * 86400 s / interval * p^k; drift: k * interval + 2 s; "
           "mismatch: interval + 2 s + vote; chance to see a fault: transient / interval",
       .parameters = {{"false-result", Kind::kFraction,
                       "p: chance that a check of a good worker fails, after retries"},

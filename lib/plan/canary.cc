@@ -36,7 +36,7 @@ double checks_until_unreset_breaker_opens(const CanaryChecks& checks) {
 
 Seconds longest_drift_detection(const CanaryChecks& checks) {
   check(checks);
-  return static_cast<double>(checks.in_a_row) * checks.interval;
+  return static_cast<double>(checks.in_a_row) * checks.interval + kRetryTime;
 }
 
 Seconds longest_mismatch_detection(Seconds interval, Seconds vote) {

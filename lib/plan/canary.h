@@ -34,8 +34,8 @@ double false_drains_per_day(const CanaryChecks& checks, std::uint64_t workers = 
 /// reset: in_a_row / false_result, which must be more than 0.
 double checks_until_unreset_breaker_opens(const CanaryChecks& checks);
 
-/// Returns the longest time for which a lasting fault stays undetected: in_a_row * interval,
-/// because it can begin just after a check.
+/// Returns the longest time for which a lasting fault stays undetected: in_a_row * interval + 2 s,
+/// because it can begin just after a check, and the last one is repeated.
 Seconds longest_drift_detection(const CanaryChecks& checks);
 
 /// Returns the longest time for which a wrong token stays undetected: interval + 2 s + vote, the

@@ -175,7 +175,7 @@ void add_wrong_transfers(std::vector<Figure>& figures) {
 
 void add_wrong_canaries(std::vector<Figure>& figures) {
   const double minute = Seconds(60) / kChecks.interval;
-  const Seconds last = longest_drift_detection(kChecks);
+  const Seconds last = static_cast<double>(kChecks.in_a_row) * kChecks.interval;
   const Seconds first = last - kChecks.interval;
   const double in_a_row = false_drains_per_day(kChecks) / checks_per_day(kChecks.interval);
   figures.push_back(figure("a check every 30 s is 33 checks a minute", {{33, minute, 1}},

@@ -21,7 +21,7 @@ TEST(Canary, OfTheSeed) {
   EXPECT_NEAR(false_drains_per_day(kSeed), 2880e-9, 1e-18);
   EXPECT_NEAR(false_drains_per_day(kSeed, 1000), 2880e-6, 1e-15);
   EXPECT_DOUBLE_EQ(checks_until_unreset_breaker_opens(kSeed), 3000);
-  EXPECT_DOUBLE_EQ(longest_drift_detection(kSeed).count(), 90);
+  EXPECT_DOUBLE_EQ(longest_drift_detection(kSeed).count(), 92);
   EXPECT_DOUBLE_EQ(longest_mismatch_detection(Seconds(30), Seconds(1.5)).count(), 33.5);
   EXPECT_NEAR(chance_to_see(Seconds(0.002), Seconds(30)), 6.667e-5, 1e-8);
 }
