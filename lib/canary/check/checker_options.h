@@ -14,12 +14,14 @@ struct CheckerOptions {
   base::Duration hung_after = std::chrono::seconds(30);
   /// Lower limit of the time allowed for a first token; a slow worker gets 5 times its baseline.
   base::Duration first_token = std::chrono::seconds(3);
-  /// The part of the questions that run the sampler.
+  /// The part of the checks of the content that run the sampler, too.
   double sampler_part = 0.25;
 
   /// Returns the longest time that a check of the content can take, a vote included.
   [[nodiscard]] base::Duration longest() const {
-    return static_cast<base::Duration::rep>(2 * retries + 3) *
+    // The last repetition of a question passes; then the sampler gives wrong tokens, is asked as
+    // often as it can be, and put to the vote.
+    return static_cast<base::Duration::rep>(3 * retries + 4) *
            (rules.timeout + 2 * rules.probe_timeout + retry_pause);
   }
 };

@@ -208,22 +208,31 @@ void Checker::on_vote(Worker& worker, const std::string& canary, Decision decisi
 }
 
 awaitable<void> Checker::check_content(WorkerPtr worker) {
+  const bool runs_sampler = worker->runs_sampler(options_.sampler_part, os::random_unit());
+  std::optional<Conclusion> conclusion = co_await question(worker, false);
+  if (runs_sampler && conclusion && conclusion->finding == Finding::kPass) {
+    conclusion = co_await question(worker, true);
+  }
+  if (conclusion) workers_.find_answer(*worker, *conclusion, now());
+}
+
+// Asks a question, with its repetitions. nullopt if the worker or its file has changed meanwhile.
+awaitable<std::optional<Conclusion>> Checker::question(WorkerPtr worker, bool uses_sampler) {
   using Next = Repetitions::Next;
   Canaries* const canaries = worker->canaries;
   const CanaryFile& file = canaries->file;
   const Canary* canary = &draw_canary(file, "", os::random_unit());
-  const bool uses_sampler = worker->runs_sampler(options_.sampler_part, os::random_unit());
   const auto is_over = [&] { return worker->is_removed || worker->canaries != canaries; };
   Repetitions repetitions(options_.retries);
   for (;;) {
     const EngineAddress engine = worker->engine;
     const Attempt result =
         co_await attempt(engine, *canary, uses_sampler, options_.rules, worker->baselines.answer);
-    if (is_over()) co_return;
+    if (is_over()) co_return std::nullopt;
     workers_.note(*worker, Step::kContent, result, now());
     if (result.outcome == Outcome::kMismatch && canaries->is_stale) {
-      workers_.find(*worker, Finding::kNeutral, {}, now());
-      co_return;
+      Conclusion neutral;
+      co_return neutral;
     }
     const Next next = repetitions.add(result);
     if (next == Next::kVote) {
@@ -231,27 +240,26 @@ awaitable<void> Checker::check_content(WorkerPtr worker) {
       if (!workers_.is_convicted(worker->id)) {
         decision = co_await vote(worker, *canary, repetitions.suspect());
       }
-      if (is_over()) co_return;
+      if (is_over()) co_return std::nullopt;
       // An error of its GPU may have convicted it, also during the vote. Its health stays as it is,
       // and the vote says nothing of the canaries, but it owes an answer.
       if (workers_.is_convicted(worker->id)) {
-        workers_.find_answer(*worker,
-                             {.finding = Finding::kFault, .attempt = repetitions.suspect()}, now());
-        co_return;
+        Conclusion fault{.finding = Finding::kFault, .attempt = repetitions.suspect()};
+        co_return fault;
       }
       on_vote(*worker, canary->name, decision);
       repetitions.decide(decision);
     }
     if (next == Next::kVote || next == Next::kDone) break;
     co_await loop::pause_for(options_.retry_pause);
-    if (is_over()) co_return;
+    if (is_over()) co_return std::nullopt;
     if (next == Next::kAnother) canary = &draw_canary(file, canary->name, os::random_unit());
   }
   Conclusion conclusion = repetitions.conclusion();
   if (conclusion.finding == Finding::kWeak && conclusion.attempt.outcome == Outcome::kSlow) {
     conclusion.cause = cause_of_slow(*worker, std::move(conclusion.cause), now());
   }
-  workers_.find_answer(*worker, conclusion, now());
+  co_return conclusion;
 }
 
 awaitable<Decision> Checker::vote(WorkerPtr worker, const Canary& canary, Attempt mismatch) {

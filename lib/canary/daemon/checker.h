@@ -5,6 +5,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ class Checker {
   boost::asio::awaitable<bool> check_reachable(WorkerPtr worker, const std::vector<Step>& due);
   boost::asio::awaitable<void> check_token(WorkerPtr worker);
   boost::asio::awaitable<void> check_content(WorkerPtr worker);
+  boost::asio::awaitable<std::optional<Conclusion>> question(WorkerPtr worker, bool uses_sampler);
   boost::asio::awaitable<Decision> vote(WorkerPtr worker, const Canary& canary, Attempt mismatch);
   void on_vote(Worker& worker, const std::string& canary, Decision decision);
   void fail(const WorkerPtr& worker, Step step, Attempt attempt);

@@ -265,7 +265,7 @@ void Workers::find_answer(Worker& worker, const Conclusion& conclusion, const No
   const bool is_pass = conclusion.finding == Finding::kPass;
   if (conclusion.finding != Finding::kNeutral) {
     worker.owes_answer = !is_pass;
-    worker.owes_sampler = !is_pass && conclusion.attempt.uses_sampler;
+    worker.owes_sampler = !is_pass && (worker.owes_sampler || conclusion.attempt.uses_sampler);
   }
   if (is_pass && std::exchange(worker.canaries->is_stale, false)) {
     os::log(os::LogLevel::kInfo, "canaries of model {}: answered as expected again",
@@ -275,8 +275,7 @@ void Workers::find_answer(Worker& worker, const Conclusion& conclusion, const No
 }
 
 bool Worker::runs_sampler(double part, double random) const {
-  if (!canaries->file.has_sampler) return false;
-  return owes_answer ? owes_sampler : random < part;
+  return canaries->file.has_sampler && (owes_sampler || random < part);
 }
 
 void Workers::find_tokens(Worker& worker, const Now& at) {

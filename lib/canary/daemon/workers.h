@@ -86,12 +86,13 @@ struct Worker {
   /// are down, it may be this canary that is cut off.
   bool is_down = false;
   /// The last question that was answered was not answered as expected, or the worker failed at it.
-  /// Only a question of the same kind that it answers as expected makes up for that.
+  /// Only a check of the content that passes makes up for that.
   bool owes_answer = false;
-  /// The question to which it owes an answer ran the sampler.
+  /// A question that ran the sampler was among those since the last check of the content that
+  /// passed. The next check that passes runs the sampler, too.
   bool owes_sampler = false;
-  /// Whether its next question runs the sampler: with the probability `part`, or always or never if
-  /// it owes an answer. `random` is uniform in [0, 1).
+  /// Whether its next check of the content runs the sampler, too: with the probability `part`, or
+  /// always if it owes such an answer. `random` is uniform in [0, 1).
   [[nodiscard]] bool runs_sampler(double part, double random) const;
   bool is_removed = false;
   /// When a whole check was slow, unless a later one passed.

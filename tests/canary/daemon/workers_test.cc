@@ -181,19 +181,21 @@ TEST_F(WorkersOfASet, ARestartKeepsWhetherAnAnswerIsOwed) {
   EXPECT_EQ(restored(1).health.state(), fleet::HealthState::kSuspicious);
 }
 
-TEST_F(WorkersOfASet, AQuestionThatMakesUpForAnotherIsOfTheSameKind) {
+TEST_F(WorkersOfASet, ACheckThatMakesUpForAFailureOfTheSamplerRunsIt) {
   Worker& one = worker(0);
   EXPECT_FALSE(one.runs_sampler(0.25, 0));
   one.canaries->file.has_sampler = true;
   EXPECT_TRUE(one.runs_sampler(0.25, 0.2));
   EXPECT_FALSE(one.runs_sampler(0.25, 0.3));
-  // Without log-probabilities a question finds no drift.
   workers_.find_answer(one, {.finding = Finding::kFault}, at_);
-  EXPECT_FALSE(one.runs_sampler(0.25, 0.2));
-  workers_.find_answer(one, {.finding = Finding::kPass}, at_);
-  EXPECT_TRUE(one.runs_sampler(0.25, 0.2));
+  EXPECT_FALSE(one.runs_sampler(0.25, 0.3));
   workers_.find_answer(one, {.finding = Finding::kFault, .attempt = {.uses_sampler = true}}, at_);
   EXPECT_TRUE(one.runs_sampler(0.25, 0.3));
+  // A check that fails before it comes to the sampler.
+  workers_.find_answer(one, {.finding = Finding::kFault}, at_);
+  EXPECT_TRUE(one.runs_sampler(0.25, 0.3));
+  workers_.find_answer(one, {.finding = Finding::kPass}, at_);
+  EXPECT_FALSE(one.runs_sampler(0.25, 0.3));
 }
 
 TEST_F(WorkersOfASet, WhereNoQuestionCanBeAskedTokensAreEnough) {
