@@ -98,15 +98,6 @@ std::string list_path(const Collection& collection, const Selection& selection, 
   return path_of(collection) + query;
 }
 
-std::string patch_path(const Collection& collection, std::string_view name,
-                       std::string_view manager, bool is_forced) {
-  std::string query;
-  if (!manager.empty()) query += "&fieldManager=" + encode_parameter(manager);
-  if (is_forced) query += "&force=true";
-  if (!query.empty()) query.front() = '?';
-  return path_of(collection, name) + query;
-}
-
 std::string watch_path(const Collection& collection, const Selection& selection,
                        std::string_view resource_version, std::chrono::seconds timeout) {
   return path_of(collection) + "?watch=1&allowWatchBookmarks=true" + query_of(selection) +

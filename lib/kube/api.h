@@ -39,7 +39,7 @@ std::string describe(const Collection& collection, std::string_view name);
 
 /// The path for creating and listing objects.
 std::string path_of(const Collection& collection);
-/// The path for reading, replacing, patching and deleting one object.
+/// The path for reading and replacing one object.
 std::string path_of(const Collection& collection, std::string_view name);
 
 /// A selection of objects; empty members select all.
@@ -53,9 +53,6 @@ struct Selection {
 /// before.
 std::string list_path(const Collection& collection, const Selection& selection, std::size_t limit,
                       std::string_view next = {});
-/// The path for a patch by the field manager `manager` (empty: unnamed).
-std::string patch_path(const Collection& collection, std::string_view name,
-                       std::string_view manager, bool is_forced);
 /// The path for changes since `resource_version`, for up to `timeout`.
 std::string watch_path(const Collection& collection, const Selection& selection,
                        std::string_view resource_version, std::chrono::seconds timeout);

@@ -100,12 +100,11 @@ http::FetchOptions Client::options_for() const {
   return options;
 }
 
-awaitable<http::Response> Client::ask(std::string method, std::string path, Body body,
+awaitable<http::Response> Client::ask(std::string method, std::string path, std::string body,
                                       Deadline deadline, base::ByteCount limit) {
   http::FetchOptions options = options_for();
   options.response_limit = limit;
-  options.body = std::move(body.text);
-  if (!body.type.empty()) options.headers.emplace_back("Content-Type", std::move(body.type));
+  options.body = std::move(body);
   std::string url = config_.server + path;
   http::Response answer =
       co_await http::async_fetch(std::move(method), std::move(url), deadline, std::move(options));
@@ -116,7 +115,7 @@ awaitable<std::optional<Object>> Client::get(Collection from, std::string name, 
   const std::string what = doing("get", from, name);
   std::string method = "GET";
   std::string path = path_of(from, name);
-  Body nothing;
+  std::string nothing;
   const http::Response answer =
       co_await ask(std::move(method), std::move(path), std::move(nothing), deadline);
   if (is_success(answer)) co_return read_object(answer, from, name, what);
@@ -133,7 +132,7 @@ awaitable<List> Client::list(Collection of, Selection selection, std::size_t lim
   const std::string what = doing("list", of);
   std::string method = "GET";
   std::string path = list_path(of, selection, limit, next);
-  Body nothing;
+  std::string nothing;
   const http::Response answer =
       co_await ask(std::move(method), std::move(path), std::move(nothing), deadline, kMaxListBytes);
   if (!is_success(answer)) throw Refused(what, answer);
@@ -170,7 +169,7 @@ awaitable<List> Client::list_all(Collection of, Selection selection, Deadline de
 }
 
 awaitable<Client::Written> Client::write(std::string what, std::string method, std::string path,
-                                         Collection in, std::string name, Body body,
+                                         Collection in, std::string name, std::string body,
                                          Deadline deadline) {
   const http::Response answer =
       co_await ask(std::move(method), std::move(path), std::move(body), deadline);
@@ -197,7 +196,7 @@ awaitable<Client::Written> Client::create(Collection in, std::string name, std::
   std::string what = doing("create", in, name);
   std::string path = path_of(in);
   return write(std::move(what), "POST", std::move(path), std::move(in), std::move(name),
-               {std::move(object)}, deadline);
+               std::move(object), deadline);
 }
 
 awaitable<Client::Written> Client::update(Collection in, std::string name, std::string object,
@@ -205,18 +204,7 @@ awaitable<Client::Written> Client::update(Collection in, std::string name, std::
   std::string what = doing("update", in, name);
   std::string path = path_of(in, name);
   return write(std::move(what), "PUT", std::move(path), std::move(in), std::move(name),
-               {std::move(object)}, deadline);
-}
-
-awaitable<Client::Written> Client::patch(Collection in, std::string name, Patch patch,
-                                         Deadline deadline) {
-  const bool is_apply = patch.kind == Patch::Kind::kApply;
-  std::string what = doing(is_apply ? "apply" : "patch", in, name);
-  std::string path = patch_path(in, name, patch.manager, patch.is_forced);
-  Body body{std::move(patch.body),
-            is_apply ? "application/apply-patch+yaml" : "application/merge-patch+json"};
-  return write(std::move(what), "PATCH", std::move(path), std::move(in), std::move(name),
-               std::move(body), deadline);
+               std::move(object), deadline);
 }
 
 awaitable<Client::WatchEnd> Client::watch_once(

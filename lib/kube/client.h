@@ -73,22 +73,6 @@ class Client {
   boost::asio::awaitable<Written> update(Collection in, std::string name, std::string object,
                                          base::Deadline deadline);
 
-  struct Patch {
-    enum class Kind {
-      kMerge,  // RFC 7386: null deletes; a conflict only if it contains a resource version
-      kApply,  // server-side apply of the fields that `manager` owns; creates a missing object; a
-               // conflict if another manager owns a field
-    };
-    Kind kind = Kind::kMerge;
-    std::string body;
-    /// The field manager; required for kApply.
-    std::string manager = {};
-    /// Take over the fields of other managers instead of reporting a conflict.
-    bool is_forced = false;
-  };
-  boost::asio::awaitable<Written> patch(Collection in, std::string name, Patch patch,
-                                        base::Deadline deadline);
-
   enum class WatchEnd {
     kStopped,  // on_event returned false
     kEnded,    // by the server or the deadline: continue from the last resource version
@@ -101,17 +85,12 @@ class Client {
       std::function<bool(const WatchEvent& event)> on_event);
 
  private:
-  struct Body {
-    std::string text = {};
-    /// The content type; empty for JSON.
-    std::string type = {};
-  };
-  boost::asio::awaitable<http::Response> ask(std::string method, std::string path, Body body,
+  boost::asio::awaitable<http::Response> ask(std::string method, std::string path, std::string body,
                                              base::Deadline deadline,
                                              base::ByteCount limit = kMaxObjectBytes);
   // `what` begins the messages of errors.
   boost::asio::awaitable<Written> write(std::string what, std::string method, std::string path,
-                                        Collection in, std::string name, Body body,
+                                        Collection in, std::string name, std::string body,
                                         base::Deadline deadline);
   [[nodiscard]] http::FetchOptions options_for() const;
 

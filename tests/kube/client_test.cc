@@ -65,13 +65,6 @@ class KubeClientTest : public testing::Test {
     const std::optional<Object> object = get(name);
     return object ? json::parse(object->text)["data"] : json();
   }
-  Client::Written patch(const std::string& name, Client::Patch patch) {
-    return loop_.run(client_.patch(kConfigMaps, name, std::move(patch), soon()));
-  }
-  Client::Written apply(const std::string& manager, const json& data, bool is_forced = false) {
-    return patch("a",
-                 {Client::Patch::Kind::kApply, config_map("a", data).dump(), manager, is_forced});
-  }
   List list(const std::string& labels = "") {
     Selection selection;
     selection.labels = labels;
@@ -108,32 +101,6 @@ TEST_F(KubeClientTest, ObjectsAreCreatedAndReplaced) {
   object["metadata"].erase("uid");
   EXPECT_EQ(replace(object).outcome, Outcome::kAbsent);
   EXPECT_EQ(get("a"), std::nullopt);
-}
-
-TEST_F(KubeClientTest, MergePatchesChangeWhatTheyName) {
-  create(kConfigMaps, config_map("a", {{"k", "1"}, {"l", "2"}}));
-  const Client::Written patched =
-      patch("a", {Client::Patch::Kind::kMerge, R"({"data":{"k":null,"m":"3"}})"});
-  EXPECT_EQ(patched.outcome, Outcome::kDone);
-  EXPECT_EQ(data_of("a"), (json{{"l", "2"}, {"m", "3"}}));
-  const json old{{"metadata", {{"resourceVersion", "1"}}}, {"data", {{"l", "4"}}}};
-  EXPECT_EQ(patch("a", {Client::Patch::Kind::kMerge, old.dump()}).outcome, Outcome::kConflict);
-  EXPECT_EQ(patch("b", {Client::Patch::Kind::kMerge, "{}"}).outcome, Outcome::kAbsent);
-}
-
-TEST_F(KubeClientTest, AppliesCreateAndKeepWhatOthersOwn) {
-  EXPECT_EQ(apply("fo", {{"k", "1"}}).outcome, Outcome::kDone);
-  EXPECT_EQ(apply("fo", {{"k", "2"}}).outcome, Outcome::kDone);
-  EXPECT_EQ(apply("other", {{"l", "3"}}).outcome, Outcome::kDone);
-  const Client::Written conflict = apply("other", {{"k", "4"}});
-  EXPECT_EQ(conflict.outcome, Outcome::kConflict);
-  EXPECT_THAT(conflict.reason, HasSubstr("apply ConfigMap 'ns/a'"));
-  EXPECT_THAT(conflict.reason, HasSubstr("conflict with \"fo\""));
-  EXPECT_EQ(data_of("a"), (json{{"k", "2"}, {"l", "3"}}));
-  EXPECT_EQ(apply("other", {{"k", "4"}}, true).outcome, Outcome::kDone);
-  EXPECT_EQ(data_of("a")["k"], "4");
-  // An apply without a manager is invalid.
-  EXPECT_EQ(test::status_of([&] { apply("", {{"k", "5"}}); }), ExitStatus::kProtocol);
 }
 
 TEST_F(KubeClientTest, ListsAreOfWhatIsSelectedInPages) {
@@ -260,10 +227,10 @@ class Watching {
 TEST_F(KubeClientTest, WatchTellsOfChangesInOrder) {
   create(kConfigMaps, config_map("before"));
   const std::string version = version_of_list();
-  create(kConfigMaps, config_map("a"));
+  const Client::Written created = create(kConfigMaps, config_map("a"));
   Watching watching(loop_, client_, version);
   loop_.run_until([&] { return watching.reported.size() == 1; });
-  patch("a", {Client::Patch::Kind::kMerge, R"({"data":{"k":"1"}})"});
+  replace(json::parse(created.object.text));
   create(kSlices, slice("other", "x"));
   api_.remove("ConfigMap", "before");
   loop_.run_until([&] { return watching.reported.size() == 3; });
