@@ -180,10 +180,6 @@ class Session : public std::enable_shared_from_this<Session> {
     co_await write_all(framed);
   }
 
-  void add_trailer(std::string name, std::string value) {
-    trailers_.emplace_back(std::move(name), std::move(value));
-  }
-
   void close_after() { keep_alive_ = false; }
 
   [[nodiscard]] std::string client_host() { return stream_.peer_host(); }
@@ -376,7 +372,6 @@ class Session : public std::enable_shared_from_this<Session> {
       Reply reply(*this);
       bool failed = false;
       left_.reset();
-      trailers_.clear();
       is_chunked_ = is_bodiless_ = false;
       enter(Stage::kHandling);
       try {
@@ -409,12 +404,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // False if the answer is shorter than announced.
   awaitable<bool> end_stream() {
-    if (is_chunked_ && !is_head_) {
-      std::string text = "0\r\n";
-      for (const auto& [name, value] : trailers_) add_field(text, name, value);
-      text += "\r\n";
-      co_await write_all(text);
-    }
+    if (is_chunked_ && !is_head_) co_await write_all("0\r\n\r\n");
     co_return is_bodiless_ || left_.value_or(0) == 0;
   }
 
@@ -433,7 +423,6 @@ class Session : public std::enable_shared_from_this<Session> {
   bool is_chunked_ = false;
   bool is_bodiless_ = false;
   std::optional<std::uint64_t> left_;
-  Fields trailers_;
   // Ends all operations of this session.
   asio::cancellation_signal cancel_;
   bool wants_watch_ = false;
@@ -455,10 +444,6 @@ awaitable<void> Reply::begin(ResponseHead head) {
 }
 
 awaitable<void> Reply::write(std::string_view piece) { co_await session_->write_piece(piece); }
-
-void Reply::add_trailer(std::string name, std::string value) {
-  session_->add_trailer(std::move(name), std::move(value));
-}
 
 void Reply::close_after() { session_->close_after(); }
 

@@ -81,10 +81,6 @@ class Reply {
   /// Sends one piece at once, e.g. "data: …\n\n". Returns when the kernel has accepted it.
   boost::asio::awaitable<void> write(std::string_view piece);
 
-  /// Adds a trailer to a streamed answer without Content-Length. Clients of HTTP/1.0 do not receive
-  /// it.
-  void add_trailer(std::string name, std::string value);
-
   /// The connection is closed after this answer. A head that is not sent yet announces it.
   void close_after();
 

@@ -1,5 +1,4 @@
-// Streamed answers of the server with headers and trailers, clients that disconnect meanwhile, and
-// TLS.
+// Streamed answers of the server with headers, clients that disconnect meanwhile, and TLS.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,8 +74,6 @@ int error_after_cut(Reply::Cut how, std::string& got) {
 Handler streaming(Fields headers, int status = 200) {
   return [status, headers = std::move(headers)](const Request&, Reply& reply) -> awaitable<void> {
     ResponseHead head{status, headers};
-    reply.add_trailer("X-Sum", "3");
-    reply.add_trailer("X-Bad", "a\r\nb");
     co_await reply.begin(std::move(head));
     co_await reply.write("one ");
     co_await reply.write("two");
@@ -92,7 +89,7 @@ TEST(HttpStreams, AHandlerCutsItsConnectionAlsoByAReset) {
   EXPECT_THAT(got, Not(HasSubstr("two")));
 }
 
-TEST(HttpStreams, HaveHeadersOfTheHandlersChoiceAndTrailers) {
+TEST(HttpStreams, HaveHeadersOfTheHandlersChoice) {
   const std::string answer = answer_of(streaming({{"Content-Type", "audio/wav"},
                                                   {"X-A", "1"},
                                                   {"X-A", "2"},
@@ -106,22 +103,10 @@ TEST(HttpStreams, HaveHeadersOfTheHandlersChoiceAndTrailers) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 206 Partial Content\r\nContent-Type: audio/wav\r\n"
                                  "X-A: 1\r\nX-A: 2\r\nTransfer-Encoding: chunked\r\n"
                                  "Connection: keep-alive\r\n\r\n"));
-  EXPECT_THAT(answer, EndsWith("\r\n\r\n4\r\none \r\n3\r\ntwo\r\n0\r\nX-Sum: 3\r\n\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\n4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n"));
 }
 
-TEST(HttpStreams, TrailersAreOfOneAnswer) {
-  int number = 0;
-  TestServer server([&](const Request&, Reply& reply) -> awaitable<void> {
-    if (number++ == 0) reply.add_trailer("X-Sum", "3");
-    co_await reply.begin(200, "text/plain");
-  });
-  RawClient client(server.port());
-  client.send(get() + get());
-  EXPECT_THAT(client.read_until("0\r\nX-Sum: 3\r\n\r\n"), HasSubstr("200 OK"));
-  EXPECT_THAT(client.read_until("0\r\n\r\n"), HasSubstr("200 OK"));
-}
-
-TEST(HttpStreams, OldClientsGetNoChunksAndNoTrailers) {
+TEST(HttpStreams, OldClientsGetNoChunks) {
   const std::string answer = answer_of(streaming({}), get("Connection: keep-alive\r\n", "1.0"));
   EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
   EXPECT_THAT(answer, EndsWith("\r\n\r\none two"));
