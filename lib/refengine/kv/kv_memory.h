@@ -22,7 +22,6 @@ class KvMemory {
   /// held a moment ago may be late in coming back. Throws cuda::OutOfMemory (status 75) after it.
   void allocate(const base::Deadline& deadline);
   void free();
-  [[nodiscard]] bool allocated() const { return static_cast<bool>(mapping_); }
 
   /// The memory that Transformer::forward reads and writes.
   [[nodiscard]] float* data();
