@@ -24,7 +24,10 @@ inline std::string completion(std::size_t tokens, bool is_stream) {
 
 class Client {
  public:
-  explicit Client(std::uint16_t port) { origin_.address = {"127.0.0.1", port}; }
+  /// Sends `headers` with each request.
+  explicit Client(std::uint16_t port, http::Fields headers = {}) : headers_(std::move(headers)) {
+    origin_.address = {"127.0.0.1", port};
+  }
 
   /// Sends a request, and reads the head of its answer. False if that is an error.
   boost::asio::awaitable<bool> begin(std::string body) {
@@ -36,6 +39,7 @@ class Client {
     http::RequestHead head;
     head.method = "POST";
     head.target = "/v1/completions";
+    head.headers = headers_;
     head.headers.emplace_back("Content-Type", "application/json");
     co_await connection_->send(std::move(head), body, test::soon());
     const http::ResponseHead answer = co_await connection_->read_head(test::soon());
@@ -79,6 +83,7 @@ class Client {
 
  private:
   http::Origin origin_;
+  http::Fields headers_;
   std::unique_ptr<http::Connection> connection_;
   // What has arrived of the answer.
   std::string text_;

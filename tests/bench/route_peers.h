@@ -1,5 +1,6 @@
 // The processes of the program route_proxies: engines, and the proxies in front of them, each of
 // which gets the best configuration for retries that it has. Proxies run on a core of their own.
+// The gateway is @portkey-ai/gateway of npm, which tests/bench/install-gateway installs.
 #pragma once
 
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -119,7 +121,7 @@ inline Engines start_engines(std::size_t count, const std::vector<std::string>& 
   return engines;
 }
 
-enum class Kind { kNoProxy, kFoRoute, kNoResume, kHaproxy, kNginx };
+enum class Kind { kNoProxy, kFoRoute, kNoResume, kHaproxy, kNginx, kGateway };
 
 inline std::string name_of(Kind kind) {
   switch (kind) {
@@ -133,8 +135,32 @@ inline std::string name_of(Kind kind) {
       return "haproxy";
     case Kind::kNginx:
       return "nginx";
+    case Kind::kGateway:
+      return "portkey";
   }
   return {};
+}
+
+/// The program of the gateway.
+inline const std::string kGatewayProgram =
+    FO_BUILD_DIR "/gateway/node_modules/@portkey-ai/gateway/build/start-server.js";
+
+/// The header of each request to the gateway: an engine drawn at random, then the next ones. It has
+/// no health checks: each of its requests tries engines until one begins to answer.
+inline http::Fields gateway_headers(const Engines& engines) {
+  const auto list = [&](const std::string& mode, const auto& target) {
+    std::string text = R"({"strategy":{"mode":")" + mode + R"("},"targets":[)";
+    for (std::size_t i = 0; i < engines.size(); ++i) text += (i == 0 ? "" : ",") + target(i);
+    return text + "]}";
+  };
+  const std::string config = list("loadbalance", [&](std::size_t first) {
+    return list("fallback", [&](std::size_t next) {
+      const Engine& engine = engines[(first + next) % engines.size()];
+      return R"({"provider":"openai","api_key":"none","custom_host":")" + engine.url("/v1") +
+             R"("})";
+    });
+  });
+  return {{"x-portkey-config", config}};
 }
 
 /// A proxy in front of engines, which is ready to serve `streams` at a time; or the first of these
@@ -143,7 +169,10 @@ class Proxy {
  public:
   /// Throws base::Error(kNotFound) if it is not installed.
   Proxy(Kind kind, const Cores& cores, const Engines& engines, std::size_t streams)
-      : kind_(kind), streams_(streams), folder_("/tmp") {
+      : kind_(kind),
+        streams_(streams),
+        folder_("/tmp"),
+        headers_(kind == Kind::kGateway ? gateway_headers(engines) : http::Fields{}) {
     if (kind_ != Kind::kNoProxy) process_ = cores.start_on_last(command(engines));
     port_number_ = process_ ? port_.number() : engines.front().port();
     const base::Deadline deadline = test::soon();
@@ -157,6 +186,8 @@ class Proxy {
   [[nodiscard]] Kind kind() const { return kind_; }
   [[nodiscard]] std::string name() const { return name_of(kind_); }
   [[nodiscard]] std::uint16_t port() const { return port_number_; }
+  /// What each request needs.
+  [[nodiscard]] const http::Fields& headers() const { return headers_; }
   /// Of the proxy; 0 without one.
   [[nodiscard]] pid_t pid() const { return process_ ? process_->pid() : 0; }
 
@@ -176,6 +207,12 @@ class Proxy {
       for (const Engine& engine : engines) argv.insert(argv.end(), {"--worker", engine.url()});
       return argv;
     }
+    if (kind_ == Kind::kGateway) {
+      if (!std::filesystem::exists(kGatewayProgram)) {
+        throw base::Error(base::ExitStatus::kNotFound, "start " + name() + ": it is not installed");
+      }
+      return {"node", kGatewayProgram, "--headless", "--port=" + std::to_string(port_.number())};
+    }
     const std::string path = folder_.path("configuration");
     std::ofstream(path) << (kind_ == Kind::kHaproxy ? haproxy(engines) : nginx(engines));
     if (kind_ == Kind::kHaproxy) return {"haproxy", "-q", "-db", "-f", path};
@@ -186,6 +223,7 @@ class Proxy {
     const std::string url = "http://127.0.0.1:" + std::to_string(port_number_) + "/v1/completions";
     http::FetchOptions options;
     options.body = R"({"model":"oracle","prompt":"Hello","max_tokens":1})";
+    options.headers = headers_;
     try {
       return http::fetch("POST", url, deadline, options).status == 200;
     } catch (const base::Error&) {
@@ -264,6 +302,7 @@ http {
   Kind kind_;
   std::size_t streams_;
   Folder folder_;
+  http::Fields headers_;
   test::ReservedPort port_;
   std::uint16_t port_number_ = 0;
   std::unique_ptr<Process> process_;

@@ -1,8 +1,8 @@
 // fo-route beside haproxy and nginx, in front of the same engines: the time that each adds to a
 // short request, its CPU time for that and for a streamed token, its memory, the requests that fail
-// when engines are killed, and the time until an engine sees that its client has disconnected; and
-// fo-route beside itself with --no-resume. Each proxy has a core of its own; the engines
-// (fo-oracle) and the clients share another one.
+// when engines are killed (also beside a gateway for language models), and the time until an engine
+// sees that its client has disconnected; and fo-route beside itself with --no-resume. Each proxy
+// has a core of its own; the engines (fo-oracle) and the clients share another one.
 //
 // Usage: route_proxies [--json FILE] [--quick] [RUNS [KILLS]]
 #include <algorithm>
@@ -157,15 +157,10 @@ class Bench {
   Bench(const bench::Arguments& arguments, bench::Report& report)
       : sizes_(read_sizes(arguments)), report_(report), fds_(os::raise_fd_limit()) {
     for (const Kind kind : {Kind::kHaproxy, Kind::kNginx}) {
-      try {
-        const Engines engines = bench::start_engines(1, {});
-        const Proxy proxy(kind, cores_, engines, kLoad);
-        proxies_.push_back(kind);
-      } catch (const base::Error& error) {
-        if (error.status() != base::ExitStatus::kNotFound) throw;
-        report.skip("fo-route beside " + name_of(kind), name_of(kind) + " is not installed");
-      }
+      if (is_installed(kind, "it is not installed")) proxies_.push_back(kind);
     }
+    has_gateway_ = is_installed(Kind::kGateway,
+                                "it is not installed: tests/bench/install-gateway " FO_BUILD_DIR);
   }
 
   void run() {
@@ -179,6 +174,8 @@ class Bench {
   }
 
  private:
+  /// If not, reports `reason`.
+  bool is_installed(Kind kind, const std::string& reason);
   void short_requests();
   void streamed_tokens();
   void memory();
@@ -196,7 +193,20 @@ class Bench {
   const std::size_t fds_;
   bench::Cores cores_;
   std::vector<Kind> proxies_ = {Kind::kFoRoute};
+  bool has_gateway_ = false;
 };
+
+bool Bench::is_installed(Kind kind, const std::string& reason) {
+  try {
+    const Engines engines = bench::start_engines(1, {});
+    const Proxy proxy(kind, cores_, engines, kLoad);
+    return true;
+  } catch (const base::Error& error) {
+    if (error.status() != base::ExitStatus::kNotFound) throw;
+    report_.skip("fo-route beside " + name_of(kind), reason);
+    return false;
+  }
+}
 
 void Bench::take_turns(
     const Engines& engines, const std::vector<Kind>& others,
@@ -491,12 +501,24 @@ struct Load {
   std::size_t requests = 0;
   std::size_t failed_whole = 0;
   std::size_t failed_streams = 0;
+  std::size_t kills = 0;
+  /// For each client, the kills before its request.
+  std::vector<std::size_t> kills_before = {};
+
+  /// Whether each request in flight began after the last kill. fo-route refuses, for ten minutes,
+  /// one that was in flight at two deaths of engines without progress between them.
+  [[nodiscard]] bool is_renewed() const {
+    return std::all_of(kills_before.begin(), kills_before.end(),
+                       [this](std::size_t before) { return before == kills; });
+  }
 };
 
-awaitable<void> send_load(std::uint16_t port, bool is_stream, Load& load) {
-  Client client(port);
+awaitable<void> send_load(const Proxy& proxy, std::size_t number, Load& load) {
+  Client client(proxy.port(), proxy.headers());
+  const bool is_stream = number % 2 == 0;
   const std::string body = bench::completion(20, is_stream);
   while (!load.is_over) {
+    load.kills_before[number] = load.kills;
     const bool is_answered = co_await client.ask(body);
     ++load.requests;
     if (is_answered) continue;
@@ -517,27 +539,28 @@ awaitable<bool> may_kill(const Engines& engines, const Engine& engine) {
   co_return true;
 }
 
-// Kills one engine after the other. An answer takes less time than passes between two kills.
+// Kills one engine after the other.
 awaitable<void> kill_engines(Engines& engines, std::size_t count, Load& load) {
   base::Deadline deadline = test::soon();
-  for (std::size_t next = 0; count > 0; ++next) {
+  for (std::size_t next = 0; load.kills < count; ++next) {
     if (deadline.expired()) fail("kill an engine: none gets requests while all are ready");
     co_await loop::pause_for(std::chrono::milliseconds(100));
     Engine& engine = engines[next % engines.size()];
     const bool is_killable = co_await may_kill(engines, engine);
-    if (!is_killable) continue;
+    if (!is_killable || !load.is_renewed()) continue;
     engine.restart();
-    --count;
+    ++load.kills;
     deadline = test::soon();
   }
   co_await loop::pause_for(std::chrono::milliseconds(100));
   load.is_over = true;
 }
 
-awaitable<void> load_and_kill(std::uint16_t port, Engines& engines, std::size_t kills, Load& load) {
+awaitable<void> load_and_kill(const Proxy& proxy, Engines& engines, std::size_t kills, Load& load) {
   const auto loop = co_await boost::asio::this_coro::executor;
+  load.kills_before.resize(kLoad);
   for (std::size_t i = 0; i < kLoad; ++i) {
-    boost::asio::co_spawn(loop, send_load(port, i % 2 == 0, load), boost::asio::detached);
+    boost::asio::co_spawn(loop, send_load(proxy, i, load), boost::asio::detached);
   }
   co_await kill_engines(engines, kills, load);
 }
@@ -546,13 +569,14 @@ void Bench::kills() {
   Results whole;
   Results streams;
   std::vector<Kind> kinds = proxies_;
+  if (has_gateway_) kinds.push_back(Kind::kGateway);
   kinds.push_back(Kind::kNoResume);
   for (const Kind kind : kinds) {
     Engines engines =
         bench::start_engines(kEngines, {"-q", "--first-token", "5ms", "--gap", "2ms"});
     const Proxy proxy(kind, cores_, engines, kLoad);
     Load load;
-    loop::run_to_end(load_and_kill(proxy.port(), engines, sizes_.kills, load));
+    loop::run_to_end(load_and_kill(proxy, engines, sizes_.kills, load));
     std::printf("%s: of %zu requests, %zu whole answers and %zu streams failed in %zu SIGKILLs\n",
                 proxy.name().c_str(), load.requests, load.failed_whole, load.failed_streams,
                 sizes_.kills);
