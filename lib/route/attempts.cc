@@ -216,6 +216,9 @@ class Attempts {
   Reply& reply_;
   Exchange& exchange_;
   std::optional<Suspect> suspect_;
+  /// The worker's arrivals when it was asked. If it fails, another process may answer at its
+  /// address by then, which has not failed.
+  std::uint64_t arrivals_ = 0;
   /// When the client was last sent something while its answer waits for a worker.
   TimePoint commented_{};
   /// The resumes that the client was told of.
@@ -457,7 +460,7 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
 
 // The present attempt has failed.
 void Attempts::add_failure() {
-  job_.failed_on[job_.worker->id] = {job_.worker->arrivals, job_.fruitless > 0};
+  job_.failed_on[job_.worker->id] = {arrivals_, job_.fruitless > 0};
 }
 
 void Attempts::note_success(TimePoint began) {
@@ -621,6 +624,7 @@ awaitable<Attempts::Next> Attempts::attempt() {
   const Tracked tracked(parts_.dispatcher, job_);
   const WorkerPtr worker = job_.worker;
   const TimePoint began = Clock::now();
+  arrivals_ = worker->arrivals;
   std::string reason;
   const Attempt attempt = co_await ask(reason);
   const Job::CutFor cut_for = std::exchange(job_.cut_for, Job::CutFor::kNothing);

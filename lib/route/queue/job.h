@@ -63,7 +63,7 @@ struct Job {
   unsigned fruitless = 0;
   /// The last failure of a worker.
   struct Failure {
-    /// The worker's `arrivals` at that time.
+    /// The worker's `arrivals` when it was asked.
     std::uint64_t arrivals = 0;
     /// No worker has brought a token of the answer since, nor this one before it failed.
     bool is_fruitless = false;

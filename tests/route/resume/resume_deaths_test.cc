@@ -203,6 +203,25 @@ TEST_F(ResumeDeaths, AWorkerThatComesBackAtTheSameAddressGoesOn) {
   expect_resumed(call, 1);
 }
 
+// A standby may have the address before the answer of the engine before it has failed.
+TEST_F(ResumeDeaths, AWorkerThatCameBackDuringTheAnswerGoesOn) {
+  route::RouterOptions options = in_turns();
+  options.times.stream = std::chrono::milliseconds(300);
+  DisturbedFleet fleet(std::move(options));
+  fleet.add_engine();
+  const json body = long_answer(true);
+  const json undisturbed = summary_of(fleet.ask_directly(0, body));
+  const Client call = begin_stalled(fleet, body);
+  const std::uint64_t before = fleet.worker(0).arrivals;
+  const auto worker = fleet.router().workers().find("w0");
+  fleet.monitor().on_refused(worker, "it refuses connections");
+  fleet.run_until([&] { return worker->arrivals > before; });
+  EXPECT_FALSE(call->has_ended());
+  fleet.run_until([&] { return call->has_ended(); });
+  EXPECT_EQ(summary_of(call), undisturbed);
+  expect_resumed(call, 1);
+}
+
 TEST_F(ResumeDeaths, WithoutAnotherWorkerInTimeTheStreamEndsWithAnError) {
   route::RouterOptions options = in_turns();
   options.resume.wait = std::chrono::milliseconds(100);
