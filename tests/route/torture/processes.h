@@ -67,6 +67,7 @@ class Engine {
     while (runs_ && !deadline.expired()) co_await ended_.wait(deadline);
   }
   [[nodiscard]] bool runs() const { return runs_; }
+  [[nodiscard]] std::uint16_t port() const { return port_.number(); }
   [[nodiscard]] std::string url(const std::string& path = "") const { return port_.url() + path; }
 
   /// It has been told to fail in a way that must not meet another such failure.

@@ -21,6 +21,9 @@ namespace fo::torture {
 
 class Refengines {
  public:
+  /// The size of an engine's KV cache.
+  static constexpr const char* kKvSize = "16MiB";
+
   /// Everything is in `folder`, which exists. Sets the environment of the engines.
   explicit Refengines(const std::string& folder)
       : model_(folder + "/model"), null_(os::open_file("/dev/null", O_RDWR)) {
@@ -46,7 +49,7 @@ class Refengines {
 
   /// The command of an engine, without its port.
   [[nodiscard]] std::vector<std::string> argv() const {
-    return {kBin + "fo-refengine", "serve", "-q", "--model", model_, "--kv-bytes", "16MiB"};
+    return {kBin + "fo-refengine", "serve", "-q", "--model", model_, "--kv-bytes", kKvSize};
   }
 
  private:

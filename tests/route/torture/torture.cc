@@ -1,9 +1,9 @@
-// Streams that survive: 64 clients of a router read answers of engines that are killed, stall,
+// Streams that survive: clients of a router read answers of engines that are killed, stall,
 // reset their connections, end within an event, between two events or without a finish, and send
 // errors. Each answer must be the one that an undisturbed engine gives: no token is lost or comes
 // twice.
 //
-//   route_torture [--engine oracle|refengine] [--long | --faults N] [--seed N]
+//   route_torture [--engine oracle|refengine|pairs|pair] [--long | --faults N] [--seed N]
 //
 // --long: ten times as many faults. The engines are fo-oracle. Half of them send one token in an
 // event, the others up to five, and their requests have neither stop strings nor log-probabilities:
@@ -12,6 +12,11 @@
 // --engine refengine: four processes of fo-refengine with the same weights are killed and started
 // again, or stopped for longer than the router waits for a token. After a resume, the router draws
 // the tokens of a seeded request with another seed, so that these requests leave one token to draw.
+//
+// --engine pairs: three pairs of fo-refengine under fo-shadow. The active engine or its fo-shadow
+// is killed, and comes back as the standby; the engine is stopped; the connection between the two
+// is reset, or ends within an event. Streams go on at another pair. --engine pair: only one pair,
+// so that streams go on when its standby serves. A broken connection is followed by a death there.
 //
 // No legal refusal is possible, so that each error counts: a request meets at most one death of an
 // engine, or fault before the first tokens, since the next one waits until all requests have ended
@@ -42,8 +47,10 @@
 #include "http/client.h"
 #include "loop/pause.h"
 #include "route/torture/client.h"
+#include "route/torture/pair.h"
 #include "route/torture/processes.h"
 #include "route/torture/refengines.h"
+#include "route/torture/relay.h"
 #include "route/torture/transcript.h"
 #include "support/soon.h"
 
@@ -55,11 +62,16 @@ using boost::asio::awaitable;
 using nlohmann::json;
 using std::chrono::milliseconds;
 using torture::Engine;
+using torture::Pair;
+using torture::Relay;
 using torture::Transcript;
 using Clock = Deadline::Clock;
 
 constexpr std::size_t kClients = 64;
+// With pairs, a fault waits until each request in flight has had its turn in an engine.
+constexpr std::size_t kClientsOfPairs = 12;
 constexpr std::size_t kEnginesOfModel = 4;
+constexpr std::size_t kManyPairs = 3;
 constexpr std::size_t kQuestions = 64;
 // A fault before this many tokens may be one before the client has received anything.
 constexpr std::uint64_t kEarlyTokens = 8;
@@ -69,6 +81,15 @@ constexpr auto kPatience = std::chrono::minutes(10);
 const std::array<std::string, 2> kModels{"single", "pieces"};
 // The name of the folder of fo-refengine's model.
 const std::string kRefengineModel = "model";
+
+enum class Kind { kOracle, kRefengine, kPairs, kLonePair };
+const std::map<std::string, Kind> kEngineNames{{"oracle", Kind::kOracle},
+                                               {"refengine", Kind::kRefengine},
+                                               {"pairs", Kind::kPairs},
+                                               {"pair", Kind::kLonePair}};
+// The faults of a short run.
+const std::map<Kind, std::uint64_t> kFaults{
+    {Kind::kOracle, 100}, {Kind::kRefengine, 12}, {Kind::kPairs, 16}, {Kind::kLonePair, 5}};
 
 using Random = std::mt19937_64;
 std::uint64_t pick(Random& random, std::uint64_t from, std::uint64_t to) {
@@ -162,17 +183,22 @@ Question make_refengine_question(Random& random) {
 
 class Torture {
  public:
-  Torture(std::string folder, bool has_refengines, std::uint64_t seed, std::uint64_t faults)
+  Torture(std::string folder, Kind kind, std::uint64_t seed, std::uint64_t faults)
       : folder_(std::move(folder)), random_(seed), faults_(faults) {
-    if (has_refengines) refengines_.emplace(folder_);
-    const std::size_t count = kEnginesOfModel * (has_refengines ? 1 : kModels.size());
-    for (std::size_t i = 0; i < count; ++i) {
-      start_engine(has_refengines ? refengines_->argv() : oracle_argv(i));
+    if (kind != Kind::kOracle) refengines_.emplace(folder_);
+    if (kind == Kind::kPairs || kind == Kind::kLonePair) {
+      for (std::size_t i = 0; i < (kind == Kind::kLonePair ? 1 : kManyPairs); ++i) start_pair(i);
+    } else {
+      const std::size_t count = kEnginesOfModel * (refengines_ ? 1 : kModels.size());
+      for (std::size_t i = 0; i < count; ++i) {
+        start_engine(refengines_ ? refengines_->argv() : oracle_argv(i));
+      }
     }
     std::vector<std::string> workers;
-    for (std::size_t i = 0; i < engines_.size(); ++i) {
-      workers.push_back("e" + std::to_string(i) + "=" + engines_[i]->url());
-    }
+    for (const auto& engine : engines_) workers.push_back(engine->url());
+    for (const auto& pair : pairs_) workers.push_back(pair->url());
+    workers_ = workers.size();
+    for (std::size_t i = 0; i < workers_; ++i) workers[i].insert(0, "e" + std::to_string(i) + "=");
     router_.emplace(workers, folder_);
   }
 
@@ -194,10 +220,14 @@ class Torture {
     begin(prepare());
     run_parts();
     if (!is_good_) return false;
-    clients_.resize(kClients);
+    clients_.resize(pairs_.empty() ? kClients : kClientsOfPairs);
     for (Client& client : clients_) begin(ask_on(client));
-    begin(refengines_ ? stop_engines() : fail_late());
-    begin(fail_hard());
+    if (pairs_.empty()) {
+      begin(refengines_ ? stop_engines() : fail_late());
+      begin(fail_hard());
+    } else {
+      begin(fail_pairs());
+    }
     run_parts();
     begin(check_end());
     run_parts();
@@ -267,6 +297,12 @@ class Torture {
         [this](Engine& engine, const std::string& line) { on_line(engine, line); }));
   }
 
+  void start_pair(std::size_t number) {
+    pairs_.push_back(std::make_unique<Pair>(loop_.get_executor(), folder_,
+                                            "pair" + std::to_string(number), refengines_->argv(),
+                                            torture::Refengines::kKvSize));
+  }
+
   // --- Faults.
 
   // A line of an engine: "fo-oracle: debug: request 'ID': fails: half@12".
@@ -330,12 +366,66 @@ class Torture {
       Engine& engine = *engines_[pick(random_, 0, engines_.size() - 1)];
       if (!engine.runs()) continue;
       engine.signal(SIGSTOP);
-      deaths_.push_back({Clock::now(), "SIGSTOP"});
-      co_await loop::pause_for(milliseconds(pick(random_, 2500, 3500)));
+      co_await until_missed("SIGSTOP");
       // It may have been killed meanwhile, and started again.
       if (engine.runs()) engine.signal(SIGCONT);
-      count_fault("SIGSTOP");
     }
+  }
+  awaitable<void> until_missed(std::string what) {
+    deaths_.push_back({Clock::now(), what});
+    co_await loop::pause_for(milliseconds(pick(random_, 2500, 3500)));
+    count_fault(what);
+  }
+
+  // Faults of pairs, one after the other.
+  awaitable<void> fail_pairs() {
+    while (!is_stopping_) {
+      co_await loop::pause_for(milliseconds(pick(random_, 1, 20)));
+      Pair& pair = *pairs_[pick(random_, 0, pairs_.size() - 1)];
+      if (!pair.is_whole()) continue;
+      Pair::Member& active = *pair.active();
+      const bool is_lone = pairs_.size() == 1;
+      const std::uint64_t kind = pick(random_, 0, 9);
+      if (!is_lone && kind == 0) {
+        active.signal_engine(SIGSTOP);
+        co_await until_missed("SIGSTOP");
+        active.signal_engine(SIGCONT);
+      } else if (!is_lone && kind < 5) {
+        co_await break_connection(active.relay());
+      } else if (is_renewed()) {
+        // A stream of a lone pair goes on only after a death.
+        if (is_lone && kind < 5) co_await break_connection(active.relay());
+        co_await kill(active);
+      }
+    }
+  }
+
+  // Breaks the connection between fo-shadow and its engine in the middle of an answer, if there is
+  // one soon.
+  awaitable<void> break_connection(Relay& relay) {
+    const bool is_reset = pick(random_, 0, 1) == 0;
+    const std::uint64_t place = pick(random_, kEarlyTokens, kMaxPlace);
+    relay.fail_next(is_reset ? Relay::Fault::kReset : Relay::Fault::kCut, place, [this, is_reset] {
+      deaths_.push_back({Clock::now(), is_reset ? "reset" : "cut"});
+      count_fault(deaths_.back().what);
+    });
+    const Deadline deadline = Deadline::after(std::chrono::seconds(1));
+    while (relay.is_armed() && !deadline.expired()) co_await loop::pause_for(milliseconds(2));
+    relay.disarm();
+  }
+
+  // Kills the engine, or the fo-shadow above it.
+  awaitable<void> kill(Pair::Member& active) {
+    const bool is_engine = pick(random_, 0, 1) == 0;
+    if (is_engine) active.signal_engine(SIGKILL);
+    if (!is_engine) active.shadow().signal(SIGKILL);
+    deaths_.push_back({Clock::now(), is_engine ? "SIGKILL" : "shadow"});
+    co_await active.shadow().until_ended(test::soon());
+    ++hard_;
+    count_fault(is_engine ? "SIGKILL" : "shadow");
+    if (active.shadow().runs()) co_return wrong("fo-shadow did not end");
+    co_await loop::pause_for(milliseconds(pick(random_, 0, 300)));
+    active.restart();
   }
 
   // Whether each request in flight began after the last hard fault.
@@ -428,8 +518,9 @@ class Torture {
     while (questions_.size() < kQuestions) {
       Question question = refengines_ ? make_refengine_question(random_) : make_question(random_);
       const bool is_first = question.body["model"] != kModels[1];
-      Engine& engine = *engines_[is_first ? 0 : kEnginesOfModel];
-      const std::string url = engine.url(question.path);
+      const std::string url = pairs_.empty()
+                                  ? engines_[is_first ? 0 : kEnginesOfModel]->url(question.path)
+                                  : pairs_.front()->url(question.path);
       http::FetchOptions options;
       json body = question.body;
       if (!refengines_) {
@@ -447,7 +538,7 @@ class Torture {
       questions_.push_back(std::move(question));
     }
     const Deadline deadline = test::soon();
-    for (double count = 0; count < static_cast<double>(engines_.size());) {
+    for (double count = 0; count < static_cast<double>(workers_);) {
       if (deadline.expired()) {
         throw base::Error(base::ExitStatus::kSoftware, "start fo-route: it lacks workers");
       }
@@ -575,6 +666,8 @@ class Torture {
   std::optional<torture::Refengines> refengines_;
   boost::asio::io_context loop_{1};
   std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<std::unique_ptr<Pair>> pairs_;
+  std::size_t workers_ = 0;
   std::optional<torture::Router> router_;
   std::vector<Question> questions_;
   std::vector<Client> clients_;
@@ -595,8 +688,10 @@ class Torture {
 };
 
 int usage() {
-  std::fputs("usage: route_torture [--engine oracle|refengine] [--long | --faults N] [--seed N]\n",
-             stderr);
+  std::fputs(
+      "usage: route_torture [--engine oracle|refengine|pairs|pair] [--long | --faults N] "
+      "[--seed N]\n",
+      stderr);
   return base::to_int(base::ExitStatus::kUsage);
 }
 
@@ -606,7 +701,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   std::optional<std::uint64_t> faults;
   std::uint64_t seed = std::random_device()();
-  bool has_refengines = false;
+  Kind kind = Kind::kOracle;
   bool is_long = false;
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--long") {
@@ -615,8 +710,9 @@ int main(int argc, char** argv) {
     }
     if (words[i] == "--engine" && i + 1 < words.size()) {
       ++i;
-      has_refengines = words[i] == "refengine";
-      if (!has_refengines && words[i] != "oracle") return usage();
+      const auto named = kEngineNames.find(words[i]);
+      if (named == kEngineNames.end()) return usage();
+      kind = named->second;
       continue;
     }
     const auto value = i + 1 < words.size() ? base::parse_uint(words[i + 1]) : std::nullopt;
@@ -628,13 +724,13 @@ int main(int argc, char** argv) {
     }
     ++i;
   }
-  if (!faults) faults = (has_refengines ? 12 : 100) * (is_long ? 10 : 1);
+  if (!faults) faults = kFaults.at(kind) * (is_long ? 10 : 1);
   try {
     std::string folder = "/tmp/route-torture.XXXXXX";
     if (::mkdtemp(folder.data()) == nullptr) base::throw_errno(errno, "create a folder");
     std::printf("seed %llu, folder %s\n", static_cast<unsigned long long>(seed), folder.c_str());
     std::fflush(stdout);
-    if (!Torture(folder, has_refengines, seed, *faults).run()) return 1;
+    if (!Torture(folder, kind, seed, *faults).run()) return 1;
     std::filesystem::remove_all(folder);
     return 0;
   } catch (const base::Error& error) {

@@ -1,0 +1,153 @@
+// A relay of TCP connections to a server of this machine, which can break one in the middle of a
+// stream of events.
+#pragma once
+
+#include <array>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "net/connect.h"
+#include "net/stream.h"
+#include "support/soon.h"
+
+namespace fo::torture {
+
+/// The loop must end with it, or before it.
+class Relay {
+ public:
+  /// A connection is reset, or it ends within an event.
+  enum class Fault { kReset, kCut };
+
+  explicit Relay(const boost::asio::any_io_executor& executor)
+      : acceptor_(executor, local(0)), port_(acceptor_.local_endpoint().port()) {
+    boost::asio::co_spawn(executor, accept(), boost::asio::detached);
+  }
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+  /// The port of the server, before the first connection.
+  void lead_to(std::uint16_t server) { server_ = server; }
+
+  /// Breaks the connection of the first answer that has `events` events, and calls `on_fault` then.
+  void fail_next(Fault fault, std::uint64_t events, std::function<void()> on_fault) {
+    fault_ = fault;
+    events_ = events;
+    on_fault_ = std::move(on_fault);
+  }
+  /// No fault follows, until the next call of fail_next().
+  void disarm() { on_fault_ = {}; }
+  [[nodiscard]] bool is_armed() const { return static_cast<bool>(on_fault_); }
+
+ private:
+  using Tcp = boost::asio::ip::tcp;
+  struct Link {
+    Link(Tcp::socket from, Tcp::socket to) : client(std::move(from)), server(std::move(to)) {}
+    net::Stream client;
+    net::Stream server;
+    /// Those of the present answer.
+    std::uint64_t events = 0;
+  };
+  using LinkPtr = std::shared_ptr<Link>;
+
+  static Tcp::endpoint local(std::uint16_t port) {
+    return {boost::asio::ip::address_v4::loopback(), port};
+  }
+
+  boost::asio::awaitable<void> accept() {
+    for (;;) {
+      boost::system::error_code error;
+      Tcp::socket client(acceptor_.get_executor());
+      co_await acceptor_.async_accept(
+          client, boost::asio::redirect_error(boost::asio::use_awaitable, error));
+      if (error) co_return;
+      boost::asio::co_spawn(acceptor_.get_executor(), serve(std::move(client)),
+                            boost::asio::detached);
+    }
+  }
+
+  boost::asio::awaitable<void> serve(Tcp::socket client) {
+    LinkPtr link;
+    try {
+      std::vector<Tcp::endpoint> servers{local(server_)};
+      Tcp::socket server = co_await net::connect(std::move(servers), test::soon(), "connect");
+      link = std::make_shared<Link>(std::move(client), std::move(server));
+    } catch (const base::Error&) {
+      co_return;
+    }
+    boost::asio::co_spawn(acceptor_.get_executor(), send_requests(link), boost::asio::detached);
+    co_await send_answers(link);
+  }
+
+  static boost::asio::awaitable<void> send_requests(LinkPtr link) {
+    std::array<char, 16384> space;
+    boost::system::error_code error;
+    while (!error) {
+      const boost::asio::mutable_buffer all = boost::asio::buffer(space);
+      const std::size_t count =
+          co_await link->client.read_some(all, base::Deadline::never(), error);
+      if (error) break;
+      const boost::asio::const_buffer piece(space.data(), count);
+      co_await link->server.write(piece, base::Deadline::never(), error);
+    }
+    link->server.close();
+    link->client.close();
+  }
+
+  boost::asio::awaitable<void> send_answers(LinkPtr link) {
+    std::array<char, 16384> space;
+    boost::system::error_code error;
+    while (!error) {
+      const boost::asio::mutable_buffer all = boost::asio::buffer(space);
+      const std::size_t count =
+          co_await link->server.read_some(all, base::Deadline::never(), error);
+      if (error) break;
+      const bool breaks = must_break(*link, {space.data(), count});
+      if (breaks && fault_ == Fault::kReset) {
+        link->client.reset();
+        break;
+      }
+      const boost::asio::const_buffer piece(space.data(), breaks ? count / 2 : count);
+      co_await link->client.write(piece, base::Deadline::never(), error);
+      if (breaks) break;
+    }
+    link->client.close();
+    link->server.close();
+  }
+
+  // Counts the events in a piece of an answer; the answer's last event has no JSON.
+  bool must_break(Link& link, std::string_view piece) {
+    constexpr std::string_view kEvent = "data: {";
+    const bool is_last = piece.find("data: [DONE]") != piece.npos;
+    for (std::size_t at = piece.find(kEvent); at != piece.npos; at = piece.find(kEvent, at + 1)) {
+      ++link.events;
+    }
+    const bool breaks = is_armed() && !is_last && link.events >= events_;
+    if (is_last) link.events = 0;
+    if (breaks) std::exchange(on_fault_, {})();
+    return breaks;
+  }
+
+  Tcp::acceptor acceptor_;
+  std::uint16_t port_;
+  std::uint16_t server_ = 0;
+  Fault fault_ = Fault::kReset;
+  std::uint64_t events_ = 0;
+  /// Empty: there is no fault.
+  std::function<void()> on_fault_;
+};
+
+}  // namespace fo::torture
