@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -65,6 +66,10 @@ class Client {
       at = text_.find(text, begin);
     }
     co_return at;
+  }
+  /// Whether the last answer, as far as it has arrived, has this text.
+  [[nodiscard]] bool has_received(std::string_view text) const {
+    return text_.find(text) != text_.npos;
   }
   /// Sends a request, and reads its answer. False if it fails.
   boost::asio::awaitable<bool> ask(std::string body) {

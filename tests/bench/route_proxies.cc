@@ -1,7 +1,8 @@
 // fo-route beside haproxy and nginx, in front of the same engines: the time that each adds to a
 // short request, its CPU time for that and for a streamed token, its memory, the requests that fail
 // when engines are killed (also beside a gateway for language models), and the time until an engine
-// sees that its client has disconnected; and fo-route beside itself with --no-resume. Each proxy
+// sees that its client has disconnected; fo-route beside itself with --no-resume, and before the
+// death of an engine beside after it. Each proxy
 // has a core of its own; the engines (fo-oracle) and the clients share another one.
 //
 // Usage: route_proxies [--json FILE] [--quick] [RUNS [KILLS]]
@@ -27,6 +28,8 @@
 #include "loop/run.h"
 #include "os/process.h"
 #include "report.h"
+#include "route/resume/budget.h"
+#include "route_deaths.h"
 #include "route_load.h"
 #include "route_peers.h"
 #include "usage.h"
@@ -169,6 +172,7 @@ class Bench {
     memory();
     long_streams();
     pauses();
+    first_tokens();
     closes();
     kills();
   }
@@ -181,6 +185,7 @@ class Bench {
   void memory();
   void long_streams();
   void pauses();
+  void first_tokens();
   void closes();
   void kills();
   /// Starts all proxies and those of `others`, and calls `measure` for each in turns, after one
@@ -460,6 +465,42 @@ void Bench::pauses() {
   pauses.report(report_,
                 "SIGKILL of a stream's engine -> next token, beyond the first token's time", "ms",
                 1e3, bench::value_at_most(20));
+}
+
+// The streams fill three quarters of the slots that are left after the death.
+void Bench::first_tokens() {
+  constexpr std::size_t kSlots = 16;
+  constexpr std::size_t kStreams = kSlots * (kEngines - 1) * 3 / 4;
+  const std::vector<std::string> options{"-q",      "--first-token",       "20ms", "--gap", "5ms",
+                                         "--slots", std::to_string(kSlots)};
+  std::vector<double> half[2];
+  std::vector<double> late[2];
+  std::size_t resumed = 0;
+  for (std::size_t turn = 0; turn < sizes_.runs; ++turn) {
+    Engines engines = bench::start_engines(kEngines, options);
+    const Proxy proxy(Kind::kFoRoute, cores_, engines, kSlots);
+    bench::LoadOfDeath load(proxy.port());
+    loop::run_to_end(load.run(kStreams, engines.front()));
+    resumed += load.resumed();
+    for (const bool is_after : {false, true}) {
+      const std::vector<double>& seconds = is_after ? load.after() : load.before();
+      if (seconds.empty()) fail("send a request beside an engine's death: none is answered");
+      half[is_after ? 1 : 0].push_back(quantile(seconds, 0.5));
+      late[is_after ? 1 : 0].push_back(quantile(seconds, 0.99));
+    }
+  }
+  const std::size_t budget = route::ResumeBudget::max_running(kSlots * (kEngines - 1));
+  std::printf("%zu streams were resumed after %zu deaths, at most %zu at a time\n\n", resumed,
+              sizes_.runs, budget);
+  // A fifth of the slots may repeat the work of the dead engine.
+  const std::string what = "first token of other requests at a SIGKILL, ";
+  const auto table = [&](const std::string& share, const std::vector<double>* seconds) {
+    report_.table(what + share, "ms", 1e3,
+                  {{"before", {}, seconds[0]}, {"in 2 s after it", {}, seconds[1]}},
+                  {{"in 2 s after it", "before", bench::cost_at_most(1.25)}});
+  };
+  table("p50", half);
+  table("p99", late);
 }
 
 // Closes streams one after the other; the times until the engine has noticed.
