@@ -70,7 +70,6 @@ class CanaryDaemon {
   awaitable<void> follow(std::string prefix);
   awaitable<void> keep_state();
   void on_xid(const Xid& xid, const std::string& host);
-  std::unique_ptr<XidLog> open_xids(const XidSource& source, std::optional<FileId> last = {});
   awaitable<void> follow_xids(std::unique_ptr<XidLog> log, XidSource source);
   void load_state();
   void serve_pages();
@@ -160,31 +159,19 @@ void CanaryDaemon::on_xid(const Xid& xid, const std::string& host) {
 
 awaitable<void> CanaryDaemon::follow_xids(std::unique_ptr<XidLog> log, XidSource source) {
   loop::Backoff backoff(std::chrono::milliseconds(100), std::chrono::seconds(5));
-  // What was read last. The name may have gone over to another file, of which nothing was read.
-  std::optional<FileId> last;
   for (;;) {
     try {
-      if (log == nullptr) log = open_xids(source, last);
       for (;;) {
-        last = log->id();
         log->read();
-        last = log->id();
         backoff.reset();
         const Deadline never = Deadline::never();
         co_await loop::until_ready(log->fd(), POLLIN, never);
       }
     } catch (const Error& error) {
       log_limit_.log(os::LogLevel::kWarning, source.path, error.what());
-      log.reset();
     }
     co_await loop::pause_for(backoff.next());
   }
-}
-
-std::unique_ptr<XidLog> CanaryDaemon::open_xids(const XidSource& source,
-                                                std::optional<FileId> last) {
-  return std::make_unique<XidLog>(
-      source.path, [this, host = source.host](const Xid& xid) { on_xid(xid, host); }, last);
 }
 
 awaitable<void> answer_state(const http::Request& request, http::Reply& reply,
@@ -244,7 +231,8 @@ int CanaryDaemon::run() {
   load_state();
   if (!options_.xid_logs.empty()) counts_.xids.emplace();
   for (const XidSource& source : options_.xid_logs) {
-    std::unique_ptr<XidLog> log = open_xids(source);
+    auto log = std::make_unique<XidLog>(
+        source.path, [this, host = source.host](const Xid& xid) { on_xid(xid, host); });
     asio::co_spawn(io_, follow_xids(std::move(log), source), asio::detached);
   }
   serve_pages();

@@ -213,12 +213,6 @@ void read_log(const ReadCall& read, const std::string& what, LogLines& lines) {
   }
 }
 
-FileId id_of(int fd, const std::string& what) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) base::throw_errno(errno, what);
-  return {.device = status.st_dev, .inode = status.st_ino};
-}
-
 void check_can_follow(const std::string& path, const std::string& option) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) base::throw_errno(errno, "open " + base::quoted(path));
@@ -257,35 +251,41 @@ void LogFile::open() {
   file_ = std::move(file);
 }
 
-FileId LogFile::id() const { return id_of(file_.get(), what_); }
+bool LogFile::is_replaced() const {
+  struct stat own {};
+  struct stat named {};
+  if (::fstat(file_.get(), &own) != 0) base::throw_errno(errno, what_);
+  return ::stat(path_.c_str(), &named) == 0 &&
+         (named.st_ino != own.st_ino || named.st_dev != own.st_dev);
+}
 
 void LogFile::read_to_end() {
-  read_log([&](char* to, std::size_t size) { return ::read(file_.get(), to, size); }, what_,
-           lines_);
+  const ReadCall read = [&](char* to, std::size_t size) { return ::read(file_.get(), to, size); };
+  read_log(read, what_, lines_);
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) base::throw_errno(errno, what_);
+  if (::lseek(file_.get(), 0, SEEK_CUR) <= status.st_size) return;
+  // It was truncated.
+  lines_.finish();
+  if (::lseek(file_.get(), 0, SEEK_SET) < 0) base::throw_errno(errno, what_);
+  read_log(read, what_, lines_);
 }
 
 void LogFile::read() {
   std::array<char, 4096> events{};
   while (::read(changes_.get(), events.data(), events.size()) > 0) {
   }
-  for (;;) {
-    read_to_end();
-    struct stat now {};
-    struct stat named {};
-    if (::fstat(file_.get(), &now) != 0) base::throw_errno(errno, what_);
-    if (::lseek(file_.get(), 0, SEEK_CUR) > now.st_size) {
-      lines_.finish();
-      ::lseek(file_.get(), 0, SEEK_SET);
-      continue;
+  // Before it is read, because it may be appended to until it is renamed.
+  while (is_replaced()) {
+    try {
+      read_to_end();
+    } catch (const base::Error& error) {
+      os::log(os::LogLevel::kWarning, "{}; the rest of the old file is left out", error.what());
     }
-    const bool is_replaced = ::stat(path_.c_str(), &named) == 0 &&
-                             (named.st_ino != now.st_ino || named.st_dev != now.st_dev);
-    if (!is_replaced) return;
-    // It may have been appended to before it was renamed, but after it was read.
-    read_to_end();
     lines_.finish();
     open();
   }
+  read_to_end();
 }
 
 bool is_kmsg(int fd) {

@@ -68,24 +68,14 @@ void warn_of_lost_messages(const std::string& what);
 /// Reads lines until there are no more. Throws as read_kmsg().
 void read_log(const ReadCall& read, const std::string& what, LogLines& lines);
 
-/// The file, whatever its name.
-struct FileId {
-  dev_t device = 0;
-  ino_t inode = 0;
-  friend bool operator==(const FileId&, const FileId&) = default;
-};
-
-/// Throws "`what`: reason" with the errno's status.
-FileId id_of(int fd, const std::string& what);
-
 /// Throws kUsage with "`option`: " unless this is a regular file or the kernel's buffer of
 /// messages, and with the errno's status if it does not exist. Does not open it, which would wait
 /// for the writer of a pipe.
 void check_can_follow(const std::string& path, const std::string& option);
 
 /// A file of a log, and what is appended to it. After it was replaced, as logrotate(8) does, the
-/// rest of the old file is read, and then the new one from its beginning; after it was truncated,
-/// it is read from its beginning.
+/// rest of the old file is read, as far as it can be, and then the new one from its beginning;
+/// after it was truncated, it is read from its beginning.
 class LogFile {
  public:
   enum class From { kBeginning, kEnd };
@@ -96,11 +86,12 @@ class LogFile {
 
   /// Readable when there may be more to read.
   [[nodiscard]] int fd() const { return changes_.get(); }
-  /// Reads all that is there now. Throws as the constructor.
+  /// Reads all that is there now. Throws as the constructor; the next call goes on where this one
+  /// ended.
   void read();
-  [[nodiscard]] FileId id() const;
 
  private:
+  [[nodiscard]] bool is_replaced() const;
   void read_to_end();
   void watch(const std::string& watched, std::uint32_t events);
   void open();

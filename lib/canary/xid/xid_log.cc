@@ -11,23 +11,18 @@
 
 namespace fo::canary {
 
-XidLog::XidLog(const std::string& path, OnXid on_xid, std::optional<FileId> last)
+XidLog::XidLog(const std::string& path, OnXid on_xid)
     : what_("read " + base::quoted(path)),
       on_message_([this, on_xid = std::move(on_xid)](const KernelMessage& message) {
         if (const auto xid = reader_.read(message.text)) on_xid(*xid);
       }) {
   base::UniqueFd file = os::open_file(path, O_RDONLY | O_NONBLOCK);
   if (!is_kmsg(file.get())) {
-    const bool is_other = last && *last != id_of(file.get(), what_);
-    file_.emplace(path, on_message_, is_other ? LogFile::From::kBeginning : LogFile::From::kEnd);
+    file_.emplace(path, on_message_, LogFile::From::kEnd);
     return;
   }
   kmsg_ = std::move(file);
   if (::lseek(kmsg_.get(), 0, SEEK_END) < 0) base::throw_errno(errno, what_);
-}
-
-std::optional<FileId> XidLog::id() const {
-  return file_ ? std::optional(file_->id()) : std::nullopt;
 }
 
 void XidLog::read() {

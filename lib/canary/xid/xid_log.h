@@ -15,19 +15,17 @@ class XidLog {
  public:
   using OnXid = std::function<void(const Xid&)>;
 
-  /// Opens /dev/kmsg, or a file to which the kernel's messages are appended. It is read from its
-  /// end, but a file from its beginning if another one, `last`, was read before. Throws with the
-  /// errno's status, and kNoInput if it is neither.
-  XidLog(const std::string& path, OnXid on_xid, std::optional<FileId> last = {});
+  /// Opens /dev/kmsg, or a file to which the kernel's messages are appended, at its end. Throws
+  /// with the errno's status, and kNoInput if it is neither.
+  XidLog(const std::string& path, OnXid on_xid);
   XidLog(const XidLog&) = delete;
   XidLog& operator=(const XidLog&) = delete;
 
   /// Readable when there may be more to read.
   [[nodiscard]] int fd() const { return file_ ? file_->fd() : kmsg_.get(); }
-  /// Reads all that is there now, and never waits. Throws with the errno's status.
+  /// Reads all that is there now, and never waits. Throws with the errno's status; the next call
+  /// goes on where this one ended.
   void read();
-  /// nullopt for /dev/kmsg.
-  [[nodiscard]] std::optional<FileId> id() const;
 
  private:
   std::string what_;

@@ -32,6 +32,10 @@ class XidLogFile : public testing::Test {
   test::TempDir dir_;
   const std::string path_ = dir_.path() + "/kern.log";
   std::vector<std::uint64_t> codes_;
+  std::vector<std::string> lines_;
+  const OnMessage on_message_ = [this](const KernelMessage& message) {
+    lines_.push_back(message.text);
+  };
   const XidLog::OnXid on_xid_ = [this](const Xid& xid) { codes_.push_back(xid.code); };
 };
 
@@ -70,7 +74,7 @@ TEST_F(XidLogFile, ANewFileAndATruncatedOneAreRead) {
   EXPECT_THAT(read(log), ElementsAre(119));
 }
 
-TEST_F(XidLogFile, ANewFileThatCannotBeReadYetIsReadFromItsBeginningLater) {
+TEST_F(XidLogFile, NothingIsLostWhileANewFileCannotBeRead) {
   write_xid(48);
   XidLog log(path_, on_xid_);
   std::filesystem::rename(path_, path_ + ".1");
@@ -81,13 +85,24 @@ TEST_F(XidLogFile, ANewFileThatCannotBeReadYetIsReadFromItsBeginningLater) {
   EXPECT_EQ(failure.status, base::ExitStatus::kNoInput);
   EXPECT_EQ(failure.message, "read '" + path_ + "': not a regular file");
   EXPECT_THAT(codes_, ElementsAre(64));
+  std::ofstream(path_ + ".1", std::ios::app) << "NVRM: Xid (PCI:0000:3b:00): 79, a\n";
   std::filesystem::remove(path_);
   write_xid(95);
-  XidLog next(path_, on_xid_, log.id());
-  EXPECT_THAT(read(next), ElementsAre(95));
+  EXPECT_THAT(read(log), ElementsAre(79, 95));
   // The same file is not read twice.
-  XidLog same(path_, on_xid_, next.id());
-  EXPECT_THAT(read(same), IsEmpty());
+  EXPECT_THAT(read(log), IsEmpty());
+}
+
+TEST_F(XidLogFile, AfterAReadErrorTheFileThatReplacedItIsRead) {
+  // A regular file, whose first page can't be read.
+  std::filesystem::create_symlink("/proc/self/mem", path_);
+  LogFile log(path_, on_message_, LogFile::From::kBeginning);
+  EXPECT_EQ(test::failure_of([&] { log.read(); }).message,
+            "read '" + path_ + "': Input/output error");
+  std::filesystem::remove(path_);
+  write_xid(95);
+  log.read();
+  EXPECT_THAT(lines_, ElementsAre("NVRM: Xid (PCI:0000:3b:00): 95, a"));
 }
 
 TEST_F(XidLogFile, AMissingOneIsAnError) {
