@@ -3,24 +3,32 @@
 // nine tenths of its link. Prints when each was detected, out of service, and back, beside the
 // times that NVIDIA Dynamo's plan for fault tolerance has.
 //
-//   canary_pipeline [--long]
+//   canary_pipeline [--long] [--targets FILE]
 //
-// --long: questions every 30 s, as that plan has them, in place of every 2 s. The engines are
-// fo-oracle; their drivers' messages are lines of a file. Exit status 0: each fault was detected,
-// and all answers were right except those of the wrong worker before it was out.
+// --long: questions every 30 s, as that plan has them, in place of every 2 s. --targets: writes the
+// addresses of all metrics, for a file_sd_config of Prometheus. The engines are fo-oracle; their
+// drivers' messages are lines of a file. More routers, without load, show how soon a verdict is
+// everywhere. Exit status 0: each fault was detected, and all answers were right except those of
+// the wrong worker before it was out.
+#include <array>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <cstdio>
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <set>
-#include <string_view>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "canary/pipeline/fleet.h"
 #include "route/torture/client.h"
 #include "route/torture/processes.h"
 #include "route/torture/transcript.h"
+#include "support/ports.h"
+#include "text/time_text.h"
 
 namespace {
 
@@ -32,6 +40,7 @@ using std::chrono::milliseconds;
 using torture::Transcript;
 
 constexpr std::size_t kWorkers = 16;
+constexpr std::size_t kRouters = 3;
 constexpr std::size_t kClients = 24;
 constexpr std::size_t kQuestions = 24;
 constexpr std::size_t kCanaries = 32;
@@ -65,7 +74,8 @@ struct Story {
 
 class Pipeline {
  public:
-  explicit Pipeline(bool is_long) : fleet_(make_folder()), is_long_(is_long) {}
+  Pipeline(bool is_long, std::string targets)
+      : fleet_(make_folder()), is_long_(is_long), targets_(std::move(targets)) {}
 
   bool run() {
     std::printf("folder %s\n", fleet_.folder().c_str());
@@ -76,7 +86,7 @@ class Pipeline {
     if (!is_good_) return false;
     report();
     fleet_.stop();
-    router_.reset();
+    routers_.clear();
     remove_folder(fleet_.folder());
     return true;
   }
@@ -124,33 +134,51 @@ class Pipeline {
       std::string id = co_await fleet_.add(url, host);
       ids_.push_back(std::move(id));
     }
-    const std::string& folder = fleet_.folder();
-    // Nothing that a busy machine prolongs is limited.
-    const std::vector<std::string> route{"serve",
-                                         "--listen",
-                                         "127.0.0.1:0",
-                                         "--registry",
-                                         fleet_.registry(),
-                                         "--admin",
-                                         folder + "/route/admin.sock",
-                                         "--choice",
-                                         "round-robin",
-                                         "--slo-rate",
-                                         "1",
-                                         "--resume-wait",
-                                         "1h",
-                                         "--queue-timeout",
-                                         "1h",
-                                         "--lame-duck",
-                                         "0s"};
-    router_.emplace(folder, "route", route, true);
+    json targets = json::array();
+    for (std::size_t i = 0; i < kRouters; ++i) targets.push_back(start_router(i));
     std::vector<std::string> canary{"--interval", is_long_ ? "30s" : "2s"};
     for (std::size_t i = 0; i < kWorkers; ++i) {
       std::ofstream(kernel_log(i)).close();
       canary.insert(canary.end(), {"--xid", host_of(i) + "=" + kernel_log(i)});
     }
     fleet_.watch(std::move(canary));
+    boost::asio::co_spawn(loop_, fleet_.follow_verdicts([this](const fleet::Verdict& verdict) {
+      if (verdict.is_conviction()) convicted_.try_emplace(verdict.id, verdict.since);
+    }),
+                          boost::asio::detached);
+    if (targets_.empty()) co_return;
+    targets.push_back("127.0.0.1:" + fleet_.canary().ready());
+    const json groups = json::array({{{"targets", targets}}});
+    os::write_file_atomic(targets_, groups.dump(), 0644);
   }
+  // The first one has the load. Returns the address of its metrics.
+  std::string start_router(std::size_t number) {
+    std::string metrics = "127.0.0.1:" + std::to_string(metrics_ports_.at(number).number());
+    // Nothing that a busy machine prolongs is limited.
+    const std::vector<std::string> route{
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--registry",
+        fleet_.registry(),
+        "--admin",
+        fleet_.folder() + "/" + router_name(number) + "/admin.sock",
+        "--choice",
+        "round-robin",
+        "--slo-rate",
+        "1",
+        "--resume-wait",
+        "1h",
+        "--queue-timeout",
+        "1h",
+        "--lame-duck",
+        "0s",
+        "--metrics",
+        metrics};
+    routers_.emplace_back(fleet_.folder(), "route", route, true);
+    return metrics;
+  }
+  static std::string router_name(std::size_t number) { return "route-" + std::to_string(number); }
   static std::string host_of(std::size_t worker) { return "host-" + std::to_string(worker); }
   [[nodiscard]] std::string kernel_log(std::size_t worker) const {
     return fleet_.folder() + "/" + host_of(worker) + ".log";
@@ -231,7 +259,8 @@ class Pipeline {
   }
 
   awaitable<std::string> ask(std::unique_ptr<http::Connection>& connection, std::string body) {
-    http::Origin origin = http::make_origin(net::parse_url("http://" + router_->ready()), {});
+    http::Origin origin =
+        http::make_origin(net::parse_url("http://" + routers_.front().ready()), {});
     torture::Received received;
     const torture::OnResumed on_resumed = [&](Clock::time_point from, Clock::time_point to) {
       if (current_ == nullptr) return;
@@ -259,7 +288,7 @@ class Pipeline {
   awaitable<void> observe() {
     for (std::size_t turn = 0; !is_stopping_; ++turn) {
       co_await loop::pause_for(milliseconds(5));
-      const json route = co_await fleet_.page("route");
+      const json route = co_await fleet_.page(router_name(0));
       for (const json& worker : route.at("workers")) on_router(worker);
       in_.clear();
       busy_.clear();
@@ -299,6 +328,21 @@ class Pipeline {
         story->back = Clock::now();
       }
     }
+  }
+
+  // Until the router gives the worker no new requests, which is noted.
+  awaitable<void> await_obedience(std::size_t router, std::string id) {
+    const Deadline deadline = long_after();
+    for (;;) {
+      const json page = co_await fleet_.page(router_name(router));
+      const bool is_out = std::ranges::any_of(page.at("workers"), [&](const json& worker) {
+        return worker.at("id") == id && worker.at("weight") == 0;
+      });
+      if (is_out) break;
+      if (deadline.expired()) fail("router " + std::to_string(router) + " obeys no verdict");
+      co_await loop::pause_for(milliseconds(5));
+    }
+    obeyed_.push_back(std::chrono::system_clock::now());
   }
 
   // --- The faults.
@@ -404,8 +448,16 @@ class Pipeline {
                                 : "the interval is 2 s, not 30 s";
     const json broken{{"fail", "wrong@4"}};
     const json sound{{"fail", "none"}};
+    const std::string id = story.id;
+    for (std::size_t i = 0; i < kRouters; ++i) begin(await_obedience(i, id));
     co_await set(*engines_[kWorker], broken);
     co_await until_out(story);
+    co_await await("the conviction is everywhere",
+                   [&id, this] { return obeyed_.size() == kRouters && convicted_.contains(id); });
+    for (const text::WallTime at : obeyed_) {
+      const std::chrono::duration<double, std::milli> delay = at - convicted_.at(id);
+      delays_of_verdict_.push_back(delay.count());
+    }
     corrupt_ = {story.begin, *story.out};
     co_await set(*engines_[kWorker], sound);
     co_await replace(story);
@@ -476,21 +528,28 @@ class Pipeline {
                   milliseconds_between(*story.repaired, *story.back) / 1000);
     }
     for (const Story& story : stories_) {
-      std::printf("%s: %s; %s.\n", story.name.c_str(), story.reason.c_str(),
-                  story.difference.c_str());
+      const std::string reason = story.reason.empty() ? "" : story.reason + "; ";
+      std::printf("%s: %s%s.\n", story.name.c_str(), reason.c_str(), story.difference.c_str());
     }
+    std::printf("The conviction for silent corruption reached %zu routers after:", kRouters);
+    for (const double delay : delays_of_verdict_) std::printf(" %.0f ms", delay);
+    std::puts("");
     std::puts("The plan's worker is back after 61 s, which are the breaker's 60 s and a check.");
   }
 
-  boost::asio::io_context loop_{1};
+  /// Before the loop, whose coroutines use it to its end.
   Fleet fleet_;
+  boost::asio::io_context loop_{1};
   const bool is_long_;
+  /// Empty: nobody reads the metrics.
+  const std::string targets_;
   std::size_t running_ = 0;
   bool is_good_ = true;
   bool is_stopping_ = false;
   std::vector<std::unique_ptr<torture::Engine>> engines_;
   std::vector<std::string> ids_;
-  std::optional<Program> router_;
+  std::array<test::ReservedPort, kRouters> metrics_ports_;
+  std::deque<Program> routers_;
   std::vector<Question> questions_;
   std::vector<WrongAnswer> wrong_answers_;
   bool has_load_ = true;
@@ -499,6 +558,12 @@ class Pipeline {
   std::deque<Story> stories_;
   /// To which streams that are resumed belong.
   Story* current_ = nullptr;
+  /// When the canary convicted each worker first.
+  std::map<std::string, text::WallTime> convicted_;
+  /// When each router gave the corrupt worker no more requests.
+  std::vector<text::WallTime> obeyed_;
+  /// From the canary's decision until then, in milliseconds.
+  std::vector<double> delays_of_verdict_;
   /// When answers may have been wrong.
   std::pair<Clock::time_point, Clock::time_point> corrupt_;
   /// The workers that the router uses with their whole weight.
@@ -512,13 +577,21 @@ class Pipeline {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool is_long = argc == 2 && std::string_view(argv[1]) == "--long";
-  if (argc > 1 && !is_long) {
-    std::fputs("usage: canary_pipeline [--long]\n", stderr);
-    return base::to_int(base::ExitStatus::kUsage);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  bool is_long = false;
+  std::string targets;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--long") {
+      is_long = true;
+    } else if (words[i] == "--targets" && i + 1 < words.size()) {
+      targets = words[++i];
+    } else {
+      std::fputs("usage: canary_pipeline [--long] [--targets FILE]\n", stderr);
+      return base::to_int(base::ExitStatus::kUsage);
+    }
   }
   try {
-    return Pipeline(is_long).run() ? 0 : 1;
+    return Pipeline(is_long, targets).run() ? 0 : 1;
   } catch (const base::Error& error) {
     std::fprintf(stderr, "canary_pipeline: error: %s\n", error.what());
     return base::to_int(error.status());
