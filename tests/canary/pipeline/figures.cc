@@ -201,21 +201,22 @@ class Figures {
   // at other times of the interval. The faults are shorter than the repetitions of a check, so that
   // no worker becomes suspicious and is asked sooner.
   awaitable<void> short_faults(Fleet& fleet) {
-    constexpr std::size_t kFaults = 10;
-    const double length = std::min(0.3 * interval(), 1.5);
-    const double step = interval() * (1 + 1.0 / kFaults);
+    constexpr double kLength = 1.5;
+    // They begin at equal distances of the interval, though not in this order.
+    const std::size_t faults = settings_.is_long ? 20 : 10;
+    const double step = interval() * (settings_.is_long ? 7 : 11) / static_cast<double>(faults);
     const Clock::time_point start = Clock::now();
     double seen = 0;
     double lasted = 0;
-    for (std::size_t i = 0; i < kFaults; ++i) {
+    for (std::size_t i = 0; i < faults; ++i) {
       co_await pause_for(static_cast<double>(i) * step - seconds_since(start));
       const std::string begin = text::format_time(std::chrono::system_clock::now());
       const Clock::time_point begun = Clock::now();
       hosts_.each([](oracle::Knobs& knobs) { knobs.fail = oracle::parse_fault("error@2"); });
-      co_await pause_for(length);
+      co_await pause_for(kLength);
       hosts_.each([](oracle::Knobs& knobs) { knobs.fail = {}; });
       lasted += seconds_since(begun);
-      progress("short faults", static_cast<double>(i + 1), kFaults);
+      progress("short faults", static_cast<double>(i + 1), static_cast<double>(faults));
       // Until the answers of the last questions are noted.
       co_await loop::pause_for(seconds(2));
       const json state = co_await fleet.canary_state();
@@ -225,17 +226,17 @@ class Figures {
         });
       }
     }
-    const double mean = lasted / kFaults;
+    const double mean = lasted / static_cast<double>(faults);
     const auto transient = std::to_string(static_cast<int>(mean * 1000)) + "ms";
     const json predicted =
         plan({"--false-result", "0.001", "--interval", interval_text(), "--transient", transient});
     const auto chance = predicted.at("chance_to_see").get<double>();
-    const std::size_t faults = kFaults * kEngines;
-    const double expected = static_cast<double>(faults) * chance;
+    const std::size_t chances = faults * kEngines;
+    const double expected = static_cast<double>(chances) * chance;
     const double bound = kDeviations * std::sqrt(expected * (1 - chance));
     line(std::abs(seen - expected) <= bound,
          "faults of %.2f s that a check met: %.0f of %zu; fo-plan: %.0f, and within %.0f", mean,
-         seen, faults, expected, bound);
+         seen, chances, expected, bound);
   }
 
   using Found = std::function<std::optional<Clock::time_point>(const std::string& id)>;
