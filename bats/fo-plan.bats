@@ -63,9 +63,13 @@ CAPACITY=(capacity --ttft 500ms --tpot 30ms --tokens 250 --kv-tokens 500000 --se
   [ "$(jq -c '.results.crossover_tokens' <<<"$output")" = null ]
 }
 
-@test "canary prints false drains and times of detection" {
+@test "canary prints false drains, times of detection and the cost of questions" {
   run -0 --separate-stderr fo-plan canary --false-result 0.1% --workers 1000 --transient 2ms --vote 500ms
   [ "$output" = "The false drains of 1000 workers are 0.00288 per day = workers * 86400 s / interval * p^k; drift is detected within 92 s = k * interval + 2 s, a mismatch within 32.5 s = interval + 2 s + vote; a fault of 0.002 s is seen with a chance of 6.667e-05 = transient / interval." ]
+  run -0 fo-plan canary --false-result 0 --prompt 484 --interval 25s
+  [[ $output == *"; a worker computes 1500 tokens per minute for them = 60 s / interval * 1.25 * (prompt + answer)." ]]
+  run -0 fo-plan canary --false-result 0 --prompt 484 --interval 25s --prefill 4840 --tpot 25ms
+  [[ $output == *"(prompt + answer), in 0.5 s each = prompt / prefill + answer * tpot, a share of its time of 0.025 = 1.25 * time / interval." ]]
   run -0 fo-plan canary --false-result 1% --workers 1000 --max-drains 3
   run -1 fo-plan canary --false-result 1% --workers 1000 --max-drains 2
   run -0 fo-plan canary --false-result 0
@@ -109,7 +113,7 @@ spares --groups 1 --afr 3% --repair 1h --shortfall 1% --spares 1
 ${CAPACITY[@]} --replicas 1 --rate 1 --measured 1:1ms
 degrade --ratio 1 --level 1
 migrate --tokens 1 --bandwidth 1GB --prefill 1 --within 1s
-canary --false-result 1% --transient 1s --max-drains 1
+canary --false-result 1% --transient 1s --max-drains 1 --prompt 100 --prefill 5000 --tpot 20ms
 END
 }
 

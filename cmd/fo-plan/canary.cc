@@ -8,6 +8,30 @@
 namespace fo::fo_plan {
 namespace {
 
+// What the questions cost a worker.
+void add_cost(const Inputs& inputs, Answer& answer) {
+  const plan::Seconds interval = inputs.seconds("interval");
+  const plan::CanaryQuestion question{.prompt = inputs.count("prompt"),
+                                      .answer = inputs.count("answer")};
+  const double tokens = plan::question_tokens_per_minute(interval, question);
+  answer.sentence += fmt::format(
+      "; a worker computes {} tokens per minute for them = 60 s / interval * 1.25 * (prompt + "
+      "answer)",
+      rounded(tokens));
+  answer.results.push_back({"tokens_per_minute", tokens});
+  if (!inputs.find("prefill") || !inputs.find("tpot")) return;
+  const plan::Seconds time =
+      plan::question_time(question, inputs.number("prefill"), inputs.seconds("tpot"));
+  const double share = plan::share_of_questions(interval, time);
+  answer.sentence += fmt::format(
+      ", in {} s each = prompt / prefill + answer * tpot, a share of its time of {} = 1.25 * time "
+      "/ "
+      "interval",
+      rounded(time.count()), rounded(share));
+  answer.results.push_back({"question_s", time.count()});
+  answer.results.push_back({"share_of_time", share});
+}
+
 Answer answer_canary(const Inputs& inputs) {
   const plan::CanaryChecks checks{.interval = inputs.seconds("interval"),
                                   .false_result = inputs.number("false-result"),
@@ -33,6 +57,7 @@ Answer answer_canary(const Inputs& inputs) {
                     rounded(*transient), rounded(seen));
     answer.results.push_back({"chance_to_see", seen});
   }
+  if (inputs.find("prompt")) add_cost(inputs, answer);
   answer.sentence += ".";
   if (const auto limit = inputs.find("max-drains")) answer.is_met = drains <= *limit;
   return answer;
@@ -43,21 +68,27 @@ Answer answer_canary(const Inputs& inputs) {
 Verb canary() {
   return {
       .name = "canary",
-      .description = "compute false drains, detection times and missed faults",
+      .description = "compute false drains, detection times, missed faults and costs",
       .formula =
           "false drains per day = workers * 86400 s / interval * p^k; drift: k * interval + 2 s; "
-          "mismatch: interval + 2 s + vote; chance to see a fault: transient / interval",
-      .parameters = {{"false-result", Kind::kFraction,
-                      "p: chance that a check of a good worker fails, after retries"},
-                     {"interval", Kind::kDuration, "between checks", Need::kOptional, "30s"},
-                     {"in-a-row", Kind::kCount, "k: failures in a row that drain a worker",
-                      Need::kOptional, "3"},
-                     {"workers", Kind::kCount, "workers that are checked", Need::kOptional, "1"},
-                     {"vote", Kind::kDuration, "time of a vote", Need::kOptional, "1s"},
-                     {"transient", Kind::kDuration, "length of a fault that may be missed",
-                      Need::kOptional},
-                     {"max-drains", Kind::kNumber, "the target: false drains per day",
-                      Need::kOptional}},
+          "mismatch: interval + 2 s + vote; chance to see a fault: transient / interval; "
+          "tokens per minute = 60 s / interval * 1.25 * (prompt + answer); share of a worker's "
+          "time "
+          "= 1.25 * (prompt / prefill + answer * tpot) / interval",
+      .parameters =
+          {{"false-result", Kind::kFraction,
+            "p: chance that a check of a good worker fails, after retries"},
+           {"interval", Kind::kDuration, "between checks", Need::kOptional, "30s"},
+           {"in-a-row", Kind::kCount, "k: failures in a row that drain a worker", Need::kOptional,
+            "3"},
+           {"workers", Kind::kCount, "workers that are checked", Need::kOptional, "1"},
+           {"vote", Kind::kDuration, "time of a vote", Need::kOptional, "1s"},
+           {"transient", Kind::kDuration, "length of a fault that may be missed", Need::kOptional},
+           {"prompt", Kind::kCount, "tokens of a question", Need::kOptional},
+           {"answer", Kind::kCount, "tokens of its answer", Need::kOptional, "16"},
+           {"prefill", Kind::kNumber, "tokens per second that a worker computes", Need::kOptional},
+           {"tpot", Kind::kDuration, "time per output token", Need::kOptional},
+           {"max-drains", Kind::kNumber, "the target: false drains per day", Need::kOptional}},
       .answer = answer_canary};
 }
 

@@ -14,6 +14,11 @@ void check(const CanaryChecks& checks) {
   check_count("in-a-row", checks.in_a_row, 1000);
 }
 
+void check(const CanaryQuestion& question) {
+  check_count("prompt", question.prompt);
+  check_count("answer", question.answer);
+}
+
 }  // namespace
 
 double checks_per_day(Seconds interval) {
@@ -49,6 +54,26 @@ double chance_to_see(Seconds transient, Seconds interval) {
   check_time("transient", transient, 0);
   check_time("interval", interval);
   return std::min(1.0, transient / interval);
+}
+
+double question_tokens_per_minute(Seconds interval, const CanaryQuestion& question) {
+  check(question);
+  check_time("interval", interval);
+  const double tokens = static_cast<double>(question.prompt) + static_cast<double>(question.answer);
+  return Seconds(60) / interval * (1 + kSamplerShare) * tokens;
+}
+
+Seconds question_time(const CanaryQuestion& question, double prefill, Seconds tpot) {
+  check(question);
+  check_positive("prefill", prefill);
+  check_time("tpot", tpot, 0);
+  return Seconds(static_cast<double>(question.prompt) / prefill) +
+         static_cast<double>(question.answer) * tpot;
+}
+
+double share_of_questions(Seconds interval, Seconds time) {
+  check_time("interval", interval);
+  return (1 + kSamplerShare) * (time / interval);
 }
 
 }  // namespace fo::plan

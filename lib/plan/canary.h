@@ -1,5 +1,5 @@
-// Computes how many faults periodic checks of an engine's answers detect, how soon, and how often
-// they are wrong. Pure.
+// Computes how many faults periodic checks of an engine's answers detect, how soon, how often they
+// are wrong, and what they cost. Pure.
 #pragma once
 
 #include <cstdint>
@@ -45,5 +45,28 @@ Seconds longest_mismatch_detection(Seconds interval, Seconds vote);
 /// The chance that a check meets a fault that lasts for `transient` (0 to a day): transient /
 /// interval, at most 1.
 double chance_to_see(Seconds transient, Seconds interval);
+
+/// A question to a worker.
+struct CanaryQuestion {
+  /// Tokens, each 1 to 1e12.
+  std::uint64_t prompt;
+  std::uint64_t answer;
+};
+
+/// The share of checks in which a second question runs the sampler.
+inline constexpr double kSamplerShare = 0.25;
+
+/// The tokens that a worker computes in a minute for its checks: 60 s / interval * 1.25 * (prompt +
+/// answer). Repetitions of failed checks and votes are not included.
+double question_tokens_per_minute(Seconds interval, const CanaryQuestion& question);
+
+/// The time that a question takes on an idle worker: prompt / prefill + answer * tpot, where
+/// `prefill` is in tokens per second (more than 0), and `tpot` the time per token of an answer (0
+/// to a day).
+Seconds question_time(const CanaryQuestion& question, double prefill, Seconds tpot);
+
+/// The share of its time in which a worker answers questions, one at a time: 1.25 * `time` /
+/// interval. It is over 1 if they do not end within the interval.
+double share_of_questions(Seconds interval, Seconds time);
 
 }  // namespace fo::plan

@@ -32,6 +32,16 @@ TEST(Canary, AFaultLongerThanTheIntervalIsAlwaysSeen) {
   EXPECT_EQ(chance_to_see(Seconds(0), Seconds(30)), 0);
 }
 
+TEST(Canary, QuestionsCostTokensAndTime) {
+  constexpr CanaryQuestion kQuestion{.prompt = 484, .answer = 16};
+  EXPECT_DOUBLE_EQ(question_tokens_per_minute(Seconds(30), kQuestion), 1250);
+  EXPECT_DOUBLE_EQ(question_tokens_per_minute(Seconds(60), kQuestion), 625);
+  const Seconds time = question_time(kQuestion, 4840, Seconds(0.025));
+  EXPECT_DOUBLE_EQ(time.count(), 0.5);
+  EXPECT_DOUBLE_EQ(share_of_questions(Seconds(25), time), 0.025);
+  EXPECT_GT(share_of_questions(Seconds(0.1), time), 1);
+}
+
 TEST(Canary, MoreFailuresInARowMeanFewerFalseDrainsAndLaterDetection) {
   for (const double p : {0.001, 0.1, 0.9}) {
     for (std::uint64_t k = 1; k < 10; ++k) {
@@ -77,7 +87,20 @@ TEST(Canary, RefusesArgumentsOutOfRange) {
       },
       [] { longest_mismatch_detection(Seconds(30), Seconds(-1)); },
       [] { chance_to_see(Seconds(std::nan("")), Seconds(30)); },
-      [] { chance_to_see(Seconds(1), Seconds(0)); }};
+      [] { chance_to_see(Seconds(1), Seconds(0)); },
+      [] {
+        question_tokens_per_minute(Seconds(0), {1, 1});
+      },
+      [] {
+        question_tokens_per_minute(Seconds(30), {0, 1});
+      },
+      [] {
+        question_time({1, 0}, 1, Seconds(1));
+      },
+      [] {
+        question_time({1, 1}, 0, Seconds(1));
+      },
+      [] { share_of_questions(Seconds(0), Seconds(1)); }};
   for (const auto& call : wrong) {
     EXPECT_EQ(failure_of(call).status, base::ExitStatus::kUsage) << &call - wrong.data();
   }

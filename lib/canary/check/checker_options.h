@@ -2,6 +2,7 @@
 #pragma once
 
 #include "canary/check/attempt.h"
+#include "plan/canary.h"
 
 namespace fo::canary {
 
@@ -15,7 +16,7 @@ struct CheckerOptions {
   /// Lower limit of the time allowed for a first token; a slow worker gets 5 times its baseline.
   base::Duration first_token = std::chrono::seconds(3);
   /// The part of the checks of the content that run the sampler, too.
-  double sampler_part = 0.25;
+  double sampler_part = plan::kSamplerShare;
 
   /// Returns the longest time that a check of the content can take, a vote included.
   [[nodiscard]] base::Duration longest() const {
