@@ -69,7 +69,7 @@ CAPACITY=(capacity --ttft 500ms --tpot 30ms --tokens 250 --kv-tokens 500000 --se
   run -0 fo-plan canary --false-result 0 --prompt 484 --interval 25s
   [[ $output == *"; a worker computes 1500 tokens per minute for them = 60 s / interval * 1.25 * (prompt + answer)." ]]
   run -0 fo-plan canary --false-result 0 --prompt 484 --interval 25s --prefill 4840 --tpot 25ms
-  [[ $output == *"(prompt + answer), in 0.5 s each = prompt / prefill + answer * tpot, a share of its time of 0.025 = 1.25 * time / interval." ]]
+  [[ $output == *"(prompt + answer), in 0.5 s each = prompt / prefill + answer * tpot, and a share of 0.025 of its time = 1.25 * that / interval." ]]
   run -0 fo-plan canary --false-result 1% --workers 1000 --max-drains 3
   run -1 fo-plan canary --false-result 1% --workers 1000 --max-drains 2
   run -0 fo-plan canary --false-result 0

@@ -24,9 +24,8 @@ void add_cost(const Inputs& inputs, Answer& answer) {
       plan::question_time(question, inputs.number("prefill"), inputs.seconds("tpot"));
   const double share = plan::share_of_questions(interval, time);
   answer.sentence += fmt::format(
-      ", in {} s each = prompt / prefill + answer * tpot, a share of its time of {} = 1.25 * time "
-      "/ "
-      "interval",
+      ", in {} s each = prompt / prefill + answer * tpot, and a share of {} of its time = "
+      "1.25 * that / interval",
       rounded(time.count()), rounded(share));
   answer.results.push_back({"question_s", time.count()});
   answer.results.push_back({"share_of_time", share});
@@ -72,9 +71,8 @@ Verb canary() {
       .formula =
           "false drains per day = workers * 86400 s / interval * p^k; drift: k * interval + 2 s; "
           "mismatch: interval + 2 s + vote; chance to see a fault: transient / interval; "
-          "tokens per minute = 60 s / interval * 1.25 * (prompt + answer); share of a worker's "
-          "time "
-          "= 1.25 * (prompt / prefill + answer * tpot) / interval",
+          "tokens per minute = 60 s / interval * 1.25 * (prompt + answer); "
+          "share of time = 1.25 * (prompt / prefill + answer * tpot) / interval",
       .parameters =
           {{"false-result", Kind::kFraction,
             "p: chance that a check of a good worker fails, after retries"},
