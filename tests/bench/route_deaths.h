@@ -18,25 +18,25 @@
 
 namespace fo::bench {
 
-/// The requests of one moment: streams that keep the engines busy, and short requests, whose first
+/// The requests around a death: streams that keep the engines busy, and short requests, whose first
 /// tokens are timed.
 class LoadOfDeath {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kShort = 8;
-  /// Of the time before the death, and of that after it.
-  static constexpr auto kTime = std::chrono::seconds(2);
+  /// Of the measurement before the death, and of that after it.
+  static constexpr auto kTime = std::chrono::seconds(1);
 
   explicit LoadOfDeath(std::uint16_t port) : port_(port) {}
 
-  /// Kills `victim` after a time with `streams` streams of 100 tokens.
+  /// Kills `victim` while there are `streams` streams of 100 tokens. One call.
   boost::asio::awaitable<void> run(std::size_t streams, Engine& victim) {
     const auto loop = co_await boost::asio::this_coro::executor;
     for (std::size_t i = 0; i < streams; ++i) {
       boost::asio::co_spawn(loop, send_streams(), boost::asio::detached);
     }
     // Until each engine has its share.
-    co_await loop::pause_for(std::chrono::seconds(1));
+    co_await loop::pause_for(std::chrono::milliseconds(500));
     for (std::size_t i = 0; i < kShort; ++i) {
       boost::asio::co_spawn(loop, send_short(), boost::asio::detached);
     }

@@ -2,6 +2,9 @@
 // stream of events.
 #pragma once
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <array>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -9,36 +12,40 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "base/unique_fd.h"
+#include "loop/acceptor.h"
+#include "loop/adopt.h"
 #include "net/connect.h"
 #include "net/stream.h"
+#include "support/ports.h"
 #include "support/soon.h"
 
 namespace fo::torture {
 
-/// The loop must end with it, or before it.
+/// The loop must not run after it.
 class Relay {
  public:
   /// A connection is reset, or it ends within an event.
   enum class Fault { kReset, kCut };
 
-  explicit Relay(const boost::asio::any_io_executor& executor)
-      : acceptor_(executor, local(0)), port_(acceptor_.local_endpoint().port()) {
-    boost::asio::co_spawn(executor, accept(), boost::asio::detached);
+  explicit Relay(boost::asio::any_io_executor executor)
+      : executor_(std::move(executor)), acceptor_(executor_, listener(port_.fd()), kWhat) {
+    boost::asio::co_spawn(executor_, accept(), boost::asio::detached);
   }
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  [[nodiscard]] std::uint16_t port() const { return port_; }
+  [[nodiscard]] std::uint16_t port() const { return port_.number(); }
   /// The port of the server, before the first connection.
   void lead_to(std::uint16_t server) { server_ = server; }
 
@@ -53,9 +60,11 @@ class Relay {
   [[nodiscard]] bool is_armed() const { return static_cast<bool>(on_fault_); }
 
  private:
-  using Tcp = boost::asio::ip::tcp;
+  using Socket = net::Stream::Socket;
+  // Processes that are started while a connection is open must not inherit it: then it would not
+  // break when it is closed here.
   struct Link {
-    Link(Tcp::socket from, Tcp::socket to) : client(std::move(from)), server(std::move(to)) {}
+    Link(Socket from, Socket to) : client(std::move(from)), server(std::move(to)) {}
     net::Stream client;
     net::Stream server;
     /// Those of the present answer.
@@ -63,32 +72,35 @@ class Relay {
   };
   using LinkPtr = std::shared_ptr<Link>;
 
-  static Tcp::endpoint local(std::uint16_t port) {
-    return {boost::asio::ip::address_v4::loopback(), port};
+  static constexpr const char* kWhat = "relay a connection";
+
+  static base::UniqueFd listener(int fd) {
+    if (::listen(fd, SOMAXCONN) != 0) base::throw_errno(errno, kWhat);
+    return loop::duplicate(fd, kWhat);
   }
 
   boost::asio::awaitable<void> accept() {
+    const std::function<bool()> is_full = [] { return false; };
     for (;;) {
-      boost::system::error_code error;
-      Tcp::socket client(acceptor_.get_executor());
-      co_await acceptor_.async_accept(
-          client, boost::asio::redirect_error(boost::asio::use_awaitable, error));
-      if (error) co_return;
-      boost::asio::co_spawn(acceptor_.get_executor(), serve(std::move(client)),
-                            boost::asio::detached);
+      base::UniqueFd client = co_await acceptor_.next(is_full);
+      if (!client) co_return;
+      boost::asio::co_spawn(executor_, serve(std::move(client)), boost::asio::detached);
     }
   }
 
-  boost::asio::awaitable<void> serve(Tcp::socket client) {
+  boost::asio::awaitable<void> serve(base::UniqueFd accepted) {
     LinkPtr link;
     try {
-      std::vector<Tcp::endpoint> servers{local(server_)};
-      Tcp::socket server = co_await net::connect(std::move(servers), test::soon(), "connect");
-      link = std::make_shared<Link>(std::move(client), std::move(server));
+      Socket client(executor_);
+      loop::adopt(client, std::move(accepted), kWhat, Socket::protocol_type(AF_INET, IPPROTO_TCP));
+      const boost::asio::ip::tcp::endpoint server(boost::asio::ip::address_v4::loopback(), server_);
+      std::vector<boost::asio::ip::tcp::endpoint> servers{server};
+      Socket connected = co_await net::connect(std::move(servers), test::soon(), kWhat);
+      link = std::make_shared<Link>(std::move(client), std::move(connected));
     } catch (const base::Error&) {
       co_return;
     }
-    boost::asio::co_spawn(acceptor_.get_executor(), send_requests(link), boost::asio::detached);
+    boost::asio::co_spawn(executor_, send_requests(link), boost::asio::detached);
     co_await send_answers(link);
   }
 
@@ -141,8 +153,9 @@ class Relay {
     return breaks;
   }
 
-  Tcp::acceptor acceptor_;
-  std::uint16_t port_;
+  boost::asio::any_io_executor executor_;
+  test::ReservedPort port_;
+  loop::Acceptor acceptor_;
   std::uint16_t server_ = 0;
   Fault fault_ = Fault::kReset;
   std::uint64_t events_ = 0;

@@ -297,26 +297,26 @@ class Torture {
     count_fault(what);
   }
 
-  // Faults of pairs, one after the other.
+  // Faults of pairs, one after the other; half of them are deaths.
   awaitable<void> fail_pairs() {
+    const bool is_lone = pairs_.size() == 1;
+    std::uint64_t kind = pick(random_, 0, 9);
     while (!is_stopping_) {
       co_await loop::pause_for(milliseconds(pick(random_, 1, 20)));
       Pair& pair = *pairs_[pick(random_, 0, pairs_.size() - 1)];
-      if (!pair.is_whole()) continue;
+      const bool is_death = is_lone || kind >= 5;
+      if (!pair.is_whole() || (is_death && !is_renewed())) continue;
       Pair::Member& active = *pair.active();
-      const bool is_lone = pairs_.size() == 1;
-      const std::uint64_t kind = pick(random_, 0, 9);
-      if (!is_lone && kind == 0) {
+      if (kind == 0 && !is_lone) {
         active.signal_engine(SIGSTOP);
         co_await until_missed("SIGSTOP");
         active.signal_engine(SIGCONT);
-      } else if (!is_lone && kind < 5) {
+      } else if (kind < 5) {
         co_await break_connection(active.relay());
-      } else if (is_renewed()) {
-        // A stream of a lone pair goes on only after a death.
-        if (is_lone && kind < 5) co_await break_connection(active.relay());
-        co_await kill(active);
       }
+      // A stream of a lone pair goes on only after a death.
+      if (is_death) co_await kill(active);
+      kind = pick(random_, 0, 9);
     }
   }
 
