@@ -1,14 +1,18 @@
 // What a thousand workers cost one fo-canary, at its usual intervals, and what its checks cost a
-// worker. One process serves all engines. Usage: canary_workers [--json FILE] [--quick] [RUNS]
+// worker, beside what fo-plan canary computes. One process serves all engines. Usage:
+// canary_workers [--json FILE] [--quick] [RUNS]
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <cstdio>
 #include <exception>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "canary/pipeline/fleet.h"
 #include "canary/pipeline/hosts.h"
+#include "plan/canary.h"
 #include "report.h"
 #include "usage.h"
 
@@ -20,13 +24,17 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::size_t kQuestions = 40;
+constexpr plan::Seconds kInterval{30};
 
 struct Costs {
   std::vector<double> cpu_percent;
   std::vector<double> memory_mib;
   std::vector<double> milliseconds_per_question;
+  std::vector<double> questions_per_minute;
   std::vector<double> tokens_per_minute;
   std::vector<double> requests_per_minute;
+  /// The mean of all questions.
+  plan::CanaryQuestion question;
 };
 
 // What was done until now.
@@ -61,6 +69,7 @@ class Canary {
   awaitable<void> run(std::size_t runs) {
     co_await fleet_.learn(hosts_.urls()[0], hosts_.urls()[1], kQuestions);
     for (const std::string& url : hosts_.urls()) co_await fleet_.add(url);
+    costs_.question = mean_question();
     fleet_.watch({"-q"});
     // An interval later, each worker was asked, and its questions are spread over the next one.
     co_await loop::pause_for(period_);
@@ -75,10 +84,23 @@ class Canary {
       costs_.milliseconds_per_question.push_back(
           1000 * (after.seconds_of_questions - before.seconds_of_questions) /
           std::max(1.0, after.questions - before.questions));
+      costs_.questions_per_minute.push_back((after.questions - before.questions) / minutes);
       costs_.tokens_per_minute.push_back((after.tokens - before.tokens) / minutes);
       costs_.requests_per_minute.push_back((after.requests - before.requests) / minutes);
       before = after;
     }
+  }
+
+  [[nodiscard]] plan::CanaryQuestion mean_question() const {
+    const auto file = nlohmann::json::parse(os::read_file(fleet_.canaries(), 64 * base::kMiB));
+    std::size_t prompts = 0;
+    std::size_t answers = 0;
+    const nlohmann::json& canaries = file.at("canaries");
+    for (const nlohmann::json& canary : canaries) {
+      prompts += canary.at("prompt_token_ids").size();
+      answers += canary.at("answer").size();
+    }
+    return {.prompt = prompts / canaries.size(), .answer = answers / canaries.size()};
   }
 
   awaitable<Totals> totals() {
@@ -119,14 +141,32 @@ int main(int argc, char** argv) {
         const Costs costs = Canary(workers, seconds(arguments.quick ? 2 : 30)).measure(runs);
         const std::string of = " of " + std::to_string(workers) + " workers";
         const auto add = [&](const std::string& what, const char* unit,
-                             const std::vector<double>& values, bench::Aim aim) {
-          report.row(what, unit, {"fo-canary", values}, {}, aim);
-          std::printf("%s: %.1f %s\n", what.c_str(), bench::median(values), unit);
+                             const std::vector<double>& values, bench::Aim aim,
+                             std::optional<double> planned = {}) {
+          bench::Values peer;
+          if (planned) peer = {"fo-plan", {*planned}};
+          report.row(what, unit, {"fo-canary", values}, peer, aim);
+          std::printf("%s: %.1f%s%s", what.c_str(), bench::median(values), *unit == 0 ? "" : " ",
+                      unit);
+          if (planned) std::printf("; fo-plan: %.1f", *planned);
+          std::puts("");
         };
         add("CPU of a canary" + of, "%", costs.cpu_percent, bench::value_at_most(100));
         add("memory of a canary" + of, "MiB", costs.memory_mib, bench::value_at_most(256));
         add("a question to a worker", "ms", costs.milliseconds_per_question, {});
+        std::vector<double> shares;
+        for (std::size_t i = 0; i < costs.questions_per_minute.size(); ++i) {
+          shares.push_back(100 * costs.questions_per_minute[i] *
+                           costs.milliseconds_per_question[i] / 60'000);
+        }
+        const plan::Seconds time(bench::median(costs.milliseconds_per_question) / 1000);
+        add("questions to a worker in a minute", "", costs.questions_per_minute, {},
+            plan::Seconds(60) / kInterval * (1 + plan::kSamplerShare));
+        add("part of a worker's time for questions", "%", shares, {},
+            100 * plan::share_of_questions(kInterval, time));
+        // The token of an idle worker is asked for, too.
         add("requests to a worker in a minute", "", costs.requests_per_minute, {});
-        add("tokens of a worker in a minute", "", costs.tokens_per_minute, {});
+        add("tokens of a worker in a minute", "", costs.tokens_per_minute, {},
+            plan::question_tokens_per_minute(kInterval, costs.question));
       });
 }
