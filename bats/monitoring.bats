@@ -84,6 +84,9 @@ start_prometheus() {
   grep -qF ">llama's<" "$T/pictures/fleet.svg"
   grep -qF ">w2<" "$T/pictures/fleet.svg"
   run ! grep -q "w2" "$T/pictures/router.svg"
+  run -0 --separate-stderr draw --url "$URL" --panel "Workers that are out" "$T/one"
+  [ "$output" = "$T/one/fleet.svg" ]
+  run ! grep -qF ">Status of each worker<" "$T/one/fleet.svg"
 }
 
 @test "a bad command line is 64, no Prometheus 69, a refused query 76, an unwritable picture 73" {
@@ -95,6 +98,7 @@ start_prometheus() {
   }
   fails 64 "*required: DIR"
   fails 64 "*unrecognized arguments: --frob" --frob "$T/pictures"
+  fails 64 "--panel: 'Frob': no such panel" --panel Frob "$T/pictures"
   fails 69 "query 'http://127.0.0.1:1': *refused*" --url http://127.0.0.1:1 "$T/pictures"
   need_promtool
   need_gnuplot
@@ -103,5 +107,5 @@ start_prometheus() {
   : >"$T/file"
   fails 73 "create '$T/file': File exists" --url "$URL" "$T/file"
   mkdir -p "$T/pictures/fleet.svg"
-  fails 73 "write '$T/pictures/fleet.svg': gnuplot: *" --url "$URL" "$T/pictures"
+  fails 73 "write '$T/pictures/fleet.svg': Is a directory" --url "$URL" "$T/pictures"
 }
