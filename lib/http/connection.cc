@@ -29,6 +29,8 @@ using boost::system::error_code;
 
 // A body up to this size is copied behind its head, so that one write sends both.
 constexpr std::size_t kMaxJoinedBytes = std::size_t{16} * 1024;
+// The most bytes of a body that are passed on at a time.
+constexpr std::size_t kMaxPassedBytes = std::size_t{16} * 1024;
 // Reading more than this of an unwanted answer costs more than a new connection.
 constexpr std::size_t kMaxDiscardedBytes = std::size_t{64} * 1024;
 
@@ -76,6 +78,7 @@ struct Connection::State {
   void begin(const RequestHead& head);
   awaitable<bool> write(std::string_view bytes, Deadline deadline);
   awaitable<void> fill(Deadline deadline);
+  std::optional<std::size_t> read_body(const Take& take);
   // Calls `read`, a call of the reader, and adds `what` to its errors.
   template <typename Read>
   auto parse(Read read);
@@ -142,10 +145,12 @@ awaitable<bool> Connection::State::write(std::string_view bytes, Deadline deadli
 
 awaitable<void> Connection::State::fill(Deadline deadline) {
   if (!stream.is_open()) throw failure(ExitStatus::kUnavailable, "the connection is closed");
-  const std::span<char> space = reader.prepare();
+  const net::Stream::Prepare prepare = [this] {
+    const std::span<char> space = reader.prepare();
+    return asio::mutable_buffer(space.data(), space.size());
+  };
   error_code error;
-  const std::size_t count =
-      co_await stream.read_some(asio::buffer(space.data(), space.size()), deadline, error);
+  const std::size_t count = co_await stream.read_some(prepare, deadline, error);
   reader.commit(count);
   if (!error) co_return;
   if (error == asio::error::eof) {
@@ -164,6 +169,14 @@ auto Connection::State::parse(Read read) {
     stream.close();
     throw failure(error.status(), error.what());
   }
+}
+
+// Passes the bytes of the body that have arrived to `take`.
+std::optional<std::size_t> Connection::State::read_body(const Take& take) {
+  std::array<char, kMaxPassedBytes> space;
+  const std::optional<std::size_t> count = parse([&] { return reader.read_body(space); });
+  if (count.value_or(0) > 0) take(std::string_view(space.data(), *count));
+  return count;
 }
 
 Connection::Connection(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -228,6 +241,15 @@ awaitable<std::size_t> Connection::read_some(std::span<char> space, Deadline dea
   State& state = *state_;
   for (;;) {
     const auto count = state.parse([&] { return state.reader.read_body(space); });
+    if (count) co_return *count;
+    co_await state.fill(deadline);
+  }
+}
+
+awaitable<std::size_t> Connection::read_some(const Take& take, Deadline deadline) {
+  State& state = *state_;
+  for (;;) {
+    const auto count = state.read_body(take);
     if (count) co_return *count;
     co_await state.fill(deadline);
   }

@@ -8,6 +8,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -104,6 +105,10 @@ class Connection {
   /// After the head: reads the next available bytes of the body into `space` (not empty); returns
   /// their number, 0 at the end. It may be called again after a deadline; no bytes are lost.
   boost::asio::awaitable<std::size_t> read_some(std::span<char> space, base::Deadline deadline);
+
+  /// The same without space of the caller's: passes the bytes to `take`, unless there are none.
+  using Take = std::function<void(std::string_view bytes)>;
+  boost::asio::awaitable<std::size_t> read_some(const Take& take, base::Deadline deadline);
 
   /// Reads and discards the rest of the answer if it is small. True if the connection can send
   /// another request; otherwise it is closed. Throws only on cancellation.

@@ -101,9 +101,20 @@ bool has_folded_line(std::string_view head) {
 
 }  // namespace
 
+// Most reads are parsed before the next one begins, so that all readers of a thread use the same
+// memory in turn.
+std::vector<char>& UnreadBytes::spare() {
+  static thread_local std::vector<char> bytes;
+  return bytes;
+}
+
 std::span<char> UnreadBytes::prepare() {
+  if (bytes_.empty()) {
+    bytes_.swap(spare());
+    if (bytes_.size() < rest_.size()) bytes_.resize(kSmallPiece);
+    std::copy(rest_.begin(), rest_.end(), bytes_.begin());
+  }
   const auto has_space = [this] { return bytes_.size() - end_ >= piece_ / 2; };
-  if (begin_ == end_) begin_ = end_ = 0;
   if (!has_space()) {
     std::copy(bytes_.begin() + static_cast<std::ptrdiff_t>(begin_),
               bytes_.begin() + static_cast<std::ptrdiff_t>(end_), bytes_.begin());
@@ -119,7 +130,15 @@ void UnreadBytes::commit(std::size_t count) {
   piece_ = count < space_ ? kSmallPiece : kLargePiece;
 }
 
-void UnreadBytes::consume(std::size_t count) { begin_ += count; }
+void UnreadBytes::consume(std::size_t count) {
+  begin_ += count;
+  if (bytes_.empty() || size() > rest_.size()) return;
+  std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(begin_), size(), rest_.begin());
+  end_ = size();
+  begin_ = 0;
+  if (bytes_.size() <= 2 * kLargePiece) spare() = std::move(bytes_);
+  bytes_ = {};
+}
 
 class ResponseReader::Parser final : public MessageParser<false> {
  public:
@@ -267,8 +286,8 @@ RequestReader::Step RequestReader::parse_until(IsDone is_done) {
     if (!parser_->needs_more_than(bytes)) {
       const bool is_in_head = !parser_->is_header_done();
       const std::size_t count = parser_->put(buffer_of(bytes), error);
-      unread_.consume(count);
       if (is_in_head && has_folded_line(bytes.substr(0, count))) error = HttpError::bad_field;
+      unread_.consume(count);
     }
     if (!error) continue;
     if (error == HttpError::need_more) {

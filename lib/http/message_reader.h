@@ -3,6 +3,7 @@
 // number, because it reads no more than prepare() has space for.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,7 +17,7 @@
 
 namespace fo::http {
 
-/// Bytes that have arrived and are not consumed yet.
+/// Bytes that have arrived and are not consumed yet. A few need no memory.
 class UnreadBytes {
  public:
   /// Space for more bytes: little, since most connections wait for a head or a token, and more
@@ -25,14 +26,21 @@ class UnreadBytes {
   /// Appends the first `count` bytes of the prepared space.
   void commit(std::size_t count);
   void consume(std::size_t count);
-  [[nodiscard]] std::string_view view() const { return {bytes_.data() + begin_, end_ - begin_}; }
+  [[nodiscard]] std::string_view view() const {
+    return {(bytes_.empty() ? rest_.data() : bytes_.data()) + begin_, size()};
+  }
   [[nodiscard]] std::size_t size() const { return end_ - begin_; }
 
  private:
   static constexpr std::size_t kSmallPiece = std::size_t{4} * 1024;
   static constexpr std::size_t kLargePiece = std::size_t{16} * 1024;
 
+  static std::vector<char>& spare();
+
   std::vector<char> bytes_;
+  // The bytes while `bytes_` is empty. Between two chunks of a stream, the end of the first one is
+  // not consumed.
+  std::array<char, 16> rest_{};
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   // Size of the space for a read: of the next one, and of the last one.

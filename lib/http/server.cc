@@ -176,8 +176,11 @@ class Session : public std::enable_shared_from_this<Session> {
       co_await write_all(piece);
       co_return;
     }
-    const std::string framed = fmt::format("{:x}\r\n{}\r\n", piece.size(), piece);
-    co_await write_all(framed);
+    std::string chunk = fmt::format("{:x}\r\n", piece.size());
+    chunk.reserve(chunk.size() + piece.size() + 2);
+    chunk += piece;
+    chunk += "\r\n";
+    co_await write_all(chunk);
   }
 
   void close_after() { keep_alive_ = false; }
@@ -298,10 +301,12 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   awaitable<error_code> fill(base::Deadline deadline) {
-    const std::span<char> space = reader_.prepare();
-    const asio::mutable_buffer buffer(space.data(), space.size());
+    const net::Stream::Prepare prepare = [this] {
+      const std::span<char> space = reader_.prepare();
+      return asio::mutable_buffer(space.data(), space.size());
+    };
     error_code error;
-    const std::size_t count = co_await stream_.read_some(buffer, deadline, error);
+    const std::size_t count = co_await stream_.read_some(prepare, deadline, error);
     reader_.commit(count);
     co_return error;
   }

@@ -48,6 +48,11 @@ awaitable<error_code> try_connect(tcp::socket& socket, tcp::endpoint endpoint,
   if (alarm.has_rung()) co_return asio::error::timed_out;
   // A cancellation ends the whole connect(), not only this endpoint.
   if (error == asio::error::operation_aborted) throw boost::system::system_error(error);
+  if (error) co_return error;
+  // The loop watches a socket that connects for writing, too, and would do so from now on: each
+  // wait for the peer's bytes would first find that the socket can be written.
+  fd.reset(socket.release(error));
+  if (!error) loop::adopt(socket, std::move(fd), error, endpoint.protocol());
   co_return error;
 }
 

@@ -141,6 +141,42 @@ awaitable<std::size_t> Stream::read_some(asio::mutable_buffer space, Deadline de
   co_return count;
 }
 
+awaitable<std::size_t> Stream::read_some(const Prepare& prepare, Deadline deadline,
+                                         error_code& error) {
+  if (!tls_) {
+    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+    const asio::cancellation_slot slot = reading_->begin(deadline, state.slot());
+    auto token =
+        asio::bind_cancellation_slot(slot, asio::redirect_error(asio::use_awaitable, error));
+    co_await socket_.async_wait(Socket::wait_read, token);
+    end(*reading_, error);
+    direct_writes_ = 0;
+    if (error) co_return 0;
+  }
+  const asio::mutable_buffer space = prepare();
+  if (!tls_) {
+    const std::size_t count = read_directly(space, error);
+    if (count > 0 || error) co_return count;
+  }
+  co_return co_await read_some(space, deadline, error);
+}
+
+std::size_t Stream::read_directly(asio::mutable_buffer space, error_code& error) {
+  // It may have been closed since bytes arrived.
+  if (!socket_.is_open()) {
+    error = asio::error::operation_aborted;
+    return 0;
+  }
+  const ssize_t count = ::recv(socket_.native_handle(), space.data(), space.size(), MSG_DONTWAIT);
+  if (count > 0) return static_cast<std::size_t>(count);
+  if (count == 0) {
+    error = asio::error::eof;
+  } else if (errno != EAGAIN && errno != EINTR) {
+    error.assign(errno, boost::system::system_category());
+  }
+  return 0;
+}
+
 std::size_t Stream::write_directly(asio::const_buffer bytes, error_code& error) {
   if (tls_ || !socket_.is_open() || direct_writes_ == kMaxDirectWrites) return 0;
   ++direct_writes_;

@@ -11,6 +11,7 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/system/error_code.hpp>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,12 @@ class Stream {
   /// lose no bytes: the next call continues.
   boost::asio::awaitable<std::size_t> read_some(boost::asio::mutable_buffer space,
                                                 base::Deadline deadline,
+                                                boost::system::error_code& error);
+
+  /// The same into the space that `prepare` returns. Without TLS, it is called once bytes have
+  /// arrived: a stream that waits needs no space.
+  using Prepare = std::function<boost::asio::mutable_buffer()>;
+  boost::asio::awaitable<std::size_t> read_some(const Prepare& prepare, base::Deadline deadline,
                                                 boost::system::error_code& error);
 
   /// Writes all of `bytes` unless there is an error; returns how many bytes the kernel, or TLS, has
@@ -92,6 +99,8 @@ class Stream {
  private:
   class Limit;
 
+  // Reads what has arrived, without the loop and without TLS; 0 if nothing has, or on an error.
+  std::size_t read_directly(boost::asio::mutable_buffer space, boost::system::error_code& error);
   // Writes what the socket takes at once, without the loop: most writes need no more.
   std::size_t write_directly(boost::asio::const_buffer bytes, boost::system::error_code& error);
   // Ends the operation of `limit`: `error` becomes what the caller gets.

@@ -76,6 +76,38 @@ TEST(ResponseReader, TakesAnAnswerInAnyPieces) {
   }
 }
 
+// The readers of a thread use the same memory in turn.
+TEST(ResponseReader, DoesNotTouchWhatAnotherOneHasNotRead) {
+  for (const std::size_t size : {std::size_t{1}, std::size_t{7}, std::size_t{30}}) {
+    std::array<ResponseReader, 3> readers{ResponseReader({}), ResponseReader({}),
+                                          ResponseReader({})};
+    std::array<std::string, 3> streams;
+    std::array<std::string, 3> bodies;
+    std::array<bool, 3> has_head{};
+    for (std::size_t i = 0; i < 3; ++i) {
+      streams[i] = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+      for (int chunk = 0; chunk < 9; ++chunk) {
+        streams[i] += "14\r\n" + std::string(20, static_cast<char>('a' + i)) + "\r\n";
+      }
+      streams[i] += "0\r\n\r\n";
+    }
+    for (std::size_t at = 0; at < streams[0].size(); at += size) {
+      for (std::size_t i = 0; i < 3; ++i) {
+        give(readers[i], streams[i].substr(at, size));
+        if (!has_head[i]) has_head[i] = readers[i].read_head().has_value();
+        std::array<char, 64> space;
+        std::optional<std::size_t> count;
+        if (has_head[i]) count = readers[i].read_body(space);
+        bodies[i].append(space.data(), count.value_or(0));
+      }
+    }
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(readers[i].is_complete());
+      EXPECT_EQ(bodies[i], std::string(180, static_cast<char>('a' + i))) << size;
+    }
+  }
+}
+
 TEST(ResponseReader, ReadsOneAnswerAfterTheOther) {
   ResponseReader reader({});
   EXPECT_FALSE(reader.has_begun());

@@ -145,6 +145,37 @@ TEST_P(NetStream, ADeadlineOfAReadLosesNothing) {
   loop_.run(body());
 }
 
+TEST_P(NetStream, AReadPreparesSpaceOnceBytesHaveArrived) {
+  const auto body = [&]() -> awaitable<void> {
+    std::array<char, 2> space{};
+    int prepared = 0;
+    const Stream::Prepare prepare = [&] {
+      ++prepared;
+      return asio::buffer(space);
+    };
+    error_code error;
+    co_await client_->read_some(prepare, in_ms(5), error);
+    EXPECT_EQ(error, Stream::kDeadlinePassed);
+    const bool is_tls = GetParam();
+    EXPECT_EQ(prepared, is_tls ? 1 : 0);
+    co_await write(*server_, "abc");
+    for (const std::string expected : {"ab", "c"}) {
+      const std::size_t count = co_await client_->read_some(prepare, soon(), error);
+      EXPECT_FALSE(error) << error.message();
+      EXPECT_EQ(std::string(space.data(), count), expected);
+    }
+    EXPECT_EQ(prepared, is_tls ? 3 : 2);
+    co_await server_->shut_down(soon());
+    co_await client_->read_some(prepare, soon(), error);
+    EXPECT_EQ(error, asio::error::eof);
+    if (is_tls) co_return;
+    client_->close();
+    co_await client_->read_some(prepare, soon(), error);
+    EXPECT_EQ(error, asio::error::operation_aborted);
+  };
+  loop_.run(body());
+}
+
 TEST_P(NetStream, AReadIsInterruptedAndGoesOn) {
   const auto body = [&]() -> awaitable<void> {
     asio::post(loop_.io(), [&] { client_->interrupt_read(); });

@@ -1,9 +1,7 @@
 #include "route/answer/upstream_call.h"
 
 #include <algorithm>
-#include <array>
 #include <boost/system/system_error.hpp>
-#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -21,7 +19,6 @@ using Clock = Deadline::Clock;
 // Begins the errors of the connection; those who log them name the worker.
 constexpr char kWhat[] = "forward a request";
 constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
-constexpr std::size_t kReadBytes = std::size_t{16} * 1024;
 // After a deadline of reading, what has arrived meanwhile is read once more: this process may have
 // been suspended.
 constexpr base::Duration kLastLook = std::chrono::milliseconds(200);
@@ -153,14 +150,16 @@ bool UpstreamCall::others_moved() const {
 
 awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& deliver,
                                              const OnTokens& on_tokens) {
-  std::array<char, kReadBytes> space;
+  const http::Connection::Take pass_on = [this](std::string_view bytes) {
+    exchange_.on_body(bytes);
+  };
   bool has_head = false;
   bool is_last_look = false;
   reads_since_ = Clock::now();
   while (exchange_.state() != Exchange::State::kDone) {
     const Patience patience = next_patience(deadline);
     const Deadline until = is_last_look ? Deadline::after(kLastLook) : patience.deadline;
-    std::size_t count = 0;
+    const std::uint64_t tokens_before = exchange_.attempt_tokens();
     try {
       if (!has_head) {
         http::ResponseHead head = co_await connection_->read_head(until);
@@ -169,7 +168,8 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
         is_last_look = false;
         continue;
       }
-      count = co_await connection_->read_some(space, until);
+      const std::size_t count = co_await connection_->read_some(pass_on, until);
+      if (count == 0) exchange_.on_end();
     } catch (const base::Error& error) {
       if (is_cut_) co_return CallEnd::kCut;
       if (error.status() == ExitStatus::kTryAgain) {
@@ -187,14 +187,6 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
       }
     }
     is_last_look = false;
-    const std::uint64_t tokens_before = exchange_.attempt_tokens();
-    if (exchange_.state() == Exchange::State::kReading) {
-      if (count == 0) {
-        exchange_.on_end();
-      } else {
-        exchange_.on_body(std::string_view(space.data(), count));
-      }
-    }
     if (exchange_.attempt_tokens() > tokens_before) {
       const TimePoint now = Clock::now();
       const base::Duration gap = now - last_token_;
