@@ -201,6 +201,8 @@ void Exchange::on_body(std::string_view bytes) {
 }
 
 void Exchange::read_events(std::string_view bytes) {
+  // Most bytes go on to the client.
+  if (!whole_) held_.reserve(held_.size() + bytes.size());
   try {
     while (state_ == State::kReading) {
       const std::optional<http::SseEvent> event = events_.next(bytes);

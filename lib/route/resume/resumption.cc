@@ -68,7 +68,7 @@ void Resumption::begin_continuation() {
   is_checked_ = continues_as_text();
   if (!is_checked_) return;
   transcript_.rewind(transcript_.safe_point(), 0);
-  text_.begin(transcript_.text());
+  text_.begin(transcript_.text().whole());
 }
 
 // --- Events.
@@ -282,6 +282,7 @@ std::string Resumption::refusal() const {
 
 std::string Resumption::text_refusal() const {
   if (!facts_.text_refusal.empty()) return facts_.text_refusal;
+  if (!transcript_.text().is_whole()) return "the worker does not name all of its tokens";
   // A parser expects the beginning of an answer.
   const bool is_parsed = has_reasoning_ || (card_ && !card_->parsers.empty());
   return is_parsed ? "the worker parses the answer, and does not name its tokens" : "";
@@ -307,7 +308,7 @@ std::string Resumption::text_body(bool is_streamed, std::optional<std::uint64_t>
   rest.min_tokens = facts_.min_tokens - std::min(facts_.min_tokens, tokens());
   if (limit) rest.min_tokens = std::min(rest.min_tokens, *limit);
   if (facts_.seed) rest.seed = seed_of_continuation(*facts_.seed, tokens());
-  return TextContinuation::body(request_, transcript_.text(), rest, is_streamed);
+  return TextContinuation::body(request_, transcript_.text().whole(), rest, is_streamed);
 }
 
 std::string Resumption::body(const std::string& snapshot) const {

@@ -64,7 +64,7 @@ class Resumption {
   [[nodiscard]] bool continues_as_text() const { return is_plain_ && facts_.text_refusal.empty(); }
   /// A part of the answer need not be produced again.
   [[nodiscard]] bool has_part() const {
-    return is_plain_ ? !transcript_.text().empty() : transcript_.safe_point() > 0;
+    return is_plain_ ? transcript_.text().size() > 0 : transcript_.safe_point() > 0;
   }
 
   // --- Of a continuation.

@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 #include "json/scanner.h"
+#include "route/resume/make_room.h"
 
 namespace fo::route {
 namespace {
@@ -14,19 +15,22 @@ constexpr std::size_t kContext = 8;
 }  // namespace
 
 std::optional<std::string> Transcript::add(const std::vector<TokenId>& ids, std::string_view text) {
+  make_room(tokens_, ids.size());
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
   if (text.empty()) add_silent(ids);
   fo::json::join_halves(uncertain_, text);
   if (uncertain_.empty() || fo::json::ends_with_half(uncertain_)) return std::string();
   std::string certain = std::exchange(uncertain_, {});
   const std::size_t count = std::min(repeated_, certain.size());
-  if (text_.compare(text_.size() - repeated_, count, certain, 0, count) != 0) {
+  if (!text_.has_before_end(repeated_, std::string_view(certain).substr(0, count))) {
     tokens_.resize(safe_);
     return std::nullopt;
   }
   certain.erase(0, count);
   repeated_ -= count;
-  text_ += certain;
+  text_.append(certain);
+  // The tokens are enough to continue.
+  if (!tokens_.empty()) text_.condense();
   safe_ = tokens_.size();
   return certain;
 }
@@ -39,7 +43,7 @@ void Transcript::add_silent(const std::vector<TokenId>& ids) {
 }
 
 void Transcript::begin_seam() {
-  text_.clear();
+  text_ = {};
   // The tokens of the thinking have a text, which is not the answer's.
   silent_.clear();
   seam_begin_ = safe_ = tokens_.size();
@@ -74,7 +78,7 @@ std::optional<std::size_t> Transcript::match_seam(std::string_view context,
                                                   std::string_view compared) const {
   if (!compared.starts_with(context)) return std::nullopt;
   compared.remove_prefix(context.size());
-  if (!std::string_view(text_).starts_with(compared)) return std::nullopt;
+  if (!text_.starts_with(compared)) return std::nullopt;
   return text_.size() - compared.size();
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "route/answer/stream_chunk.h"
+#include "route/resume/received_text.h"
 
 namespace fo::route {
 
@@ -50,7 +51,7 @@ class Transcript {
   [[nodiscard]] bool contains(const std::vector<std::uint64_t>& ids) const;
   [[nodiscard]] std::size_t safe_point() const { return safe_; }
   /// The certain text from the seam's beginning on.
-  [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] const ReceivedText& text() const { return text_; }
   /// The last text ended with half a character.
   [[nodiscard]] bool has_half() const { return !uncertain_.empty(); }
   /// G, also after the safe point.
@@ -86,7 +87,7 @@ class Transcript {
   std::vector<TokenId> tokens_;
   std::set<TokenId> silent_;
   std::size_t safe_ = 0;
-  std::string text_;
+  ReceivedText text_;
   /// Text after it that ends with half a character, and is not certain yet.
   std::string uncertain_;
   std::size_t seam_begin_ = 0;

@@ -135,6 +135,32 @@ TEST(Transcript, TheIdsWithoutTextAreThoseAfterTheSeamAndNotMany) {
   EXPECT_EQ(transcript.silent(), (std::set<TokenId>{11, 12}));
 }
 
+TEST(Transcript, TheSeamOfALongTextIsComparedWithAllOfIt) {
+  Transcript transcript = answer_to({1});
+  std::string text;
+  for (TokenId id = 1; text.size() < 3 * route::ReceivedText::kBlockBytes; ++id) {
+    const std::string more = std::to_string(id) + " ";
+    EXPECT_EQ(transcript.add({id}, more), more);
+    text += more;
+  }
+  EXPECT_EQ(transcript.match_seam("x ", "x " + text), 0U);
+  EXPECT_EQ(transcript.match_seam("x ", "x " + text.substr(0, text.size() - 4)), 4U);
+  std::string other = text;
+  other.front() = 'x';
+  EXPECT_EQ(transcript.match_seam("x ", "x " + other), std::nullopt);
+  // The last tokens come again.
+  transcript.rewind(transcript.tokens() - 1, 4);
+  EXPECT_EQ(transcript.add({1}, text.substr(text.size() - 4) + "y"), "y");
+  EXPECT_EQ(transcript.match_seam("", text + "y"), 0U);
+}
+
+TEST(Transcript, ATextWithoutTokensStaysWhole) {
+  Transcript transcript;
+  const std::string text(10 * route::ReceivedText::kBlockBytes, 'a');
+  EXPECT_EQ(transcript.add({}, text), text);
+  EXPECT_EQ(transcript.text().whole(), text);
+}
+
 TEST(Transcript, TheSeamMatchesTheBeginningOfWhatWasReceived) {
   Transcript transcript = answer_to({1});
   EXPECT_EQ(transcript.add({10}, "abcd"), "abcd");
