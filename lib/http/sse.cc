@@ -20,9 +20,15 @@ constexpr std::size_t kMaxRetryDigits = 15;
 
 // The offset of the end of the first line; npos if it is incomplete.
 std::size_t find_line_end(std::string_view text) {
-  const auto* const end =
-      std::find_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; });
-  return end == text.end() ? std::string_view::npos : static_cast<std::size_t>(end - text.begin());
+  // Most text has no CR: the search for each of them is short.
+  constexpr std::size_t kWindow = 512;
+  for (std::size_t begin = 0; begin < text.size(); begin += kWindow) {
+    const std::string_view window = text.substr(begin, kWindow);
+    const std::size_t line_feed = window.find('\n');
+    const std::size_t end = std::min(window.substr(0, line_feed).find('\r'), line_feed);
+    if (end != window.npos) return begin + end;
+  }
+  return text.npos;
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }

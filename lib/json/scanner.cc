@@ -295,7 +295,12 @@ std::string quoted(std::string_view wtf8) {
     text += "\\u";
     for (int shift = 12; shift >= 0; shift -= 4) text.push_back(kHex[code >> shift & 0xf]);
   };
-  while (!wtf8.empty()) {
+  const auto is_plain = [](char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; };
+  for (;;) {
+    const auto* const end = std::find_if_not(wtf8.begin(), wtf8.end(), is_plain);
+    text.append(wtf8.begin(), end);
+    wtf8.remove_prefix(static_cast<std::size_t>(end - wtf8.begin()));
+    if (wtf8.empty()) break;
     const Character character = first_wtf8_character(wtf8);
     const std::size_t bytes = std::max<std::size_t>(character.size, 1);
     if (character.size == 0) {

@@ -53,26 +53,28 @@ void WholeAnswer::Value::add(Scanner& scanner, std::string_view name) {
   }
 }
 
-std::string WholeAnswer::Value::json() const {
+void WholeAnswer::Value::write(std::string& json) const {
   switch (kind) {
     case Kind::kNull:
-      break;
+      json += "null";
+      return;
     case Kind::kOther:
-      return text;
+      json += text;
+      return;
     case Kind::kText:
-      return fo::json::quoted(fo::json::without_halves(text));
+      json += fo::json::quoted(fo::json::without_halves(text));
+      return;
     case Kind::kList:
-      return "[" + text + "]";
-    case Kind::kObject: {
-      std::string object = "{";
+      json += "[" + text + "]";
+      return;
+    case Kind::kObject:
       for (const Member& member : members) {
-        if (object.size() > 1) object += ",";
-        object += fo::json::quoted(member.name) + ":" + member.value.json();
+        json += &member == &members.front() ? "{" : ",";
+        json += fo::json::quoted(member.name) + ":";
+        member.value.write(json);
       }
-      return object + "}";
-    }
+      json += members.empty() ? "{}" : "}";
   }
-  return "null";
 }
 
 void WholeAnswer::feed(std::string_view bytes) {
@@ -96,14 +98,16 @@ void WholeAnswer::add_event(std::string_view data) {
   scanner.end();
 }
 
-std::string WholeAnswer::json() const {
-  Value answer = answer_;
-  Value& object = answer.member("object");
+std::string WholeAnswer::json() {
+  Value& object = answer_.member("object");
   if (object.text == R"("chat.completion.chunk")") object.text = R"("chat.completion")";
-  Value& choices = answer.member("choices");
+  Value& choices = answer_.member("choices");
   choices.become(Value::Kind::kList);
-  if (choice_.kind == Value::Kind::kObject) choices.text = choice_.json();
-  return answer.json();
+  choices.text.clear();
+  if (choice_.kind == Value::Kind::kObject) choice_.write(choices.text);
+  std::string json;
+  answer_.write(json);
+  return json;
 }
 
 }  // namespace fo::route

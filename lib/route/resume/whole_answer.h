@@ -26,7 +26,7 @@ class WholeAnswer {
   void feed(std::string_view bytes);
 
   /// The object of the answer, once the stream has ended.
-  [[nodiscard]] std::string json() const;
+  [[nodiscard]] std::string json();
 
  private:
   struct Member;
@@ -42,7 +42,7 @@ class WholeAnswer {
     Value& member(std::string_view name);
     /// The next value of the scanner, which has this name.
     void add(fo::json::Scanner& scanner, std::string_view name);
-    [[nodiscard]] std::string json() const;
+    void write(std::string& json) const;
   };
   struct Member {
     std::string name;
