@@ -219,6 +219,8 @@ class Attempts {
   /// The worker's arrivals when it was asked. If it fails, another process may answer at its
   /// address by then, which has not failed.
   std::uint64_t arrivals_ = 0;
+  /// From its first death on.
+  std::optional<PoisonBodies::Watch> watch_;
   /// When the client was last sent something while its answer waits for a worker.
   TimePoint commented_{};
   /// The resumes that the client was told of.
@@ -466,6 +468,7 @@ void Attempts::add_failure() {
 void Attempts::note_success(TimePoint began) {
   if (suspect_) add_health(suspect_->worker, fleet::HealthEvent::kFault, "status 500");
   job_.status = exchange_.head().status;
+  parts_.poison.on_success(job_.key, job_.request.body_identity());
   const base::Duration total = Clock::now() - began;
   parts_.served.add(job_.first_token ? *job_.first_token - began : total, total,
                     job_.request.prompt_tokens, exchange_.delivered_tokens());
@@ -573,10 +576,17 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     co_return Next::kDone;
   }
   if (outcome.kind != OutcomeClass::kRefused) ++job_.fruitless;
-  if (parts_.dispatcher.suspects().is_poison(job_.number)) {
+  Suspects& suspects = parts_.dispatcher.suspects();
+  const std::string_view body = job_.request.body_identity();
+  if (!watch_ && suspects.deaths(job_.number) > 0) watch_.emplace(parts_.poison, job_.key, body);
+  if (suspects.is_poison(job_.number) && watch_->is_acquitted()) {
+    suspects.on_progress(job_.number);
+    watch_.reset();
+  }
+  if (suspects.is_poison(job_.number)) {
     os::log(os::LogLevel::kError, "request {}: poison: two engines have died of it",
             base::quoted(job_.id));
-    parts_.poison.add(job_.key, job_.request.body_identity(), time_now());
+    parts_.poison.add(job_.key, body, time_now());
     parts_.metrics.poison.add();
     const ApiError error = poison_error();
     co_await give_up(error);

@@ -4,10 +4,12 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "route/answer/outcome.h"
 #include "route/fleet.h"
+#include "route/resume/poison_guard.h"
 #include "route/router.h"
 #include "route/scripted_worker.h"
 
@@ -494,6 +496,38 @@ TEST_F(RouterFaults, KillsUnderLoadFailNoAnswerInOnePiece) {
     load.run_until([&] { return fleet.worker(i).is_reachable && fleet.worker(i).weight > 0; });
   }
   load.end();
+}
+
+// A body that many clients send may be in flight at deaths that have another cause.
+TEST_F(RouterFaults, ABodyOfWhichOtherRequestsEndWellIsNoPoison) {
+  route::RouterOptions options = in_turns();
+  options.resume.enabled = false;
+  Fleet fleet(std::move(options));
+  fleet.add_engines(3);
+  for (std::size_t i = 0; i < 3; ++i) set_fault(fleet, i, "stall@0", 1);
+  const Client call = fleet.begin(chat(false));
+  const auto find_busy = [&](std::size_t from) {
+    std::size_t busy = 3;
+    fleet.run_until([&] {
+      for (std::size_t i = from; i < 3; ++i) {
+        if (fleet.busy(i) > 0) busy = i;
+      }
+      return busy < 3;
+    });
+    return busy;
+  };
+  ASSERT_EQ(find_busy(0), 0U);
+  fleet.kill(0);
+  const std::size_t second = find_busy(1);
+  set_fault(fleet, 3 - second, "none", 0);
+  for (unsigned i = 0; i < route::PoisonBodies::kAcquittals; ++i) {
+    EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+  }
+  fleet.kill(second);
+  fleet.run_until([&] { return call->has_ended(); });
+  EXPECT_EQ(call->status(), 200) << call->body();
+  EXPECT_EQ(call->text(), fleet.text_of(chat(false)));
+  EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
 }
 
 }  // namespace

@@ -53,10 +53,12 @@ void Suspects::on_death(WorkerNumber worker) {
   }
 }
 
-bool Suspects::is_poison(std::uint64_t request) const {
+unsigned Suspects::deaths(std::uint64_t request) const {
   const auto found = requests_.find(request);
-  return found != requests_.end() && found->second.deaths >= kDeaths;
+  return found == requests_.end() ? 0 : found->second.deaths;
 }
+
+bool Suspects::is_poison(std::uint64_t request) const { return deaths(request) >= kDeaths; }
 
 std::vector<WorkerNumber> Suspects::occupied() const {
   std::vector<WorkerNumber> workers;
@@ -67,20 +69,59 @@ std::vector<WorkerNumber> Suspects::occupied() const {
   return workers;
 }
 
+PoisonBodies::Watch::Watch(PoisonBodies& bodies, std::string_view key, std::string_view body)
+    : bodies_(bodies),
+      entry_(bodies.entries_.try_emplace(digest_of(key, body)).first),
+      began_at_(entry_->second.ended_well) {
+  ++entry_->second.watches;
+}
+
+PoisonBodies::Watch::~Watch() {
+  --entry_->second.watches;
+  if (!entry_->second.refused_at) bodies_.permit(entry_);
+}
+
+void PoisonBodies::permit(Entries::iterator entry) {
+  entry->second.refused_at.reset();
+  if (entry->second.watches == 0) entries_.erase(entry);
+}
+
 void PoisonBodies::add(std::string_view key, std::string_view body, base::Duration now) {
-  std::erase_if(added_, [&](const auto& one) { return now - one.second >= kTime; });
-  const std::string digest = digest_of(key, body);
-  if (added_.size() >= max_bodies_ && !added_.contains(digest)) {
-    added_.erase(std::ranges::min_element(added_, {}, [](const auto& one) { return one.second; }));
+  std::size_t refused = 0;
+  for (auto at = entries_.begin(); at != entries_.end();) {
+    const auto entry = at++;
+    if (!entry->second.refused_at) continue;
+    if (now - *entry->second.refused_at >= kTime) {
+      permit(entry);
+    } else {
+      ++refused;
+    }
   }
-  added_[digest] = now;
+  Entry& added = entries_[digest_of(key, body)];
+  if (refused >= max_bodies_ && !added.refused_at) {
+    permit(std::ranges::min_element(entries_, {}, [](const auto& one) {
+      return one.second.refused_at.value_or(base::Duration::max());
+    }));
+  }
+  added.refused_at = now;
+  added.ended_well_before = added.ended_well;
+}
+
+void PoisonBodies::on_success(std::string_view key, std::string_view body) {
+  // Most routers never keep a body, and need no hash.
+  if (entries_.empty()) return;
+  const auto found = entries_.find(digest_of(key, body));
+  if (found == entries_.end()) return;
+  Entry& entry = found->second;
+  ++entry.ended_well;
+  if (entry.refused_at && entry.ended_well >= entry.ended_well_before + kAcquittals) permit(found);
 }
 
 bool PoisonBodies::contains(std::string_view key, std::string_view body, base::Duration now) const {
-  // Most routers never keep a body, and need no hash.
-  if (added_.empty()) return false;
-  const auto found = added_.find(digest_of(key, body));
-  return found != added_.end() && now - found->second < kTime;
+  if (entries_.empty()) return false;
+  const auto found = entries_.find(digest_of(key, body));
+  return found != entries_.end() && found->second.refused_at &&
+         now - *found->second.refused_at < kTime;
 }
 
 }  // namespace fo::route

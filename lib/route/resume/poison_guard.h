@@ -3,7 +3,11 @@
 // refused for some time: one that kills its engine at some token does so at the same one again,
 // while a long answer may lose several engines that died of something else. After the first death,
 // the requests that were in flight together are suspects, of which each worker has at most one that
-// has brought no token there: the next death then leaves few of them. Pure: time is an argument.
+// has brought no token there: the next death then leaves few of them.
+//
+// A body that many clients send, such as that of a health probe, may be in flight at two deaths
+// that have another cause, and an answer in one piece brings no token before its end. So a body is
+// acquitted when other requests with it end well. Pure: time is an argument.
 #pragma once
 
 #include <chrono>
@@ -35,7 +39,8 @@ class Suspects {
 
   /// The request has brought a token on its worker.
   bool on_token(std::uint64_t request);
-  /// It has brought more tokens on its worker: its deaths so far do not count any more.
+  /// It has brought more tokens on its worker, or its body is acquitted: its deaths so far do not
+  /// count any more.
   void on_progress(std::uint64_t request);
   /// It is not with its worker any more, but may be sent to another one.
   bool end_attempt(std::uint64_t request);
@@ -47,7 +52,9 @@ class Suspects {
   void on_death(WorkerNumber worker);
 
   [[nodiscard]] bool is_suspect(std::uint64_t request) const { return suspects_.contains(request); }
-  /// It must not be sent to another worker.
+  /// The number of deaths that count.
+  [[nodiscard]] unsigned deaths(std::uint64_t request) const;
+  /// It must not be sent to another worker, unless its body is acquitted.
   [[nodiscard]] bool is_poison(std::uint64_t request) const;
   /// The workers that must not get another suspect now.
   [[nodiscard]] std::vector<WorkerNumber> occupied() const;
@@ -61,24 +68,59 @@ class Suspects {
   std::set<std::uint64_t> suspects_;
 };
 
-/// The bodies of poison, by their hashes.
+/// The bodies of poison, and those of requests that may be poison, by their hashes.
 class PoisonBodies {
+ private:
+  struct Entry {
+    /// nullopt: it is not refused.
+    std::optional<base::Duration> refused_at;
+    std::uint64_t watches = 0;
+    /// Requests that ended well; and those of them that did before it was refused.
+    std::uint64_t ended_well = 0;
+    std::uint64_t ended_well_before = 0;
+  };
+  using Entries = std::map<std::string, Entry>;
+
  public:
   static constexpr base::Duration kTime = std::chrono::minutes(10);
+  /// The requests that acquit their body: more end well than deaths make poison.
+  static constexpr unsigned kAcquittals = Suspects::kDeaths + 1;
 
-  /// Remembers at most `max_bodies`, and forgets the oldest first.
+  /// Remembers at most `max_bodies` that are refused, and forgets the oldest first.
   explicit PoisonBodies(std::size_t max_bodies = 4096) : max_bodies_(max_bodies) {}
 
-  /// `key` is the hash of the client's key, since another client's request is not the same one.
+  /// Counts, from a request's first death on, the other requests with its body that end well.
+  class Watch {
+   public:
+    /// `bodies` must outlive this object. For `key` see add().
+    Watch(PoisonBodies& bodies, std::string_view key, std::string_view body);
+    ~Watch();
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+    [[nodiscard]] bool is_acquitted() const {
+      return entry_->second.ended_well >= began_at_ + kAcquittals;
+    }
+
+   private:
+    PoisonBodies& bodies_;
+    const Entries::iterator entry_;
+    const std::uint64_t began_at_;
+  };
+
+  /// Refuses a body. `key` is the hash of the client's key, since another client's request is not
+  /// the same one.
   void add(std::string_view key, std::string_view body, base::Duration now);
-  /// Whether it was added in the last kTime.
+  /// A request with this body has ended well: it was in flight when the body was refused, if so.
+  void on_success(std::string_view key, std::string_view body);
+  /// Whether it was added in the last kTime, and is not acquitted since.
   [[nodiscard]] bool contains(std::string_view key, std::string_view body,
                               base::Duration now) const;
 
  private:
+  void permit(Entries::iterator entry);
+
   std::size_t max_bodies_;
-  /// When each was added.
-  std::map<std::string, base::Duration> added_;
+  Entries entries_;
 };
 
 }  // namespace fo::route

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fo::test {
@@ -185,6 +187,52 @@ TEST(PoisonBodies, AnotherClientsRequestIsAnotherOne) {
   EXPECT_FALSE(bodies.contains("key", "body2", 0s));
   EXPECT_FALSE(bodies.contains("keyb", "ody", 0s));
   EXPECT_FALSE(bodies.contains("", "keybody", 0s));
+}
+
+TEST(PoisonBodies, OtherRequestsThatEndWellAcquitABody) {
+  PoisonBodies bodies;
+  bodies.on_success("key", "body");
+  std::optional<PoisonBodies::Watch> watch(std::in_place, bodies, "key", "body");
+  for (unsigned ended = 0; ended < PoisonBodies::kAcquittals; ++ended) {
+    EXPECT_FALSE(watch->is_acquitted()) << ended;
+    bodies.on_success("key2", "body");
+    bodies.on_success("key", "body2");
+    bodies.on_success("key", "body");
+  }
+  EXPECT_TRUE(watch->is_acquitted());
+  // Those that ended before another request's first death say nothing about that one.
+  const PoisonBodies::Watch later(bodies, "key", "body");
+  EXPECT_FALSE(later.is_acquitted());
+  watch.reset();
+  EXPECT_FALSE(bodies.contains("key", "body", 0s));
+}
+
+TEST(PoisonBodies, RequestsThatWereInFlightAcquitARefusedBody) {
+  PoisonBodies bodies;
+  {
+    const PoisonBodies::Watch watch(bodies, "", "body");
+    bodies.on_success("", "body");
+    bodies.add("", "body", 0s);
+  }
+  for (unsigned ended = 0; ended < PoisonBodies::kAcquittals; ++ended) {
+    EXPECT_TRUE(bodies.contains("", "body", 1s)) << ended;
+    bodies.on_success("", "body");
+  }
+  EXPECT_FALSE(bodies.contains("", "body", 1s));
+}
+
+TEST(PoisonBodies, AWatchedBodyIsRefusedAndForgottenLikeOthers) {
+  PoisonBodies bodies(1);
+  const PoisonBodies::Watch watch(bodies, "", "a");
+  EXPECT_FALSE(bodies.contains("", "a", 0s));
+  bodies.add("", "a", 0s);
+  EXPECT_TRUE(bodies.contains("", "a", 0s));
+  bodies.add("", "b", 1s);
+  EXPECT_FALSE(bodies.contains("", "a", 1s));
+  EXPECT_TRUE(bodies.contains("", "b", 1s));
+  bodies.add("", "a", 601s);
+  EXPECT_TRUE(bodies.contains("", "a", 601s));
+  EXPECT_FALSE(bodies.contains("", "b", 601s));
 }
 
 TEST(PoisonBodies, TheOldestIsForgotten) {
