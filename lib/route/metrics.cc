@@ -39,7 +39,7 @@ int dynamo_status(HealthState state) {
 
 int dynamo_status(const Worker& worker) {
   if (worker.is_removed || !worker.is_reachable) return 4;
-  if (worker.is_drained || worker.life == fleet::Life::kDraining) return 3;
+  if (worker.is_leaving()) return 3;
   return std::max(dynamo_status(worker.health.state()),
                   dynamo_status(worker.verdict.health.value_or(HealthState::kHealthy)));
 }

@@ -311,8 +311,7 @@ void move_requests(const std::shared_ptr<RouterParts>& parts) {
   // Number of requests of each worker that may move at a time.
   std::map<const Worker*, std::size_t> left;
   for (const auto& [id, worker] : parts->workers.all()) {
-    const bool is_leaving = worker->is_drained || worker->life == fleet::Life::kDraining;
-    if (!is_leaving) {
+    if (!worker->is_leaving()) {
       worker->leaving_since.reset();
     } else if (!worker->leaving_since) {
       worker->leaving_since = Clock::now();

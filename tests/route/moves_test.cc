@@ -182,6 +182,27 @@ TEST_F(Moves, WithoutAnotherWorkerStreamsStay) {
   for (const Client& call : calls) EXPECT_EQ(call->events().back(), "[DONE]");
 }
 
+// As an engine does that ends its streams for a switchover, which is then undone.
+TEST_F(Moves, AStreamThatADrainHasCutGoesOnWhereTheDrainIsUndone) {
+  Fleet fleet(move_at_once());
+  fleet.add_engine();
+  const json body = stream(40);
+  const std::string text = fleet.text_of(body);
+  oracle::Knobs& knobs = fleet.engine(0).knobs();
+  knobs.gap = std::chrono::milliseconds(1);
+  knobs.fail = oracle::parse_fault("cut@20");
+  knobs.fail_next = 1;
+  const std::vector<Client> calls = begin_streams(fleet, 1, body);
+  drain(fleet, 0);
+  fleet.run_until([&] { return fleet.worker(0).requests == 0; });
+  EXPECT_FALSE(calls.front()->has_ended());
+  fleet.worker(0).is_drained = false;
+  fleet.router().on_change();
+  wait(fleet, calls);
+  EXPECT_EQ(calls.front()->text(), text);
+  EXPECT_EQ(calls.front()->events().back(), "[DONE]");
+}
+
 TEST_F(Moves, WhatAConvictedWorkerDeliveredIsNotContinued) {
   Fleet fleet;
   fleet.add_engines(2);

@@ -134,9 +134,12 @@ struct Worker {
   // Facts that this router has found.
   /// It accepts connections, and its /health is 200.
   bool is_reachable = false;
-  /// Number of times that it became reachable: after each, another process may answer at its
-  /// address.
+  /// Number of times that it became reachable, or that a drain of it was undone: after each, it may
+  /// do what it has failed to do. Another process may answer at its address, or the one that ended
+  /// its streams for the drain goes on.
   std::uint64_t arrivals = 0;
+  /// is_leaving() when arrivals was last counted.
+  bool was_leaving = false;
   /// It does not name its tokens, or refuses to be asked for them.
   bool is_plain = false;
   /// It refuses to be asked for a stream with the usage in each event.
@@ -183,6 +186,8 @@ struct Worker {
   }
   /// Whether it takes new requests at all: it is ready, and can be reached.
   [[nodiscard]] bool is_in() const { return is_reachable && is_offered(); }
+  /// It is draining, by itself or because an operator drains it.
+  [[nodiscard]] bool is_leaving() const { return is_drained || life == fleet::Life::kDraining; }
   /// Whether it can continue an answer after its tokens, or after its text.
   [[nodiscard]] bool can_continue(bool as_text) const { return as_text ? !is_strict : !is_plain; }
   /// Its answers are wrong, or its hardware has failed: it gets no request, and what it has
