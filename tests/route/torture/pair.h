@@ -44,10 +44,10 @@ class Pair {
     [[nodiscard]] State state() const { return shadow_.runs() ? state_ : State::kStarting; }
     [[nodiscard]] Relay& relay() { return relay_; }
     [[nodiscard]] Engine& shadow() { return shadow_; }
-    /// Sends a signal to the engine. False if it has ended.
-    bool signal_engine(int signal) const {
+    /// Sends a signal to the engine, unless it has ended.
+    void signal_engine(int signal) const {
       const auto engine = os::open_pidfd(engine_pid_);
-      return engine && os::send_signal(engine->get(), signal);
+      if (engine) os::send_signal(engine->get(), signal);
     }
     void restart() {
       state_ = State::kStarting;

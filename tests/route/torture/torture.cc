@@ -286,15 +286,15 @@ class Torture {
       Engine& engine = *engines_[pick(random_, 0, engines_.size() - 1)];
       if (!engine.runs()) continue;
       engine.signal(SIGSTOP);
-      co_await until_missed("SIGSTOP");
+      co_await while_stopped();
       // It may have been killed meanwhile, and started again.
       if (engine.runs()) engine.signal(SIGCONT);
     }
   }
-  awaitable<void> until_missed(std::string what) {
-    deaths_.push_back({Clock::now(), what});
+  awaitable<void> while_stopped() {
+    deaths_.push_back({Clock::now(), "SIGSTOP"});
     co_await loop::pause_for(milliseconds(pick(random_, 2500, 3500)));
-    count_fault(what);
+    count_fault("SIGSTOP");
   }
 
   // Faults of pairs, one after the other; half of them are deaths.
@@ -309,7 +309,7 @@ class Torture {
       Pair::Member& active = *pair.active();
       if (kind == 0 && !is_lone) {
         active.signal_engine(SIGSTOP);
-        co_await until_missed("SIGSTOP");
+        co_await while_stopped();
         active.signal_engine(SIGCONT);
       } else if (kind < 5) {
         co_await break_connection(active.relay());
