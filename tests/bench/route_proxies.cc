@@ -225,7 +225,13 @@ void Bench::take_turns(
     meters.emplace_back(*running.back());
   }
   for (std::size_t turn = 0; turn <= sizes_.runs; ++turn) {
-    for (std::size_t i = 0; i < running.size(); ++i) measure(*running[i], meters[i], turn > 0);
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      try {
+        measure(*running[i], meters[i], turn > 0);
+      } catch (const base::Error& error) {
+        throw base::Error(error.status(), running[i]->name() + ": " + error.what());
+      }
+    }
   }
 }
 
