@@ -280,7 +280,10 @@ void Exchange::add_events(const std::string& events) {
 
 bool Exchange::has_part() const {
   if (is_delivered_) return true;
-  return whole_ && resumption_->has_part() && resumption_->refusal().empty();
+  if (asked_ == Asked::kAsGiven) return false;
+  // To continue after a text is not exact.
+  const bool is_exact = whole_ || !resumption_->is_plain();
+  return is_exact && resumption_->has_part() && resumption_->refusal().empty();
 }
 
 // Checks the size of the events without content.

@@ -107,8 +107,8 @@ class Exchange {
   /// it was not used. Empty if it does not say.
   [[nodiscard]] const std::string& kv_snapshot() const { return kv_snapshot_; }
 
-  /// Whether a failed answer has a part that need not be produced again: it was delivered, or is
-  /// kept for an answer in one piece.
+  /// Whether a failed answer has a part that need not be produced again: it was delivered, or can
+  /// be continued.
   [[nodiscard]] bool has_part() const;
   /// Whether a part of the answer has been taken for the client.
   [[nodiscard]] bool is_delivered() const { return is_delivered_; }

@@ -143,8 +143,6 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   for (const WorkerPtr& worker : members) {
     worker->weight = 0;
     worker->is_awaited = false;
-    const bool was_leaving = std::exchange(worker->was_leaving, worker->is_leaving());
-    if (was_leaving && !worker->was_leaving) ++worker->arrivals;
     if (worker->is_in()) add(worker);
     const bool has_weight = worker->is_in() && worker->as_member(time_now()).weight > 0;
     lacks_one |= worker->life != Life::kSpare && !has_weight;

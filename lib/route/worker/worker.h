@@ -134,12 +134,9 @@ struct Worker {
   // Facts that this router has found.
   /// It accepts connections, and its /health is 200.
   bool is_reachable = false;
-  /// Number of times that it became reachable, or that a drain of it was undone: after each, it may
-  /// do what it has failed to do. Another process may answer at its address, or the one that ended
-  /// its streams for the drain goes on.
+  /// Number of times that it became reachable: after each, another process may answer at its
+  /// address.
   std::uint64_t arrivals = 0;
-  /// is_leaving() when arrivals was last counted.
-  bool was_leaving = false;
   /// It does not name its tokens, or refuses to be asked for them.
   bool is_plain = false;
   /// It refuses to be asked for a stream with the usage in each event.

@@ -584,6 +584,18 @@ TEST_F(Continued, WhatArrivedWithTheFaultIsDeliveredWithTheRest) {
   EXPECT_EQ(answer_.exchange.delivered_tokens(), 3U);
 }
 
+TEST_F(Continued, WhatArrivedWithTheFaultNeedNotBeProducedAgain) {
+  EXPECT_FALSE(answer_.exchange.has_part());
+  const std::string first = part("7", "a", R"(,"prompt_token_ids":[5])");
+  answer_.exchange.on_body(first + part("8", "b") + kError);
+  EXPECT_TRUE(answer_.exchange.has_part());
+  EXPECT_FALSE(answer_.exchange.is_delivered());
+  resume("5,7,8");
+  answer_.body(part("9", "c"));
+  EXPECT_EQ(answer_.output, begun_ + choice(0, R"("text":"b")") + made("c"));
+  EXPECT_EQ(answer_.exchange.delivered_tokens(), 3U);
+}
+
 TEST_F(Continued, AnotherPromptIsAFault) {
   begin();
   answer_.broken();

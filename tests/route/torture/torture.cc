@@ -16,7 +16,7 @@
 // --engine pairs: three pairs of fo-refengine under fo-shadow. The active engine or its fo-shadow
 // is killed, and comes back as the standby; the engine is stopped; the connection between the two
 // is reset, or ends within an event. Streams go on at another pair. --engine pair: only one pair,
-// so that streams go on when its standby serves. A broken connection is followed by a death there.
+// so that streams go on when its standby serves, or at the same engine after a broken connection.
 //
 // No legal refusal is possible, so that each error counts: a request meets at most one death of an
 // engine, or fault before the first tokens, since the next one waits until all requests have ended
@@ -304,18 +304,18 @@ class Torture {
     while (!is_stopping_) {
       co_await loop::pause_for(milliseconds(pick(random_, 1, 20)));
       Pair& pair = *pairs_[pick(random_, 0, pairs_.size() - 1)];
-      const bool is_death = is_lone || kind >= 5;
+      const bool is_death = kind >= 5;
       if (!pair.is_whole() || (is_death && !is_renewed())) continue;
       Pair::Member& active = *pair.active();
       if (kind == 0 && !is_lone) {
         active.signal_engine(SIGSTOP);
         co_await while_stopped();
         active.signal_engine(SIGCONT);
-      } else if (kind < 5) {
+      } else if (is_death) {
+        co_await kill(active);
+      } else {
         co_await break_connection(active.relay());
       }
-      // A stream of a lone pair goes on only after a death.
-      if (is_death) co_await kill(active);
       kind = pick(random_, 0, 9);
     }
   }
