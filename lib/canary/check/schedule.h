@@ -38,9 +38,9 @@ class Schedule {
   [[nodiscard]] base::Duration next() const;
   /// The steps that are due, in the order of cost: those with which a check begins.
   [[nodiscard]] std::vector<Step> due(base::Duration now) const;
-  /// The check has ended, whose steps were done, or are left out this time. Each is due an interval
-  /// after it was last due, so that phases stay; what was missed meanwhile is not made up for.
-  /// Other steps, which may have become due during the check, stay as they are.
+  /// The check has ended, and the steps with which it began were done, or are left out this time.
+  /// Each is due an interval after it was last due, so that phases stay; what was missed meanwhile
+  /// is not made up for. Other steps, which may have become due during the check, stay as they are.
   void done(std::span<const Step> steps, base::Duration now);
   /// The worker is suspected: the content is due soon.
   void hurry(base::Duration now);
