@@ -151,10 +151,13 @@ awaitable<std::size_t> Stream::read_some(const Prepare& prepare, Deadline deadli
     co_await socket_.async_wait(Socket::wait_read, token);
     end(*reading_, error);
     direct_writes_ = 0;
-    if (error) co_return 0;
+    // Bytes may have arrived when the deadline had passed.
+    const bool has_bytes = error == kDeadlinePassed && !is_quiet();
+    if (error && !has_bytes) co_return 0;
   }
   const asio::mutable_buffer space = prepare();
   if (!tls_) {
+    error.clear();
     const std::size_t count = read_directly(space, error);
     if (count > 0 || error) co_return count;
   }

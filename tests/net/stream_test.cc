@@ -165,6 +165,15 @@ TEST_P(NetStream, AReadPreparesSpaceOnceBytesHaveArrived) {
       EXPECT_EQ(std::string(space.data(), count), expected);
     }
     EXPECT_EQ(prepared, is_tls ? 3 : 2);
+    // Bytes that have arrived are read even after the deadline.
+    co_await write(*server_, "d");
+    while (client_->is_quiet()) {
+      asio::steady_timer timer(loop_.io(), std::chrono::milliseconds(1));
+      co_await timer.async_wait(asio::use_awaitable);
+    }
+    const std::size_t late =
+        co_await client_->read_some(prepare, Deadline::after(base::Duration::zero()), error);
+    EXPECT_EQ(std::string(space.data(), late), "d");
     co_await server_->shut_down(soon());
     co_await client_->read_some(prepare, soon(), error);
     EXPECT_EQ(error, asio::error::eof);
