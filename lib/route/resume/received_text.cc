@@ -21,11 +21,14 @@ void ReceivedText::append(std::string_view text) {
 }
 
 void ReceivedText::condense() {
-  while (rest_.size() >= 2 * kBlockBytes) {
-    hash_ = hash_with(hash_, std::string_view(rest_).substr(0, kBlockBytes));
-    condensed_ += kBlockBytes;
-    rest_.erase(0, kBlockBytes);
+  if (rest_.size() < 2 * kBlockBytes) return;
+  std::size_t count = 0;
+  for (; rest_.size() - count >= 2 * kBlockBytes; count += kBlockBytes) {
+    hash_ = hash_with(hash_, std::string_view(rest_).substr(count, kBlockBytes));
   }
+  condensed_ += count;
+  // The memory of a long event is released, too.
+  rest_ = rest_.substr(count);
 }
 
 bool ReceivedText::starts_with(std::string_view beginning) const {

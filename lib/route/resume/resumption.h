@@ -61,7 +61,9 @@ class Resumption {
   [[nodiscard]] bool is_plain() const { return is_plain_; }
   /// The answer continues after its text, see resume/text_continuation.h: without the seam that
   /// check_seam() compares, and in the request's own API.
-  [[nodiscard]] bool continues_as_text() const { return is_plain_ && facts_.text_refusal.empty(); }
+  [[nodiscard]] bool continues_as_text() const {
+    return is_plain_ && facts_.text_refusal.empty() && transcript_.text().is_whole();
+  }
   /// A part of the answer need not be produced again.
   [[nodiscard]] bool has_part() const {
     return is_plain_ ? transcript_.text().size() > 0 : transcript_.safe_point() > 0;
