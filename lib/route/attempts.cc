@@ -208,7 +208,8 @@ class Attempts {
   void add_ids(http::Fields& headers) const;
   void add_health(const WorkerPtr& worker, fleet::HealthEvent event, const std::string& reason);
   void note(const Outcome& outcome, TimePoint began, const std::string& reason);
-  void add_failure();
+  void note_progress();
+  void add_failure(OutcomeClass kind);
   void note_success(TimePoint began);
 
   RouterParts& parts_;
@@ -219,6 +220,8 @@ class Attempts {
   /// The worker's arrivals when it was asked. If it fails, another process may answer at its
   /// address by then, which has not failed.
   std::uint64_t arrivals_ = 0;
+  /// The answer's progress then.
+  std::uint64_t begin_ = 0;
   /// From its first death on.
   std::optional<PoisonBodies::Watch> watch_;
   /// When the client was last sent something while its answer waits for a worker.
@@ -292,9 +295,19 @@ awaitable<void> Attempts::deliver() {
   if (!bytes.empty()) co_await reply_.write(bytes);
 }
 
-void Attempts::on_first_token(base::Duration gap) {
+// To be called after each token: one that was generated again is no progress.
+void Attempts::note_progress() {
+  if (exchange_.tokens() <= job_.progress) return;
+  job_.progress = exchange_.tokens();
+  job_.has_progressed = true;
   job_.fruitless = 0;
   for (auto& [id, failure] : job_.failed_on) failure.is_fruitless = false;
+  if (job_.progress <= begin_ + 1) return;
+  parts_.dispatcher.suspects().on_progress(job_.number);
+  watch_.reset();
+}
+
+void Attempts::on_first_token(base::Duration gap) {
   if (parts_.dispatcher.suspects().on_token(job_.number)) parts_.dispatcher.on_change();
   const std::optional<TimePoint> moving_since = std::exchange(job_.moving_since, std::nullopt);
   if (job_.resume_until) {
@@ -333,8 +346,7 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
     } else {
       parts_.metrics.gap.observe(gap);
     }
-    // The first piece may have several tokens.
-    if (exchange_.attempt_tokens() > 1) parts_.dispatcher.suspects().on_progress(job_.number);
+    note_progress();
   };
   std::string own_body;
   std::string_view body = job_.request.body;
@@ -456,13 +468,14 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
       if (!outcome.is_worth_another) return;
       break;
   }
-  add_failure();
+  add_failure(outcome.kind);
   if (!exchange_.is_delivered()) ++parts_.metrics.retries[outcome.kind];
 }
 
-// The present attempt has failed.
-void Attempts::add_failure() {
-  job_.failed_on[job_.worker->id] = {arrivals_, job_.fruitless > 0};
+// The present attempt has failed. A worker that is busy may be asked again.
+void Attempts::add_failure(OutcomeClass kind) {
+  const bool is_fruitless = job_.fruitless > 0 && kind != OutcomeClass::kBackpressure;
+  job_.failed_on[job_.worker->id] = {arrivals_, is_fruitless};
 }
 
 void Attempts::note_success(TimePoint began) {
@@ -545,9 +558,9 @@ awaitable<Attempts::Next> Attempts::resume(const Attempt& attempt, const Outcome
     co_await give_up(error);
     co_return Next::kDone;
   }
-  // A worker that fails before its first token extends the wait of its predecessor.
-  const bool is_new = !job_.resume_until || job_.fruitless == 1;
-  if (is_new) {
+  // A worker that fails without progress does not prolong the wait.
+  if (!job_.resume_until || job_.has_progressed) {
+    job_.has_progressed = false;
     ++job_.resumes;
     job_.lost_at = commented_ = Clock::now();
     job_.resume_until = Deadline::after(parts_.options.resume.wait).sooner(job_.deadline);
@@ -575,7 +588,8 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     co_await give_up(error);
     co_return Next::kDone;
   }
-  if (outcome.kind != OutcomeClass::kRefused) ++job_.fruitless;
+  const bool is_busy = outcome.kind == OutcomeClass::kBackpressure;
+  if (outcome.kind != OutcomeClass::kRefused && !is_busy) ++job_.fruitless;
   Suspects& suspects = parts_.dispatcher.suspects();
   const std::string_view body = job_.request.body_identity();
   if (!watch_ && suspects.deaths(job_.number) > 0) watch_.emplace(parts_.poison, job_.key, body);
@@ -615,7 +629,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
 
 // The worker is drained, or was convicted.
 awaitable<Attempts::Next> Attempts::leave(bool is_conviction) {
-  add_failure();
+  add_failure(OutcomeClass::kNeutral);
   const Attempt attempt{.end = AttemptEnd::kBroken};
   if (is_conviction && exchange_.is_delivered()) {
     const ApiError error = error_of(job_, attempt, "its answers were found to be wrong");
@@ -624,7 +638,6 @@ awaitable<Attempts::Next> Attempts::leave(bool is_conviction) {
   }
   if (is_conviction) job_.resume_until.reset();
   if (is_conviction || !exchange_.has_part()) co_return Next::kAgain;
-  job_.fruitless = 1;
   const Outcome outcome{.is_worth_another = true};
   co_return co_await resume(attempt, outcome, "the worker is drained");
 }
@@ -635,6 +648,7 @@ awaitable<Attempts::Next> Attempts::attempt() {
   const WorkerPtr worker = job_.worker;
   const TimePoint began = Clock::now();
   arrivals_ = worker->arrivals;
+  begin_ = job_.progress;
   std::string reason;
   const Attempt attempt = co_await ask(reason);
   const Job::CutFor cut_for = std::exchange(job_.cut_for, Job::CutFor::kNothing);

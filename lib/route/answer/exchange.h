@@ -115,6 +115,8 @@ class Exchange {
   /// The tokens of the answer that were taken; where the engine does not name tokens, its events
   /// with content.
   [[nodiscard]] std::uint64_t delivered_tokens() const { return delivered_tokens_; }
+  /// The same with those that are still held.
+  [[nodiscard]] std::uint64_t tokens() const { return delivered_tokens_ + held_tokens_; }
   /// The tokens that this attempt has brought; of a stream in another format, the pieces.
   [[nodiscard]] std::uint64_t attempt_tokens() const { return attempt_tokens_; }
 

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::array<std::size_t, 5> kPrefixLengths{256, 1024, 4096, 16 * 1024, 64 * 1024};
 constexpr std::size_t kMaxPrefixes = 100'000;
-// The mean includes the request itself, as in consistent hashing with bounded loads (V. Mirrokni and
-// others, SODA 2018); else a worker would be overloaded by its first one.
+// The mean includes the request itself, as in consistent hashing with bounded loads (V. Mirrokni
+// and others, SODA 2018); else a worker would be overloaded by its first one.
 constexpr double kMaxLoad = 1.25;
 // With more workers than this, the less loaded of two is nearly as good as the least loaded.
 constexpr std::size_t kFewWorkers = 16;

@@ -66,8 +66,17 @@ struct Dispatcher::State {
   Set& set(const SetKey& key);
   bool is_usable(const SetKey& key) const;
   void refresh(const SetKey& key, Set& set);
-  std::vector<WorkerNumber> excluded(const Set& set, const Job& job) const;
+  struct Excluded {
+    /// Workers that must not get the job.
+    std::vector<WorkerNumber> never;
+    /// Those that have failed it: others are asked first.
+    std::vector<WorkerNumber> failed;
+    /// There are others.
+    bool has_others = false;
+  };
+  Excluded excluded(const Set& set, const Job& job) const;
   bool take(Set& set, Job& job);
+  bool take_without(Set& set, Job& job, const std::vector<WorkerNumber>& excluded);
   WorkerPtr find_probation(const Set& set, Job& job,
                            const std::vector<WorkerNumber>& excluded) const;
   static std::optional<WorkerNumber> choose_preferred(Set& set, const Job& job,
@@ -191,18 +200,14 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   set.resumes.set_slots(slots);
 }
 
-// The workers that must not get the job. One that has failed it is asked again only if no other
-// one is left.
-std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job& job) const {
-  std::vector<WorkerNumber> never;
+Dispatcher::State::Excluded Dispatcher::State::excluded(const Set& set, const Job& job) const {
+  Excluded excluded;
   const bool is_suspect = suspects.is_suspect(job.number);
   const bool is_plain = job.model == job.set.model && job.pinned_to.empty() &&
                         job.failed_on.empty() && !job.resume_until && !set.has_refusals &&
                         !is_suspect;
-  if (is_plain) return never;
-  if (is_suspect) never = suspects.occupied();
-  std::vector<WorkerNumber> failed;
-  std::size_t left = 0;
+  if (is_plain) return excluded;
+  if (is_suspect) excluded.never = suspects.occupied();
   for (const auto& [number, worker] : set.workers) {
     const bool is_other = !job.pinned_to.empty() && worker->id != job.pinned_to;
     const bool is_refused =
@@ -216,15 +221,14 @@ std::vector<WorkerNumber> Dispatcher::State::excluded(const Set& set, const Job&
     const bool is_excluded = must_wait || (has_failed && worker->share.is_overloaded(Clock::now()));
     const bool can_continue = worker->can_continue(job.exchange.continues_as_text());
     if (is_other || is_refused || is_excluded || (job.resume_until && !can_continue)) {
-      never.push_back(number);
+      excluded.never.push_back(number);
     } else if (has_failed) {
-      failed.push_back(number);
+      excluded.failed.push_back(number);
     } else if (worker->weight > 0) {
-      ++left;
+      excluded.has_others = true;
     }
   }
-  if (left > 0) never.insert(never.end(), failed.begin(), failed.end());
-  return never;
+  return excluded;
 }
 
 // A worker in probation gets one request, before all others, unless the verdict forbids it.
@@ -256,7 +260,17 @@ std::optional<WorkerNumber> Dispatcher::State::choose_preferred(Set& set, const 
 // Gives the job to a worker; false if none has room.
 bool Dispatcher::State::take(Set& set, Job& job) {
   if (job.resume_until && !set.resumes.is_running(job.number)) return false;
-  const std::vector<WorkerNumber> excluded = this->excluded(set, job);
+  const Excluded excluded = this->excluded(set, job);
+  std::vector<WorkerNumber> all = excluded.never;
+  all.insert(all.end(), excluded.failed.begin(), excluded.failed.end());
+  if (take_without(set, job, all)) return true;
+  // The client of an answer that has begun waits already.
+  const bool may_fail_again = job.resume_until || !excluded.has_others;
+  return may_fail_again && !excluded.failed.empty() && take_without(set, job, excluded.never);
+}
+
+bool Dispatcher::State::take_without(Set& set, Job& job,
+                                     const std::vector<WorkerNumber>& excluded) {
   const Candidate candidate{.tokens = job.tokens, .prefixes = job.prefixes, .excluded = excluded};
   WorkerPtr worker = find_probation(set, job, excluded);
   if (!worker) {

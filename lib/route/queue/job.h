@@ -59,13 +59,15 @@ struct Job {
   UpstreamCall* call = nullptr;
   /// Attempts that were sent.
   unsigned attempts = 0;
-  /// Attempts that failed since the last token.
+  /// The most tokens of its answer that it has had. A token that is generated again counts once.
+  std::uint64_t progress = 0;
+  /// Attempts that failed since the last progress.
   unsigned fruitless = 0;
   /// The last failure of a worker.
   struct Failure {
     /// The worker's `arrivals` when it was asked.
     std::uint64_t arrivals = 0;
-    /// No worker has brought a token of the answer since, nor this one before it failed.
+    /// Another attempt had failed before, and there was no progress between both, nor since.
     bool is_fruitless = false;
   };
   /// Workers that failed it, by id: it goes to another one if there is one.
@@ -74,6 +76,8 @@ struct Job {
   /// same set may continue the answer, unless its last failure was a fruitless one and it has not
   /// arrived again since.
   std::optional<base::Deadline> resume_until;
+  /// There was progress since that was set.
+  bool has_progressed = false;
   TimePoint lost_at{};
   unsigned resumes = 0;
   /// The only worker that can answer it, by id; empty: any.

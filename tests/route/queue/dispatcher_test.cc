@@ -206,9 +206,11 @@ TEST_F(DispatcherTest, AnAnswerWaitsForAnotherWorkerThanOneThatBroughtItNothing)
   EXPECT_EQ(resuming(false)->worker(), "a");
   const Placed waits = resuming(true);
   EXPECT_FALSE(waits->is_over);
-  add("b", 10);
+  add("b", 2);
   EXPECT_EQ(waits->worker(), "b");
   EXPECT_EQ(resuming(false)->worker(), "b");
+  dispatcher_.end_resume(waits->job);
+  EXPECT_EQ(resuming(false)->worker(), "a") << "the other one is full";
 }
 
 TEST_F(DispatcherTest, APinnedRequestWaitsForItsWorker) {

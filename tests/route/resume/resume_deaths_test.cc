@@ -82,6 +82,19 @@ TEST_F(ResumeDeaths, AfterMoreFaultsThanWorkersTheAnswerGoesOnWhereItHasFailedBe
   }
 }
 
+// The second token of a character has to be generated with the first one, which no engine does.
+TEST_F(ResumeDeaths, TokensThatAreGeneratedAgainAreNoProgress) {
+  DisturbedFleet fleet;
+  fleet.add_engines(2);
+  for (const std::size_t engine : {0U, 1U}) {
+    fleet.fail_next(engine, "abort@1");
+    fleet.engine(engine).knobs().fail_next = 1000;
+  }
+  const Client call = fleet.ask_router(long_answer(true));
+  EXPECT_EQ(call->error_code(), "worker_lost");
+  EXPECT_NE(call->error_message().find("too many workers have failed"), std::string::npos);
+}
+
 TEST_F(ResumeDeaths, AWorkerThatBroughtNoTokenIsNotAskedAgain) {
   route::RouterOptions options = in_turns();
   options.times.stream = std::chrono::milliseconds(300);
