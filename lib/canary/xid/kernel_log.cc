@@ -172,6 +172,10 @@ bool is_kmsg(const struct stat& status) {
   return S_ISCHR(status.st_mode) && status.st_rdev == ::makedev(kMemoryDevices, kKmsg);
 }
 
+void warn_of_rest(std::string_view reason) {
+  os::log(os::LogLevel::kWarning, "{}; the rest of the old file is left out", reason);
+}
+
 // The result of a read(2); nullopt if it must be repeated.
 std::optional<std::size_t> checked(ssize_t count, const std::string& what) {
   if (count >= 0) return static_cast<std::size_t>(count);
@@ -224,13 +228,16 @@ void check_can_follow(const std::string& path, const std::string& option) {
 LogFile::LogFile(std::string path, OnMessage on_message, From from)
     : path_(std::move(path)),
       what_("read " + base::quoted(path_)),
-      lines_(std::move(on_message)),
-      changes_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+      on_message_(std::move(on_message)),
+      changes_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
+      file_{.lines = LogLines(on_message_)} {
   // The folder is watched, too, because a new file may take the name.
   const std::size_t slash = path_.rfind('/');
   watch(slash == std::string::npos ? "." : path_.substr(0, slash + 1), IN_CREATE | IN_MOVED_TO);
-  open();
-  if (from == From::kEnd && ::lseek(file_.get(), 0, SEEK_END) < 0) base::throw_errno(errno, what_);
+  file_ = open();
+  if (from == From::kEnd && ::lseek(file_.fd.get(), 0, SEEK_END) < 0) {
+    base::throw_errno(errno, what_);
+  }
 }
 
 void LogFile::watch(const std::string& watched, std::uint32_t events) {
@@ -239,53 +246,99 @@ void LogFile::watch(const std::string& watched, std::uint32_t events) {
   }
 }
 
-void LogFile::open() {
+LogFile::File LogFile::open() {
   // A pipe that has taken the name must not be waited for.
-  base::UniqueFd file = os::open_file(path_, O_RDONLY | O_NONBLOCK);
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) base::throw_errno(errno, what_);
-  if (!S_ISREG(status.st_mode)) {
+  File file{.fd = os::open_file(path_, O_RDONLY | O_NONBLOCK), .lines = LogLines(on_message_)};
+  if (::fstat(file.fd.get(), &file.status) != 0) base::throw_errno(errno, what_);
+  if (!S_ISREG(file.status.st_mode)) {
     throw base::Error(base::ExitStatus::kNoInput, what_ + ": not a regular file");
   }
   watch(path_, IN_MODIFY | IN_ATTRIB);
-  file_ = std::move(file);
+  return file;
 }
 
 bool LogFile::is_replaced() const {
-  struct stat own {};
   struct stat named {};
-  if (::fstat(file_.get(), &own) != 0) base::throw_errno(errno, what_);
   return ::stat(path_.c_str(), &named) == 0 &&
-         (named.st_ino != own.st_ino || named.st_dev != own.st_dev);
+         (file_.has_failed || named.st_ino != file_.status.st_ino ||
+          named.st_dev != file_.status.st_dev);
 }
 
-void LogFile::read_to_end() {
-  const ReadCall read = [&](char* to, std::size_t size) { return ::read(file_.get(), to, size); };
-  read_log(read, what_, lines_);
+void LogFile::read_to_end(File& file) {
+  const int fd = file.fd.get();
+  const ReadCall read = [fd](char* to, std::size_t size) { return ::read(fd, to, size); };
+  file.has_failed = true;
+  read_log(read, what_, file.lines);
   struct stat status {};
-  if (::fstat(file_.get(), &status) != 0) base::throw_errno(errno, what_);
-  if (::lseek(file_.get(), 0, SEEK_CUR) <= status.st_size) return;
-  // It was truncated.
-  lines_.finish();
-  if (::lseek(file_.get(), 0, SEEK_SET) < 0) base::throw_errno(errno, what_);
-  read_log(read, what_, lines_);
+  if (::fstat(fd, &status) != 0) base::throw_errno(errno, what_);
+  if (::lseek(fd, 0, SEEK_CUR) > status.st_size) {
+    // It was truncated.
+    file.lines.finish();
+    if (::lseek(fd, 0, SEEK_SET) < 0) base::throw_errno(errno, what_);
+    read_log(read, what_, file.lines);
+  }
+  file.has_failed = false;
+}
+
+void LogFile::read_old() {
+  // Before it is read, because it may be appended to until it is removed.
+  struct stat status {};
+  const bool is_removed = ::fstat(old_->fd.get(), &status) != 0 || status.st_nlink == 0;
+  try {
+    read_to_end(*old_);
+  } catch (const base::Error& error) {
+    warn_of_rest(error.what());
+  }
+  if (!is_removed && !old_->has_failed) return;
+  old_->lines.finish();
+  old_.reset();
+}
+
+void LogFile::replace() {
+  // Before the new file is opened, because that may fail.
+  std::string reason;
+  try {
+    read_to_end(file_);
+  } catch (const base::Error& error) {
+    reason = error.what();
+  }
+  File next = open();
+  const bool has_failed = file_.has_failed;
+  // A file system that was mounted again may have another device.
+  if (next.status.st_ino == file_.status.st_ino &&
+      (has_failed || next.status.st_dev == file_.status.st_dev)) {
+    if (has_failed) reopen(std::move(next));
+    return;
+  }
+  if (old_) old_->lines.finish();
+  old_.reset();
+  if (has_failed) {
+    warn_of_rest(reason);
+    file_.lines.finish();
+  } else {
+    old_ = std::move(file_);
+  }
+  file_ = std::move(next);
+}
+
+void LogFile::reopen(File next) {
+  const off_t end = ::lseek(file_.fd.get(), 0, SEEK_CUR);
+  if (end >= 0 && end <= next.status.st_size) {
+    if (::lseek(next.fd.get(), end, SEEK_SET) < 0) base::throw_errno(errno, what_);
+    next.lines = std::move(file_.lines);
+  } else {
+    file_.lines.finish();
+  }
+  file_ = std::move(next);
 }
 
 void LogFile::read() {
   std::array<char, 4096> events{};
   while (::read(changes_.get(), events.data(), events.size()) > 0) {
   }
-  // Before it is read, because it may be appended to until it is renamed.
-  while (is_replaced()) {
-    try {
-      read_to_end();
-    } catch (const base::Error& error) {
-      os::log(os::LogLevel::kWarning, "{}; the rest of the old file is left out", error.what());
-    }
-    lines_.finish();
-    open();
-  }
-  read_to_end();
+  if (old_) read_old();
+  while (is_replaced()) replace();
+  read_to_end(file_);
 }
 
 bool is_kmsg(int fd) {

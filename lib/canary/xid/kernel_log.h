@@ -2,6 +2,7 @@
 // files of syslog.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -74,8 +75,9 @@ void read_log(const ReadCall& read, const std::string& what, LogLines& lines);
 void check_can_follow(const std::string& path, const std::string& option);
 
 /// A file of a log, and what is appended to it. After it was replaced, as logrotate(8) does, the
-/// rest of the old file is read, as far as it can be, and then the new one from its beginning;
-/// after it was truncated, it is read from its beginning.
+/// new file is read from its beginning, and what is appended to the old one is read, too, until the
+/// next replacement or the old one's removal. After it was truncated, it is read from its
+/// beginning.
 class LogFile {
  public:
   enum class From { kBeginning, kEnd };
@@ -87,20 +89,33 @@ class LogFile {
   /// Readable when there may be more to read.
   [[nodiscard]] int fd() const { return changes_.get(); }
   /// Reads all that is there now. Throws as the constructor; the next call goes on where this one
-  /// ended.
+  /// ended, and opens the file again if it could not be read.
   void read();
 
  private:
+  struct File {
+    base::UniqueFd fd = {};
+    /// Of the time when it was opened.
+    struct stat status = {};
+    LogLines lines;
+    bool has_failed = false;
+  };
+
   [[nodiscard]] bool is_replaced() const;
-  void read_to_end();
+  void read_to_end(File& file);
+  void read_old();
+  void replace();
+  void reopen(File next);
   void watch(const std::string& watched, std::uint32_t events);
-  void open();
+  File open();
 
   std::string path_;
   std::string what_;
-  LogLines lines_;
+  OnMessage on_message_;
   base::UniqueFd changes_;
-  base::UniqueFd file_;
+  File file_;
+  /// The file that had the name before.
+  std::optional<File> old_;
 };
 
 /// Whether this is the kernel's buffer of messages, whatever its name.

@@ -1,7 +1,9 @@
 #include "canary/xid/xid_log.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -21,6 +23,24 @@ class XidLogFile : public testing::Test {
   void write(const std::string& text) { std::ofstream(path_, std::ios::app) << text; }
   void write_xid(int code) {
     write("NVRM: Xid (PCI:0000:3b:00): " + std::to_string(code) + ", a\n");
+  }
+  // As logrotate(8): the new file exists before the writer opens it.
+  void rotate() {
+    std::filesystem::rename(path_, path_ + ".1");
+    write("");
+  }
+  void append_to_old(int code) {
+    std::ofstream(path_ + ".1", std::ios::app) << "NVRM: Xid (PCI:0000:3b:00): " << code << ", a\n";
+  }
+  static std::vector<int> descriptors_of(const std::string& path) {
+    std::vector<int> fds;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code ignored;
+      if (std::filesystem::read_symlink(entry.path(), ignored) == path) {
+        fds.push_back(std::stoi(entry.path().filename()));
+      }
+    }
+    return fds;
   }
   // The codes since the last call.
   std::vector<std::uint64_t> read(XidLog& log) {
@@ -74,18 +94,69 @@ TEST_F(XidLogFile, ANewFileAndATruncatedOneAreRead) {
   EXPECT_THAT(read(log), ElementsAre(119));
 }
 
+TEST_F(XidLogFile, AnOldFileIsReadUntilTheNextRotation) {
+  write_xid(48);
+  XidLog log(path_, on_xid_);
+  rotate();
+  EXPECT_THAT(read(log), IsEmpty());
+  append_to_old(64);
+  EXPECT_TRUE(os::is_readable(log.fd()));
+  EXPECT_THAT(read(log), ElementsAre(64));
+  append_to_old(79);
+  write_xid(95);
+  EXPECT_THAT(read(log), ElementsAre(79, 95));
+  append_to_old(119);
+  rotate();
+  append_to_old(120);
+  EXPECT_THAT(read(log), ElementsAre(119, 120));
+  append_to_old(140);
+  write_xid(48);
+  EXPECT_THAT(read(log), ElementsAre(140, 48));
+}
+
+TEST_F(XidLogFile, ARemovedOldFileIsReadToItsEndAndClosed) {
+  write("");
+  XidLog log(path_, on_xid_);
+  rotate();
+  EXPECT_THAT(read(log), IsEmpty());
+  append_to_old(64);
+  EXPECT_EQ(descriptors_of(path_ + ".1").size(), 1);
+  std::filesystem::remove(path_ + ".1");
+  EXPECT_TRUE(os::is_readable(log.fd()));
+  EXPECT_THAT(read(log), ElementsAre(64));
+  EXPECT_THAT(descriptors_of(path_ + ".1 (deleted)"), IsEmpty());
+}
+
+TEST_F(XidLogFile, ADescriptorThatFailsIsOpenedAgainWhereItWas) {
+  write_xid(48);
+  XidLog log(path_, on_xid_);
+  write_xid(64);
+  write("NVRM: Xid (PCI:0000:3b:00): 7");
+  EXPECT_THAT(read(log), ElementsAre(64));
+  const std::vector<int> fds = descriptors_of(path_);
+  ASSERT_EQ(fds.size(), 1);
+  // It can't be read.
+  const base::UniqueFd failing = os::open_file(path_, O_WRONLY);
+  ASSERT_GT(::lseek(failing.get(), 0, SEEK_END), 0);
+  ASSERT_GE(::dup3(failing.get(), fds[0], O_CLOEXEC), 0);
+  write("9, a\n");
+  EXPECT_EQ(test::failure_of([&] { read(log); }).message,
+            "read '" + path_ + "': Bad file descriptor");
+  EXPECT_THAT(read(log), ElementsAre(79));
+}
+
 TEST_F(XidLogFile, NothingIsLostWhileANewFileCannotBeRead) {
   write_xid(48);
   XidLog log(path_, on_xid_);
   std::filesystem::rename(path_, path_ + ".1");
-  std::ofstream(path_ + ".1", std::ios::app) << "NVRM: Xid (PCI:0000:3b:00): 64, a\n";
+  append_to_old(64);
   // Nobody writes into this pipe, and nobody waits for it.
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   const auto failure = test::failure_of([&] { read(log); });
   EXPECT_EQ(failure.status, base::ExitStatus::kNoInput);
   EXPECT_EQ(failure.message, "read '" + path_ + "': not a regular file");
   EXPECT_THAT(codes_, ElementsAre(64));
-  std::ofstream(path_ + ".1", std::ios::app) << "NVRM: Xid (PCI:0000:3b:00): 79, a\n";
+  append_to_old(79);
   std::filesystem::remove(path_);
   write_xid(95);
   EXPECT_THAT(read(log), ElementsAre(79, 95));
