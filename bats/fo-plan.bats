@@ -246,6 +246,19 @@ PLOT=(mtbf --afr 3% --sweep "gpus=8:24:8" --plot)
   [ "${stderr_lines[0]}" = "fo-plan: error: --gpus: '-8': expected a whole number" ]
   run -64 --separate-stderr fo-plan mtbf --gpus 8 --sweep groups=1:2:1
   [ "${stderr_lines[0]}" = "fo-plan: error: --sweep 'groups=1:2:1': mtbf has no 'groups'; it has gpus, afr, tp, at-least" ]
+  while read -r reason options; do
+    # shellcheck disable=SC2086
+    run -64 --separate-stderr fo-plan canary --false-result 0 $options
+    [ "${stderr_lines[0]}" = "fo-plan: error: ${reason//_/ }" ]
+  done <<END
+--answer_needs_--prompt --answer 8
+--answer_needs_--prompt --sweep answer=1:8:1
+--prefill_needs_--prompt --prefill 5000 --tpot 20ms
+--prefill_needs_--tpot --prompt 100 --prefill 5000
+--tpot_needs_--prompt --tpot 20ms
+--tpot_needs_--prefill --prompt 100 --tpot 20ms
+END
+  run -0 fo-plan canary --false-result 0 --sweep prompt=100:200:100 --prefill 5000 --tpot 20ms
 }
 
 @test "a full standard output is 74" {

@@ -19,7 +19,7 @@ void add_cost(const Inputs& inputs, Answer& answer) {
       "answer)",
       rounded(tokens));
   answer.results.push_back({"tokens_per_minute", tokens});
-  if (!inputs.find("prefill") || !inputs.find("tpot")) return;
+  if (!inputs.find("prefill")) return;
   const plan::Seconds time =
       plan::question_time(question, inputs.number("prefill"), inputs.seconds("tpot"));
   const double share = plan::share_of_questions(interval, time);
@@ -83,9 +83,19 @@ Verb canary() {
            {"vote", Kind::kDuration, "time of a vote", Need::kOptional, "1s"},
            {"transient", Kind::kDuration, "length of a fault that may be missed", Need::kOptional},
            {"prompt", Kind::kCount, "tokens of a question", Need::kOptional},
-           {"answer", Kind::kCount, "tokens of its answer", Need::kOptional, "16"},
-           {"prefill", Kind::kNumber, "tokens per second that a worker computes", Need::kOptional},
-           {"tpot", Kind::kDuration, "time per output token", Need::kOptional},
+           {"answer", Kind::kCount, "tokens of its answer", Need::kOptional, "16", {"prompt"}},
+           {"prefill",
+            Kind::kNumber,
+            "tokens per second that a worker computes",
+            Need::kOptional,
+            nullptr,
+            {"prompt", "tpot"}},
+           {"tpot",
+            Kind::kDuration,
+            "time per output token",
+            Need::kOptional,
+            nullptr,
+            {"prompt", "prefill"}},
            {"max-drains", Kind::kNumber, "the target: false drains per day", Need::kOptional}},
       .answer = answer_canary};
 }

@@ -31,6 +31,8 @@ struct Parameter {
   const char* description;
   Need need = Need::kRequired;
   const char* preset = nullptr;
+  /// Parameters without which a given value would have no effect.
+  std::vector<const char*> needs = {};
 };
 
 /// The number that `text` stands for, at least 0 and finite. Throws Error(kUsage): "'text':

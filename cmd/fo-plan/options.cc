@@ -63,7 +63,15 @@ void declare(CLI::App& app, Options& options) {
 
 Inputs complete_inputs(const Options& options, const std::string& swept) {
   Inputs inputs = options.inputs;
+  const auto is_given = [&](const std::string& name) {
+    return options.inputs.is_set(name) || name == swept;
+  };
   for (const Parameter& parameter : options.verb->parameters) {
+    for (const char* const needed : parameter.needs) {
+      if (!is_given(parameter.name) || is_given(needed)) continue;
+      throw base::Error(base::ExitStatus::kUsage,
+                        std::string("--") + parameter.name + " needs --" + needed);
+    }
     if (inputs.is_set(parameter.name) || parameter.name == swept) continue;
     if (parameter.preset != nullptr) {
       inputs.set(parameter, parameter.preset);

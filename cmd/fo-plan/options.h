@@ -28,7 +28,7 @@ struct Options {
 void declare(CLI::App& app, Options& options);
 
 /// The given inputs and the presets of others. Throws Error(kUsage) if a required one is missing,
-/// unless it is `swept`.
+/// or one that a given one needs, unless it is `swept`.
 Inputs complete_inputs(const Options& options, const std::string& swept = {});
 
 }  // namespace fo::fo_plan
