@@ -259,6 +259,8 @@ PLOT=(mtbf --afr 3% --sweep "gpus=8:24:8" --plot)
 --tpot_needs_--prefill --prompt 100 --tpot 20ms
 END
   run -0 fo-plan canary --false-result 0 --sweep prompt=100:200:100 --prefill 5000 --tpot 20ms
+  fo-plan canary --false-result 0 --print-config >"$T/config.toml"
+  run -0 fo-plan canary --config "$T/config.toml"
 }
 
 @test "a full standard output is 74" {

@@ -67,8 +67,11 @@ Inputs complete_inputs(const Options& options, const std::string& swept) {
     return options.inputs.is_set(name) || name == swept;
   };
   for (const Parameter& parameter : options.verb->parameters) {
+    // A file of --print-config has the presets.
+    const bool is_preset = parameter.preset != nullptr && inputs.is_set(parameter.name) &&
+                           inputs.texts().at(parameter.name) == parameter.preset;
     for (const char* const needed : parameter.needs) {
-      if (!is_given(parameter.name) || is_given(needed)) continue;
+      if (!is_given(parameter.name) || is_preset || is_given(needed)) continue;
       throw base::Error(base::ExitStatus::kUsage,
                         std::string("--") + parameter.name + " needs --" + needed);
     }
