@@ -8,9 +8,9 @@
 // --long: questions every 30 s, as that plan has them, in place of every 2 s. --targets: writes the
 // addresses of all metrics, for a file_sd_config of Prometheus. The engines are fo-oracle; their
 // drivers' messages are lines of a file. More routers, without load, show how soon a verdict is
-// everywhere. Exit status 0: each fault was detected, and all answers were right except those of
-// the wrong worker before it was out, and those that ended with an error when their worker was
-// convicted.
+// everywhere. Exit status 0: each fault was detected; the workers of the first three faults were
+// convicted, and no others; and all answers were right except those of the wrong worker before it
+// was out, and those that ended with an error when their worker was convicted.
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -29,7 +29,6 @@
 #include "route/torture/processes.h"
 #include "route/torture/transcript.h"
 #include "support/ports.h"
-#include "text/time_text.h"
 
 namespace {
 
@@ -60,7 +59,7 @@ struct Story {
   std::string name;
   std::size_t worker = 0;
   std::string id;
-  /// The worker's share of requests is to become this.
+  /// The worker's share of requests is to become this; 0 by a conviction.
   double weight = 0;
   Clock::time_point begin = {};
   std::optional<Clock::time_point> detected = {};
@@ -77,6 +76,14 @@ struct Story {
   std::string seed_detected;
   std::string seed_total;
   std::string difference;
+};
+
+struct Conviction {
+  /// When the canary decided it.
+  std::optional<Clock::time_point> decided = {};
+  /// When the router with the load was first seen to obey it.
+  std::optional<Clock::time_point> obeyed = {};
+  std::string reason = {};
 };
 
 class Pipeline {
@@ -152,7 +159,11 @@ class Pipeline {
     }
     fleet_.watch(std::move(canary));
     boost::asio::co_spawn(loop_, fleet_.follow_verdicts([this](const fleet::Verdict& verdict) {
-      if (verdict.is_conviction()) convicted_.try_emplace(verdict.id, verdict.since);
+      if (!verdict.is_conviction()) return;
+      const auto age = std::chrono::system_clock::now() - verdict.since;
+      Conviction& conviction = convictions_[verdict.id];
+      if (!conviction.decided) conviction.decided = Clock::now() - age;
+      conviction.reason = verdict.reason;
     }),
                           boost::asio::detached);
     if (targets_.empty()) co_return;
@@ -263,7 +274,7 @@ class Pipeline {
       ++answers_;
       // What a convicted worker has delivered is not continued.
       if (answer.find("its answers were found to be wrong") != answer.npos) {
-        ++ended_answers_;
+        ended_answers_.emplace_back(begin, Clock::now());
         continue;
       }
       const std::string difference =
@@ -311,6 +322,9 @@ class Pipeline {
         const bool is_in = worker.at("weight") == 1 && worker.at("reachable") == true;
         if (is_in) in_.insert(worker.at("id").get<std::string>());
         if (worker.at("requests") > 0) busy_.insert(worker.at("id").get<std::string>());
+        if (worker.at("verdict") != "convicted") continue;
+        Conviction& conviction = convictions_[worker.at("id").get<std::string>()];
+        if (!conviction.obeyed) conviction.obeyed = Clock::now();
       }
       if (turn % 4 != 0) continue;
       const json canary = co_await fleet_.page("canary");
@@ -357,7 +371,7 @@ class Pipeline {
       if (deadline.expired()) fail("router " + std::to_string(router) + " obeys no verdict");
       co_await loop::pause_for(milliseconds(5));
     }
-    obeyed_.push_back(std::chrono::system_clock::now());
+    obeyed_.push_back(Clock::now());
   }
 
   // --- The faults.
@@ -379,6 +393,7 @@ class Pipeline {
     story.id = ids_[worker];
     story.weight = weight;
     story.begin = Clock::now();
+    if (weight == 0) to_be_convicted_.insert(story.id);
     return story;
   }
   // Begins the story of a fault that ends streams, which the router then resumes.
@@ -397,6 +412,13 @@ class Pipeline {
   awaitable<void> until_out(const Story& story) {
     return await("the worker with the fault '" + story.name + "' is out",
                  [&story] { return story.detected && story.out; });
+  }
+  // Until the canary has convicted the worker, and the router with the load obeys.
+  awaitable<void> until_convicted(const Story& story) {
+    return await("the worker with the fault '" + story.name + "' is convicted", [&story, this] {
+      const auto found = convictions_.find(story.id);
+      return found != convictions_.end() && found->second.decided && found->second.obeyed;
+    });
   }
   awaitable<void> until_back(const Story& story) {
     return await("the worker is back after the fault '" + story.name + "'",
@@ -433,6 +455,7 @@ class Pipeline {
     co_await until_out(story);
     // Not before, because a conviction would end the streams that go on elsewhere.
     log_xid(kWorker, "79, pid=1234, GPU has fallen off the bus.");
+    co_await until_convicted(story);
     const Deadline deadline = long_after();
     co_await engine.until_ended(deadline);
     engine.start();
@@ -451,6 +474,7 @@ class Pipeline {
     story.difference = "streams go on when the engine reports the error to them";
     log_xid(kWorker, "48, pid=1234, name=vllm, DBE (Double Bit Error) ECC Error");
     co_await until_out(story);
+    co_await until_convicted(story);
     co_await set(*engines_[kWorker], sound);
     co_await replace(story);
   }
@@ -468,11 +492,10 @@ class Pipeline {
     for (std::size_t i = 0; i < kRouters; ++i) begin(await_obedience(i, id));
     co_await set(*engines_[kWorker], broken);
     co_await until_out(story);
-    co_await await("the conviction is everywhere",
-                   [&id, this] { return obeyed_.size() == kRouters && convicted_.contains(id); });
-    for (const text::WallTime at : obeyed_) {
-      const std::chrono::duration<double, std::milli> delay = at - convicted_.at(id);
-      delays_of_verdict_.push_back(delay.count());
+    co_await until_convicted(story);
+    co_await await("the conviction is everywhere", [this] { return obeyed_.size() == kRouters; });
+    for (const Clock::time_point at : obeyed_) {
+      delays_of_verdict_.push_back(milliseconds_between(*convictions_.at(id).decided, at));
     }
     corrupt_ = {story.begin, *story.out};
     co_await set(*engines_[kWorker], sound);
@@ -518,7 +541,24 @@ class Pipeline {
 
   // --- The end.
 
+  // Whether the time overlaps that in which the router may have learned of a conviction.
+  [[nodiscard]] bool is_in_conviction(Clock::time_point begin, Clock::time_point end) const {
+    return std::ranges::any_of(convictions_, [&](const auto& entry) {
+      const Conviction& conviction = entry.second;
+      return conviction.decided && conviction.obeyed && end >= *conviction.decided &&
+             begin <= *conviction.obeyed;
+    });
+  }
+
   void check() {
+    for (const auto& [id, conviction] : convictions_) {
+      if (to_be_convicted_.contains(id)) continue;
+      wrong("worker " + id + ", which had no fault that convicts, was convicted: '" +
+            conviction.reason + "'");
+    }
+    for (const auto& [begin, end] : ended_answers_) {
+      if (!is_in_conviction(begin, end)) wrong("an answer was ended without a conviction");
+    }
     for (const WrongAnswer& answer : wrong_answers_) {
       if (answer.end >= corrupt_.first && answer.begin <= corrupt_.second) continue;
       wrong("an answer that no corrupt worker gave:\n" + answer.difference);
@@ -529,9 +569,8 @@ class Pipeline {
   void report() {
     std::printf(
         "%zu answers, %zu of them wrong, by the corrupt worker before it was out, and %zu ended "
-        "with "
-        "an error, because their workers were convicted\n",
-        answers_, wrong_answers_.size(), ended_answers_);
+        "with an error, because their workers were convicted\n",
+        answers_, wrong_answers_.size(), ended_answers_.size());
     std::printf("%-18s %-18s %-9s %-10s %-9s %-8s %-9s %s\n", "fault", "detected", "the plan's",
                 "out", "the plan's", "resumed", "pause", "back after the repair");
     for (const Story& story : stories_) {
@@ -572,14 +611,17 @@ class Pipeline {
   bool has_load_ = true;
   std::size_t asking_ = 0;
   std::size_t answers_ = 0;
-  std::size_t ended_answers_ = 0;
+  /// The begin and the end of each answer that ended with the error of a conviction.
+  std::vector<std::pair<Clock::time_point, Clock::time_point>> ended_answers_;
   std::deque<Story> stories_;
   /// To which streams that are resumed belong.
   Story* current_ = nullptr;
-  /// When the canary convicted each worker first.
-  std::map<std::string, text::WallTime> convicted_;
+  /// By the ids of the workers.
+  std::map<std::string, Conviction> convictions_;
+  /// Ids of the workers whose faults convict them.
+  std::set<std::string> to_be_convicted_;
   /// When each router gave the corrupt worker no more requests.
-  std::vector<text::WallTime> obeyed_;
+  std::vector<Clock::time_point> obeyed_;
   /// From the canary's decision until then, in milliseconds.
   std::vector<double> delays_of_verdict_;
   /// When answers may have been wrong.
