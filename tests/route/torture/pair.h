@@ -34,7 +34,8 @@ class Pair {
     /// and the log are written to the file `log`.
     Member(const boost::asio::any_io_executor& executor, std::vector<std::string> argv,
            const std::string& log)
-        : log_(log),
+        : log_path_(log),
+          log_(log),
           relay_(executor),
           shadow_(executor, command(std::move(argv), relay_.port()),
                   [this](Engine&, const std::string& line) { on_line(line); }) {
@@ -44,6 +45,7 @@ class Pair {
     [[nodiscard]] State state() const { return shadow_.runs() ? state_ : State::kStarting; }
     [[nodiscard]] Relay& relay() { return relay_; }
     [[nodiscard]] Engine& shadow() { return shadow_; }
+    [[nodiscard]] const std::string& log() const { return log_path_; }
     /// Sends a signal to the engine, unless it has ended.
     void signal_engine(int signal) const {
       const auto engine = os::open_pidfd(engine_pid_);
@@ -73,6 +75,7 @@ class Pair {
       if (name == "state" && event.value("state", "") == "active") state_ = State::kActive;
     }
 
+    std::string log_path_;
     std::ofstream log_;
     Relay relay_;
     State state_ = State::kStarting;
@@ -109,6 +112,7 @@ class Pair {
   }
   /// The member that serves; nullptr if there is none.
   [[nodiscard]] Member* active() { return find(Member::State::kActive); }
+  [[nodiscard]] const std::array<std::unique_ptr<Member>, 2>& members() const { return members_; }
   /// Whether one serves, and the other one could.
   [[nodiscard]] bool is_whole() { return active() != nullptr && find(Member::State::kStandby); }
 

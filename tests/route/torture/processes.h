@@ -67,6 +67,8 @@ class Engine {
     while (runs_ && !deadline.expired()) co_await ended_.wait(deadline);
   }
   [[nodiscard]] bool runs() const { return runs_; }
+  /// Of its last end.
+  [[nodiscard]] int status() const { return status_; }
   [[nodiscard]] std::uint16_t port() const { return port_.number(); }
   [[nodiscard]] std::string url(const std::string& path = "") const { return port_.url() + path; }
 
@@ -86,7 +88,7 @@ class Engine {
       lines.append({space.data(), static_cast<std::size_t>(count)});
       while (const auto line = lines.take_line()) on_line_(*this, *line);
     }
-    static_cast<void>(child_->wait(base::Deadline::never()));
+    status_ = child_->wait(base::Deadline::never()).value_or(-1);
     runs_ = false;
     ended_.notify();
   }
@@ -97,6 +99,7 @@ class Engine {
   test::ReservedPort port_;
   std::optional<os::Child> child_;
   bool runs_ = false;
+  int status_ = 0;
   loop::Event ended_;
 };
 

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -69,6 +71,8 @@ class Relay {
     net::Stream server;
     /// Those of the present answer.
     std::uint64_t events = 0;
+    /// The answer's last bytes, in which a mark may begin that the next piece continues.
+    std::string tail;
   };
   using LinkPtr = std::shared_ptr<Link>;
 
@@ -112,6 +116,8 @@ class Relay {
       const std::size_t count =
           co_await link->client.read_some(all, base::Deadline::never(), error);
       if (error) break;
+      link->events = 0;
+      link->tail.clear();
       const boost::asio::const_buffer piece(space.data(), count);
       co_await link->server.write(piece, base::Deadline::never(), error);
     }
@@ -143,12 +149,20 @@ class Relay {
   // Counts the events in a piece of an answer; the answer's last event has no JSON.
   bool must_break(Link& link, std::string_view piece) {
     constexpr std::string_view kEvent = "data: {";
-    const bool is_last = piece.find("data: [DONE]") != piece.npos;
-    for (std::size_t at = piece.find(kEvent); at != piece.npos; at = piece.find(kEvent, at + 1)) {
+    constexpr std::string_view kLast = "data: [DONE]";
+    const std::size_t old = link.tail.size();
+    const std::string_view text = link.tail.append(piece);
+    // The first place of a mark that ends in the piece.
+    const auto first = [old](std::string_view mark) {
+      return old - std::min(old, mark.size() - 1);
+    };
+    const bool is_last = text.find(kLast, first(kLast)) != text.npos;
+    for (std::size_t at = text.find(kEvent, first(kEvent)); at != text.npos;
+         at = text.find(kEvent, at + 1)) {
       ++link.events;
     }
+    link.tail.erase(0, text.size() - std::min(text.size(), kLast.size() - 1));
     const bool breaks = is_armed() && !is_last && link.events >= events_;
-    if (is_last) link.events = 0;
     if (breaks) std::exchange(on_fault_, {})();
     return breaks;
   }

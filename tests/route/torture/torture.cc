@@ -179,6 +179,7 @@ class Torture {
 
   void wrong(const std::string& what) {
     std::printf("wrong: %s\n", what.c_str());
+    std::fflush(stdout);
     is_good_ = false;
     is_stopping_ = true;
   }
@@ -301,8 +302,12 @@ class Torture {
   awaitable<void> fail_pairs() {
     const bool is_lone = pairs_.size() == 1;
     std::uint64_t kind = pick(random_, 0, 9);
+    std::map<const Pair*, Deadline> whole_by;
+    for (const auto& pair : pairs_) whole_by.emplace(pair.get(), test::soon());
     while (!is_stopping_) {
       co_await loop::pause_for(milliseconds(pick(random_, 1, 20)));
+      check_pairs(whole_by);
+      if (is_stopping_) co_return;
       Pair& pair = *pairs_[pick(random_, 0, pairs_.size() - 1)];
       const bool is_death = kind >= 5;
       if (!pair.is_whole() || (is_death && !is_renewed())) continue;
@@ -313,10 +318,29 @@ class Torture {
         active.signal_engine(SIGCONT);
       } else if (is_death) {
         co_await kill(active);
+        whole_by.at(&pair) = test::soon();
       } else {
         co_await break_connection(active.relay());
       }
       kind = pick(random_, 0, 9);
+    }
+  }
+
+  // No fo-shadow ends unless it or its engine is killed; then its pair is soon whole again. A pair
+  // that is whole gets a new deadline in `whole_by`.
+  void check_pairs(std::map<const Pair*, Deadline>& whole_by) {
+    for (const auto& pair : pairs_) {
+      for (const auto& member : pair->members()) {
+        if (member->shadow().runs()) continue;
+        wrong("fo-shadow of " + pair->url() + " ended with status " +
+              std::to_string(member->shadow().status()) + ": see " + member->log());
+      }
+      if (pair->is_whole()) {
+        whole_by.at(pair.get()) = test::soon();
+      } else if (whole_by.at(pair.get()).expired()) {
+        wrong("the pair at " + pair->url() + " lacks an active engine or a standby: see " +
+              pair->members()[0]->log() + " and " + pair->members()[1]->log());
+      }
     }
   }
 
