@@ -4,6 +4,7 @@
 //   questions were learned from;
 // - the time until a worker with wrong tokens is convicted, and until one whose log-probabilities
 //   drift is out;
+// - convictions of good workers beside them;
 // - the part of short faults that a check meets;
 // - false drains, for checks that fail by chance.
 //
@@ -163,6 +164,9 @@ class Figures {
   // --- Faults of workers, at the real interval.
 
   struct Watched {
+    /// By its last verdict.
+    bool is_out = false;
+    /// First times since its fault began.
     std::optional<Clock::time_point> convicted = {};
     std::optional<Clock::time_point> out = {};
   };
@@ -177,8 +181,10 @@ class Figures {
     fleet.watch({"--interval", interval_text()});
     boost::asio::co_spawn(loop_, fleet.follow_verdicts([this](const fleet::Verdict& verdict) {
       Watched& worker = watched_[verdict.id];
+      worker.is_out = verdict.weight <= 0;
+      if (verdict.is_conviction() && !broken_.contains(verdict.id)) innocents_.insert(verdict.id);
       if (verdict.is_conviction() && !worker.convicted) worker.convicted = Clock::now();
-      if (verdict.weight <= 0 && !worker.out) worker.out = Clock::now();
+      if (worker.is_out && !worker.out) worker.out = Clock::now();
     }),
                           boost::asio::detached);
     while (watched_.size() < kEngines) co_await loop::pause_for(milliseconds(20));
@@ -186,6 +192,7 @@ class Figures {
     co_await wrong_tokens(fleet);
     co_await drifts();
     fleet.stop();
+    line(innocents_.empty(), "convictions of other workers meanwhile: %zu", innocents_.size());
   }
   [[nodiscard]] double interval() const {
     return static_cast<double>(settings_.interval().count());
@@ -301,20 +308,31 @@ class Figures {
     Clock::time_point at;
   };
 
+  // An engine whose worker is in, and that was not drawn before.
+  awaitable<std::size_t> draw_engine() {
+    const Deadline deadline = long_after();
+    for (;;) {
+      const std::size_t engine = random_() % kEngines;
+      const bool is_drawn = std::ranges::any_of(
+          begun_, [engine](const Begun& begun) { return begun.engine == engine; });
+      if (!is_drawn && !watched_[ids_[engine]].is_out) co_return engine;
+      if (deadline.expired()) fail("draw a worker to break: none is in");
+      co_await loop::pause_for(milliseconds(1));
+    }
+  }
+
   // Breaks kAtOnce engines, each at a random time in an interval.
   awaitable<void> at_random_times(std::function<void(std::size_t engine)> make_wrong) {
     std::vector<double> times;
     for (std::size_t i = 0; i < kAtOnce; ++i) times.push_back(uniform(interval()));
     std::ranges::sort(times);
-    std::set<std::size_t> engines;
     begun_.clear();
     const Clock::time_point start = Clock::now();
     for (const double time : times) {
       co_await pause_for(time - seconds_since(start));
-      std::size_t engine = 0;
-      do {
-        engine = random_() % kEngines;
-      } while (!engines.insert(engine).second);
+      const std::size_t engine = co_await draw_engine();
+      watched_[ids_[engine]] = {};
+      broken_.insert(ids_[engine]);
       make_wrong(engine);
       begun_.push_back({engine, Clock::now()});
     }
@@ -379,6 +397,10 @@ class Figures {
   Hosts hosts_;
   std::vector<std::string> ids_;
   std::map<std::string, Watched> watched_;
+  /// Ids of the workers that were broken.
+  std::set<std::string> broken_;
+  /// Ids of other workers that were convicted.
+  std::set<std::string> innocents_;
   std::vector<Begun> begun_;
 };
 
