@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -29,7 +30,8 @@ class LoadOfDeath {
 
   explicit LoadOfDeath(std::uint16_t port) : port_(port) {}
 
-  /// Kills `victim` while there are `streams` streams of 100 tokens. One call.
+  /// Kills `victim` while there are `streams` streams of 100 tokens. One call. Throws base::Error
+  /// if a request fails, or no stream is resumed.
   boost::asio::awaitable<void> run(std::size_t streams, Engine& victim) {
     const auto loop = co_await boost::asio::this_coro::executor;
     for (std::size_t i = 0; i < streams; ++i) {
@@ -46,6 +48,9 @@ class LoadOfDeath {
     co_await loop::pause_for(kTime);
     is_over_ = true;
     while (running_ > 0) co_await loop::pause_for(std::chrono::milliseconds(1));
+    const std::string what = "send requests beside an engine's death: ";
+    if (failed_ > 0) fail(what + std::to_string(failed_) + " of them failed");
+    if (resumed_ == 0) fail(what + "no stream was resumed");
   }
 
   /// In seconds: of the requests that ended before the death, and of those that began after it.
@@ -54,11 +59,16 @@ class LoadOfDeath {
   [[nodiscard]] std::size_t resumed() const { return resumed_; }
 
  private:
+  [[noreturn]] static void fail(const std::string& what) {
+    throw base::Error(base::ExitStatus::kSoftware, what);
+  }
+
   boost::asio::awaitable<void> send_streams() {
     ++running_;
     Client client(port_);
     while (!is_over_) {
       const bool is_answered = co_await client.ask(completion(100, true));
+      if (!is_answered) ++failed_;
       if (is_answered && client.has_received(": fo-route: resumed")) ++resumed_;
     }
     --running_;
@@ -78,6 +88,7 @@ class LoadOfDeath {
         bool goes_on = true;
         while (goes_on) goes_on = co_await client.read();
       } catch (const base::Error&) {
+        ++failed_;
         client.close();
       }
     }
@@ -89,6 +100,7 @@ class LoadOfDeath {
   bool is_over_ = false;
   std::size_t running_ = 0;
   std::size_t resumed_ = 0;
+  std::size_t failed_ = 0;
   std::vector<double> before_;
   std::vector<double> after_;
 };
