@@ -219,12 +219,15 @@ TEST_F(ResumeDeaths, AWorkerThatComesBackAtTheSameAddressGoesOn) {
 // A standby may have the address before the answer of the engine before it has failed.
 TEST_F(ResumeDeaths, AWorkerThatCameBackDuringTheAnswerGoesOn) {
   route::RouterOptions options = in_turns();
-  options.times.stream = std::chrono::milliseconds(300);
+  options.times.stream = options.times.first_token = std::chrono::milliseconds(500);
   DisturbedFleet fleet(std::move(options));
   fleet.add_engine();
   const json body = long_answer(true);
   const json undisturbed = summary_of(fleet.ask_directly(0, body));
   const Client call = begin_stalled(fleet, body);
+  // The first attempt to continue brings nothing.
+  fleet.fail_next(0, "stall@0");
+  fleet.run_until([&] { return fleet.counts(0).faults == 2; });
   const std::uint64_t before = fleet.worker(0).arrivals;
   const auto worker = fleet.router().workers().find("w0");
   fleet.monitor().on_refused(worker, "it refuses connections");
