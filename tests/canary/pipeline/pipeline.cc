@@ -6,11 +6,12 @@
 //   canary_pipeline [--long] [--targets FILE]
 //
 // --long: questions every 30 s, as that plan has them, in place of every 2 s. --targets: writes the
-// addresses of all metrics, for a file_sd_config of Prometheus. The engines are fo-oracle; their
-// drivers' messages are lines of a file. More routers, without load, show how soon a verdict is
-// everywhere. Exit status 0: each fault was detected; the workers of the first three faults were
-// convicted, and no others; and all answers were right except those of the wrong worker before it
-// was out, and those that ended with an error when their worker was convicted.
+// addresses of all metrics, for a file_sd_config of Prometheus, and replaces a convicted worker
+// after 5 s, so that its samples show it. The engines are fo-oracle; their drivers' messages are
+// lines of a file. More routers, without load, show how soon a verdict is everywhere. Exit status
+// 0: each fault was detected; the workers of the first three faults were convicted, and no others;
+// and all answers were right except those of the wrong worker before it was out, and those that
+// ended with an error when their worker was convicted.
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -504,6 +505,7 @@ class Pipeline {
 
   // The repaired worker has a new id: a conviction stays with the old one.
   awaitable<void> replace(Story& story) {
+    if (!targets_.empty()) co_await loop::pause_for(std::chrono::seconds(5));
     const std::string old = story.id;
     co_await fleet_.remove(old);
     const std::string url = engines_[story.worker]->url();
