@@ -25,6 +25,9 @@ using std::chrono::seconds;
 
 constexpr std::size_t kQuestions = 40;
 constexpr plan::Seconds kInterval{30};
+// What the engines take for a prompt, and for each further token.
+constexpr milliseconds kFirstToken{20};
+constexpr milliseconds kGap{5};
 
 struct Costs {
   std::vector<double> cpu_percent;
@@ -70,6 +73,10 @@ class Canary {
     co_await fleet_.learn(hosts_.urls()[0], hosts_.urls()[1], kQuestions);
     for (const std::string& url : hosts_.urls()) co_await fleet_.add(url);
     costs_.question = mean_question();
+    hosts_.each([](oracle::Knobs& knobs) {
+      knobs.first_token = kFirstToken;
+      knobs.gap = kGap;
+    });
     fleet_.watch({"-q"});
     // An interval later, each worker was asked, and its questions are spread over the next one.
     co_await loop::pause_for(period_);
@@ -153,13 +160,16 @@ int main(int argc, char** argv) {
         };
         add("CPU of a canary" + of, "%", costs.cpu_percent, bench::value_at_most(100));
         add("memory of a canary" + of, "MiB", costs.memory_mib, bench::value_at_most(256));
-        add("a question to a worker", "ms", costs.milliseconds_per_question, {});
+        const double prefill =
+            static_cast<double>(costs.question.prompt) / plan::Seconds(kFirstToken).count();
+        const plan::Seconds time = plan::question_time(costs.question, prefill, kGap);
+        add("a question to a worker", "ms", costs.milliseconds_per_question, {},
+            1000 * time.count());
         std::vector<double> shares;
         for (std::size_t i = 0; i < costs.questions_per_minute.size(); ++i) {
           shares.push_back(100 * costs.questions_per_minute[i] *
                            costs.milliseconds_per_question[i] / 60'000);
         }
-        const plan::Seconds time(bench::median(costs.milliseconds_per_question) / 1000);
         add("questions to a worker in a minute", "", costs.questions_per_minute, {},
             plan::Seconds(60) / kInterval * (1 + plan::kSamplerShare));
         add("part of a worker's time for questions", "%", shares, {},
