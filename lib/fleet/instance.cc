@@ -120,17 +120,17 @@ Instance decode_instance(const Record& record) {
     const json object = fo::json::parse_object(record.text, kMaxRecordBytes);
     instance.id = needed_text(object, "id");
     instance.url = needed_text(object, "url");
-    instance.model = text_in(object, "model").value_or("");
-    instance.card = text_in(object, "card").value_or("");
-    instance.kv_abi = text_in(object, "kv_abi").value_or("");
+    instance.model = find_text(object, "model").value_or("");
+    instance.card = find_text(object, "card").value_or("");
+    instance.kv_abi = find_text(object, "kv_abi").value_or("");
     instance.life = needed_life(object, "life");
     instance.is_drained = object.contains(kDrainedFrom);
     instance.slots = number_in(object, "slots");
     instance.kv_tokens = number_in(object, "kv_tokens");
     instance.generation = number_in(object, "generation");
-    instance.host = text_in(object, "host").value_or("");
+    instance.host = find_text(object, "host").value_or("");
     instance.pid = number_in(object, "pid");
-    instance.started_at = text_in(object, "started_at").value_or("");
+    instance.started_at = find_text(object, "started_at").value_or("");
     if (const json* const gpus = fo::json::find(object, "gpus")) {
       instance.gpus = gpus->get<std::vector<std::string>>();
     }

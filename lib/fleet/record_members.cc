@@ -7,7 +7,7 @@
 
 namespace fo::fleet {
 
-std::optional<std::string> text_in(const nlohmann::json& object, const char* name) {
+std::optional<std::string> find_text(const nlohmann::json& object, const char* name) {
   const nlohmann::json* const value = fo::json::find(object, name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_string()) throw fo::json::Misfit(std::string(name) + " is not a text");
@@ -24,7 +24,7 @@ std::optional<std::uint64_t> number_in(const nlohmann::json& object, const char*
 }
 
 std::string needed_text(const nlohmann::json& object, const char* name) {
-  std::optional<std::string> text = text_in(object, name);
+  std::optional<std::string> text = find_text(object, name);
   if (!text) throw fo::json::Misfit(std::string("without ") + name);
   return std::move(*text);
 }

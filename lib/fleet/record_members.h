@@ -9,7 +9,7 @@
 
 namespace fo::fleet {
 
-std::optional<std::string> text_in(const nlohmann::json& object, const char* name);
+std::optional<std::string> find_text(const nlohmann::json& object, const char* name);
 /// A non-negative integer.
 std::optional<std::uint64_t> number_in(const nlohmann::json& object, const char* name);
 /// Throws Misfit if it is absent.

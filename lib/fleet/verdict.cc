@@ -58,8 +58,8 @@ std::optional<Evidence> evidence_in(const nlohmann::json& object) {
   if (!evidence->is_object()) throw Misfit("evidence is not an object");
   return Evidence{.canary = needed_text(*evidence, "canary"),
                   .position = number_in(*evidence, "position").value_or(0),
-                  .expected = text_in(*evidence, "expected").value_or(""),
-                  .got = text_in(*evidence, "got").value_or("")};
+                  .expected = find_text(*evidence, "expected").value_or(""),
+                  .got = find_text(*evidence, "got").value_or("")};
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ Verdict decode_verdict(const Record& record) {
     verdict.id = needed_text(object, "id");
     verdict.health = needed_health(object);
     verdict.weight = needed_weight(object);
-    verdict.reason = text_in(object, "reason").value_or("");
+    verdict.reason = find_text(object, "reason").value_or("");
     verdict.evidence = evidence_in(object);
     verdict.since = needed_time(object, "since");
     verdict.expires = expiry_in(object);

@@ -36,9 +36,9 @@ void check_records(const Layout& layout, base::ByteCount more) {
   throw Refusal{"this layout's records are full: max " + base::format_size(kMaxLayoutRecords)};
 }
 
-base::ByteCount record_cost(const MetadataRecord& record) {
-  return gms::record_cost(record.key.size() + record.allocation_id.value().size() +
-                          record.value.data.size());
+base::ByteCount cost_of(const MetadataRecord& record) {
+  return record_cost(record.key.size() + record.allocation_id.value().size() +
+                     record.value.data.size());
 }
 
 // The text of Dynamo's server, without quotes, because log filters search for it.
@@ -100,7 +100,7 @@ class Answers {
 
   std::optional<Reply> operator()(MetadataPutRequest& wanted) {
     check_put(layout(), wanted);
-    check_records(layout(), record_cost(wanted));
+    check_records(layout(), cost_of(wanted));
     put(model_.layout(), wanted);
     return reply(MetadataPutResponse{true});
   }
@@ -108,7 +108,7 @@ class Answers {
     base::ByteCount more = 0;
     for (const MetadataRecord& one : wanted.entries) {
       check_put(layout(), one);
-      more += record_cost(one);
+      more += cost_of(one);
     }
     check_records(layout(), more);
     for (MetadataRecord& one : wanted.entries) put(model_.layout(), one);

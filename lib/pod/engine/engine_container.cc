@@ -18,15 +18,15 @@
 namespace fo::pod {
 namespace {
 
-using Variables = std::vector<std::pair<std::string, std::string>>;
+using VariableList = std::vector<std::pair<std::string, std::string>>;
 
-Variables our_variables(int engine, const PodPlan& plan) {
-  Variables variables{{"ENGINE_ID", std::to_string(engine)},
-                      {"GMS_SOCKET_DIR", plan.names.folder},
-                      {"FAILOVER_LOCK_PATH", plan.lock_uri()},
-                      {"DYN_SYSTEM_STARTING_HEALTH_STATUS", "notready"},
-                      {"DYN_SYSTEM_ENABLED", "true"},
-                      {"DYN_SYSTEM_PORT", std::to_string(kSystemPort + engine)}};
+VariableList our_variables(int engine, const PodPlan& plan) {
+  VariableList variables{{"ENGINE_ID", std::to_string(engine)},
+                         {"GMS_SOCKET_DIR", plan.names.folder},
+                         {"FAILOVER_LOCK_PATH", plan.lock_uri()},
+                         {"DYN_SYSTEM_STARTING_HEALTH_STATUS", "notready"},
+                         {"DYN_SYSTEM_ENABLED", "true"},
+                         {"DYN_SYSTEM_PORT", std::to_string(kSystemPort + engine)}};
   if (plan.is_dynamo()) variables.emplace_back("CONTAINER_NAME", engine_name(engine));
   return variables;
 }
@@ -56,7 +56,7 @@ yaml::Node make_env(const yaml::Node* old, int engine, Standby standby, const Po
   yaml::Node rest = old == nullptr ? yaml::Node::list() : *old;
   for (const std::string& name : removed_variables(plan)) remove_variable(rest, name);
   yaml::Node env = yaml::Node::list().at(rest.position());
-  Variables ours = our_variables(engine, plan);
+  VariableList ours = our_variables(engine, plan);
   if (standby == Standby::kShadowMode) ours.emplace_back(kShadowMode, "true");
   for (const auto& [name, value] : ours) {
     remove_variable(rest, name);
