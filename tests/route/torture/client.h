@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/deadline.h"
+#include "base/error.h"
 #include "http/connection.h"
 
 namespace fo::torture {
@@ -31,15 +32,25 @@ inline boost::asio::awaitable<void> ask(std::unique_ptr<http::Connection>& conne
                                         base::Deadline deadline, Received& received,
                                         OnResumed on_resumed) {
   using Clock = base::Deadline::Clock;
-  if (!connection || !connection->is_alive()) {
-    connection = co_await http::Connection::open(std::move(origin), deadline, "a client");
-  }
   http::RequestHead head;
   head.method = "POST";
   head.target = std::move(target);
   head.headers.emplace_back("Content-Type", "application/json");
-  co_await connection->send(std::move(head), body, deadline);
-  received.head = co_await connection->read_head(deadline);
+  // After a stream that ended with an error, the server may close the connection just when it is
+  // used again.
+  for (const bool is_fresh : {false, true}) {
+    if (is_fresh || !connection || !connection->is_alive()) {
+      connection = co_await http::Connection::open(origin, deadline, "a client");
+    }
+    const bool may_repeat = connection->is_reused();
+    try {
+      co_await connection->send(head, body, deadline);
+      received.head = co_await connection->read_head(deadline);
+      break;
+    } catch (const base::Error&) {
+      if (!may_repeat || connection->progress() == http::Connection::Progress::kAnswered) throw;
+    }
+  }
   std::array<char, 4096> space;
   Clock::time_point last = Clock::now();
   for (;;) {
