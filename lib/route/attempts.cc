@@ -295,7 +295,7 @@ awaitable<void> Attempts::deliver() {
   if (!bytes.empty()) co_await reply_.write(bytes);
 }
 
-// To be called after each token: one that was generated again is no progress.
+// Called after each token. A token that was generated again is no progress.
 void Attempts::note_progress() {
   if (exchange_.tokens() <= job_.progress) return;
   job_.progress = exchange_.tokens();

@@ -1,9 +1,9 @@
 // fo-route beside haproxy and nginx, in front of the same engines: the time that each adds to a
 // short request, its CPU time for that and for a streamed token, its memory, the requests that fail
 // when engines are killed (also beside a gateway for language models), and the time until an engine
-// sees that its client has disconnected; fo-route beside itself with --no-resume, and before the
-// death of an engine beside after it. Each proxy
-// has a core of its own; the engines (fo-oracle) and the clients share another one.
+// sees that its client has disconnected. fo-route is also measured beside itself with --no-resume,
+// and before and after the death of an engine. Each proxy has a core of its own; the engines
+// (fo-oracle) and the clients share another one.
 //
 // Usage: route_proxies [--json FILE] [--quick] [RUNS [KILLS]]
 #include <algorithm>

@@ -599,7 +599,7 @@ class Pipeline {
   Fleet fleet_;
   boost::asio::io_context loop_{1};
   const bool is_long_;
-  /// Empty: nobody reads the metrics.
+  /// The file for the addresses of the metrics; empty without --targets.
   const std::string targets_;
   std::size_t running_ = 0;
   bool is_good_ = true;

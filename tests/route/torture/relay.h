@@ -62,9 +62,9 @@ class Relay {
   [[nodiscard]] bool is_armed() const { return static_cast<bool>(on_fault_); }
 
  private:
+  // Processes that are started meanwhile must not inherit it: then a connection would not break
+  // when it is closed here.
   using Socket = net::Stream::Socket;
-  // Processes that are started while a connection is open must not inherit it: then it would not
-  // break when it is closed here.
   struct Link {
     Link(Socket from, Socket to) : client(std::move(from)), server(std::move(to)) {}
     net::Stream client;
@@ -109,41 +109,42 @@ class Relay {
   }
 
   static boost::asio::awaitable<void> send_requests(LinkPtr link) {
-    std::array<char, 16384> space;
-    boost::system::error_code error;
-    while (!error) {
-      const boost::asio::mutable_buffer all = boost::asio::buffer(space);
-      const std::size_t count =
-          co_await link->client.read_some(all, base::Deadline::never(), error);
-      if (error) break;
-      link->events = 0;
-      link->tail.clear();
-      const boost::asio::const_buffer piece(space.data(), count);
-      co_await link->server.write(piece, base::Deadline::never(), error);
-    }
-    link->server.close();
-    link->client.close();
+    const Pass pass = [&link = *link](std::string_view piece) {
+      link.events = 0;
+      link.tail.clear();
+      return piece.size();
+    };
+    co_await copy(link->client, link->server, pass);
   }
 
   boost::asio::awaitable<void> send_answers(LinkPtr link) {
+    const Pass pass = [this, &link = *link](std::string_view piece) -> std::size_t {
+      if (!must_break(link, piece)) return piece.size();
+      if (fault_ == Fault::kCut) return piece.size() / 2;
+      link.client.reset();
+      return 0;
+    };
+    co_await copy(link->server, link->client, pass);
+  }
+
+  // Returns how many of the bytes to pass on; if not all, they are the last ones.
+  using Pass = std::function<std::size_t(std::string_view piece)>;
+
+  // Copies bytes until the end, and closes both streams.
+  static boost::asio::awaitable<void> copy(net::Stream& from, net::Stream& to, const Pass& pass) {
     std::array<char, 16384> space;
     boost::system::error_code error;
-    while (!error) {
+    for (bool goes_on = true; goes_on;) {
       const boost::asio::mutable_buffer all = boost::asio::buffer(space);
-      const std::size_t count =
-          co_await link->server.read_some(all, base::Deadline::never(), error);
+      const std::size_t count = co_await from.read_some(all, base::Deadline::never(), error);
       if (error) break;
-      const bool breaks = must_break(*link, {space.data(), count});
-      if (breaks && fault_ == Fault::kReset) {
-        link->client.reset();
-        break;
-      }
-      const boost::asio::const_buffer piece(space.data(), breaks ? count / 2 : count);
-      co_await link->client.write(piece, base::Deadline::never(), error);
-      if (breaks) break;
+      const std::size_t passed = pass({space.data(), count});
+      const boost::asio::const_buffer piece(space.data(), passed);
+      co_await to.write(piece, base::Deadline::never(), error);
+      goes_on = !error && passed == count;
     }
-    link->client.close();
-    link->server.close();
+    to.close();
+    from.close();
   }
 
   // Counts the events in a piece of an answer; the answer's last event has no JSON.
@@ -173,7 +174,7 @@ class Relay {
   std::uint16_t server_ = 0;
   Fault fault_ = Fault::kReset;
   std::uint64_t events_ = 0;
-  /// Empty: there is no fault.
+  /// Empty if no fault is to come.
   std::function<void()> on_fault_;
 };
 
