@@ -475,7 +475,7 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
 // The present attempt has failed. A worker that is busy may be asked again.
 void Attempts::add_failure(OutcomeClass kind) {
   const bool is_fruitless = job_.fruitless > 0 && kind != OutcomeClass::kBackpressure;
-  job_.failed_on[job_.worker->id] = {arrivals_, is_fruitless};
+  job_.failed_on[job_.worker->id] = {arrivals_, is_fruitless, Clock::now()};
 }
 
 void Attempts::note_success(TimePoint began) {

@@ -264,6 +264,17 @@ TEST_F(RouterFaults, ALoneOverloadedWorkerIsAskedAgain) {
   EXPECT_EQ(fleet.counts(0).requests, 2U);
 }
 
+// Its process may be one that ends: only the second retry is put off.
+TEST_F(RouterFaults, ALoneWorkerThatResetsItsConnectionsIsAskedAgainAfterAPause) {
+  Fleet fleet;
+  fleet.add_engine();
+  set_fault(fleet, 0, "reset@start", 2);
+  const auto begin = base::Deadline::Clock::now();
+  EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+  EXPECT_GE(base::Deadline::Clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_EQ(fleet.counts(0).requests, 3U);
+}
+
 // The least limit of the router is 5 s.
 TEST_F(RouterFaults, AWorkerThatAnswersOnly503IsOutAsIfItsConnectionWasRefused) {
   Fleet fleet;

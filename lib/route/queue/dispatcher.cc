@@ -23,6 +23,9 @@ using Clock = Deadline::Clock;
 
 // Interval in which a waiting request looks for another set while its own has no usable worker.
 constexpr base::Duration kLook = std::chrono::seconds(1);
+// Before a request goes to a worker that failed it in vain: a process that is ending may accept
+// connections for a while, only to reset them.
+constexpr base::Duration kPauseAfterFailure = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -216,8 +219,10 @@ Dispatcher::State::Excluded Dispatcher::State::excluded(const Set& set, const Jo
     const bool has_failed =
         failure != job.failed_on.end() && failure->second.arrivals == worker->arrivals;
     // An answer that has begun waits here, where its client is told so.
+    const bool is_fruitless = has_failed && failure->second.is_fruitless;
+    const bool is_recent = is_fruitless && Clock::now() < failure->second.at + kPauseAfterFailure;
     const bool must_wait =
-        job.resume_until && (worker->is_awaited || (has_failed && failure->second.is_fruitless));
+        job.resume_until ? worker->is_awaited || is_fruitless : is_recent;
     const bool is_excluded = must_wait || (has_failed && worker->share.is_overloaded(Clock::now()));
     const bool can_continue = worker->can_continue(job.exchange.continues_as_text());
     if (is_other || is_refused || is_excluded || (job.resume_until && !can_continue)) {

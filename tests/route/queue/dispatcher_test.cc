@@ -193,6 +193,26 @@ TEST_F(DispatcherTest, AWorkerThatFailedARequestGetsItOnlyIfNoOtherIsLeft) {
   EXPECT_EQ(placed->worker(), "a");
 }
 
+TEST_F(DispatcherTest, TheOnlyWorkerIsAskedAThirdTimeAfterAPauseOrWhenItHasArrivedAgain) {
+  const WorkerPtr a = add("a", 10);
+  const auto failed_ago = [&](base::Duration time) {
+    Placed placed = make();
+    placed->job.failed_on = {{"a",
+                              {.arrivals = a->arrivals,
+                               .is_fruitless = true,
+                               .at = base::Deadline::Clock::now() - time}}};
+    place(placed);
+    return placed;
+  };
+  EXPECT_EQ(failed_ago(std::chrono::seconds(1))->worker(), "a");
+  const Placed waits = failed_ago(-std::chrono::hours(1));
+  EXPECT_FALSE(waits->is_over);
+  ++a->arrivals;
+  dispatcher_.on_change();
+  loop_.run_ready();
+  EXPECT_EQ(waits->worker(), "a");
+}
+
 TEST_F(DispatcherTest, AnAnswerWaitsForAnotherWorkerThanOneThatBroughtItNothing) {
   const WorkerPtr a = add("a", 10);
   const auto resuming = [&](bool is_fruitless) {
