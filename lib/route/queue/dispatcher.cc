@@ -43,8 +43,9 @@ struct Dispatcher::State {
         : queue(options.queue), choice(options.policy, seed) {}
     SetQueue queue;
     std::map<std::uint64_t, Waiting*> queued;
-    /// Requests that wait beside the queue.
+    /// Requests that wait beside the queue, and answers that wait to be resumed.
     std::list<Waiting*> first;
+    std::map<std::uint64_t, Waiting*> resuming;
     Choice choice;
     std::map<WorkerNumber, WorkerPtr> workers;
     AnswerLengths lengths;
@@ -78,6 +79,7 @@ struct Dispatcher::State {
     bool has_others = false;
   };
   Excluded excluded(const Set& set, const Job& job) const;
+  bool may_go_anywhere(const Set& set, const Job& job) const;
   bool take(Set& set, Job& job);
   bool take_without(Set& set, Job& job, const std::vector<WorkerNumber>& excluded);
   WorkerPtr find_probation(const Set& set, Job& job,
@@ -262,9 +264,13 @@ std::optional<WorkerNumber> Dispatcher::State::choose_preferred(Set& set, const 
   return set.choice.choose(candidate);
 }
 
+// Whether each worker of the set may get the job.
+bool Dispatcher::State::may_go_anywhere(const Set& set, const Job& job) const {
+  return excluded(set, job).never.empty();
+}
+
 // Gives the job to a worker; false if none has room.
 bool Dispatcher::State::take(Set& set, Job& job) {
-  if (job.resume_until && !set.resumes.is_running(job.number)) return false;
   const Excluded excluded = this->excluded(set, job);
   std::vector<WorkerNumber> all = excluded.never;
   all.insert(all.end(), excluded.failed.begin(), excluded.failed.end());
@@ -291,9 +297,18 @@ bool Dispatcher::State::take_without(Set& set, Job& job,
   return true;
 }
 
+// A request that waits for certain workers holds up none that others may get.
 void Dispatcher::State::pump(Set& set) {
-  while (set.resumes.begin_next()) {
-  }
+  set.resumes.begin_next([&](std::uint64_t answer) {
+    Waiting& waiting = *set.resuming.at(answer);
+    if (!take(set, waiting.job)) {
+      const bool is_for_all = may_go_anywhere(set, waiting.job);
+      return is_for_all ? ResumeBudget::Begun::kNone : ResumeBudget::Begun::kNotThisOne;
+    }
+    set.resuming.erase(answer);
+    waiting.changed.notify();
+    return ResumeBudget::Begun::kYes;
+  });
   for (auto at = set.first.begin(); at != set.first.end();) {
     Waiting& waiting = **at;
     const bool is_taken = take(set, waiting.job);
@@ -302,10 +317,16 @@ void Dispatcher::State::pump(Set& set) {
   }
   while (const std::optional<QueuedRequest> head = set.queue.head()) {
     Waiting& waiting = *set.queued.at(head->id);
-    if (!take(set, waiting.job)) return;
-    set.queue.take(time_now());
+    if (take(set, waiting.job)) {
+      set.queue.take(time_now());
+      waiting.changed.notify();
+    } else if (!may_go_anywhere(set, waiting.job) && set.first.size() < options.queue.requests) {
+      set.queue.cancel(head->id, time_now());
+      set.first.push_back(&waiting);
+    } else {
+      return;
+    }
     set.queued.erase(head->id);
-    waiting.changed.notify();
   }
 }
 
@@ -396,6 +417,8 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
   Job& job = waiting.job;
   if (job.resume_until) {
     set.resumes.add(job.number, job.tier, job.resume_until->at()->time_since_epoch());
+    set.resuming[job.number] = &waiting;
+    return std::nullopt;
   }
   if (job.has_waited || !job.pinned_to.empty()) {
     set.first.push_back(&waiting);
@@ -408,8 +431,10 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
     case SetQueue::Answer::kQueued:
       break;
     case SetQueue::Answer::kTierRefused:
+      job.refused_for = RefusedFor::kLevel;
       return overload(set, job, "capacity_shed", "requests of this tier are refused at present");
     case SetQueue::Answer::kTooLate:
+      job.refused_for = RefusedFor::kDeadline;
       return overload(set, job, "capacity_shed", "the request would not be served in time");
     case SetQueue::Answer::kFull:
       return overload(set, job, "queue_full", "the queue is full");
@@ -441,6 +466,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
     bool is_kept = false;
     ~Stay() {
       set.first.remove(&waiting);
+      set.resuming.erase(waiting.job.number);
       if (set.queued.erase(waiting.job.number) > 0)
         set.queue.cancel(waiting.job.number, time_now());
       if (!is_kept) {
@@ -541,6 +567,7 @@ void Dispatcher::on_change() {
     state_->refresh(key, set);
     state_->pump(set);
     for (State::Waiting* waiting : set.first) waiting->changed.notify();
+    for (const auto& [number, waiting] : set.resuming) waiting->changed.notify();
     for (const auto& [id, waiting] : set.queued) {
       if (waiting->job.is_killed) waiting->changed.notify();
     }
@@ -573,7 +600,7 @@ QueueGauge Dispatcher::queued(const SetKey& key) const {
   if (found == state_->sets.end()) return {};
   const State::Set& set = found->second;
   QueueGauge queued;
-  queued.requests = set.queue.size() + set.first.size();
+  queued.requests = set.queue.size() + set.first.size() + set.resuming.size();
   for (std::size_t tier = 0; tier < plan::kTiers; ++tier) queued.tokens += set.queue.tokens(tier);
   if (const auto since = set.queue.oldest_arrival()) queued.oldest_age = time_now() - *since;
   return queued;

@@ -14,6 +14,7 @@
 #include "loop/backoff.h"
 #include "route/answer/exchange.h"
 #include "route/answer/upstream_call.h"
+#include "route/metrics.h"
 #include "route/request/client_request.h"
 #include "route/worker/workers.h"
 
@@ -101,6 +102,8 @@ struct Job {
   /// Status of the client's answer; kClientGoneStatus until it is known.
   int status = kClientGoneStatus;
   std::uint64_t bytes_sent = 0;
+  /// The reason with which the dispatcher refuses it, if it does.
+  RefusedFor refused_for = RefusedFor::kCapacity;
 };
 
 }  // namespace fo::route

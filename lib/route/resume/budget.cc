@@ -23,12 +23,15 @@ void ResumeBudget::add(std::uint64_t answer, std::size_t tier, base::Duration de
   places_.emplace(answer, place);
 }
 
-std::optional<std::uint64_t> ResumeBudget::begin_next() {
-  if (waiting_.empty() || running_.size() >= max_running_) return std::nullopt;
-  const std::uint64_t answer = waiting_.begin()->second;
-  remove(answer);
-  running_.insert(answer);
-  return answer;
+void ResumeBudget::begin_next(const std::function<Begun(std::uint64_t answer)>& begin) {
+  for (auto at = waiting_.begin(); at != waiting_.end() && running_.size() < max_running_;) {
+    const std::uint64_t answer = (at++)->second;
+    const Begun begun = begin(answer);
+    if (begun == Begun::kNone) return;
+    if (begun != Begun::kYes) continue;
+    remove(answer);
+    running_.insert(answer);
+  }
 }
 
 void ResumeBudget::remove(std::uint64_t answer) {

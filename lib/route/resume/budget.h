@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -27,15 +28,18 @@ class ResumeBudget {
 
   /// An answer waits to be resumed. Its number is unique among those here.
   void add(std::uint64_t answer, std::size_t tier, base::Duration deadline);
-  /// The next one that may be resumed now, which then counts until remove(). nullopt if none waits,
-  /// or the budget is used up.
-  std::optional<std::uint64_t> begin_next();
+  enum class Begun {
+    kYes,
+    kNotThisOne,  // no worker that may resume it has room, but others may have
+    kNone,        // no worker has room
+  };
+  /// Has answers resumed until the budget is used up: `begin` is called for each one that waits, the
+  /// next one first. One that has begun counts until remove().
+  void begin_next(const std::function<Begun(std::uint64_t answer)>& begin);
   /// The answer has been resumed, or its resume has failed, or it does not wait any more. An answer
   /// that is unknown is ignored.
   void remove(std::uint64_t answer);
 
-  /// Whether it counts.
-  [[nodiscard]] bool is_running(std::uint64_t answer) const { return running_.contains(answer); }
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
   [[nodiscard]] std::size_t running() const { return running_.size(); }
   [[nodiscard]] std::size_t max_running() const { return max_running_; }

@@ -213,6 +213,47 @@ TEST_F(DispatcherTest, TheOnlyWorkerIsAskedAThirdTimeAfterAPauseOrWhenItHasArriv
   EXPECT_EQ(waits->worker(), "a");
 }
 
+TEST_F(DispatcherTest, RequestsForAnAdapterOfOtherWorkersHoldUpNoOthers) {
+  const WorkerPtr a = add("a", 2);
+  a->other_models = {"adapter"};
+  workers_.regroup(a);
+  add("b", 2);
+  a->is_reachable = false;
+  dispatcher_.on_change();
+  std::vector<Placed> waiting;
+  for (int i = 0; i < 3; ++i) {
+    waiting.push_back(make());
+    waiting.back()->job.model = "adapter";
+    place(waiting.back());
+  }
+  EXPECT_EQ(place()->worker(), "b");
+  a->is_reachable = true;
+  dispatcher_.on_change();
+  loop_.run_ready();
+  EXPECT_EQ(waiting[0]->worker(), "a");
+  EXPECT_EQ(waiting[1]->worker(), "a");
+  EXPECT_FALSE(waiting[2]->is_over);
+  EXPECT_EQ(place()->worker(), "b");
+}
+
+TEST_F(DispatcherTest, AnswersThatOneWorkerCanNotResumeLeaveItToOthers) {
+  const WorkerPtr a = add("a", 10);
+  const auto resuming = [&](bool is_fruitless) {
+    Placed placed = make();
+    placed->job.set = {"m", ""};
+    placed->job.resume_until = soon();
+    if (is_fruitless) {
+      placed->job.failed_on = {{"a", {.arrivals = a->arrivals, .is_fruitless = true}}};
+    }
+    place(placed);
+    return placed;
+  };
+  // As many as may be resumed at a time.
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(resuming(true)->is_over);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(resuming(false)->worker(), "a");
+  EXPECT_FALSE(resuming(false)->is_over);
+}
+
 TEST_F(DispatcherTest, AnAnswerWaitsForAnotherWorkerThanOneThatBroughtItNothing) {
   const WorkerPtr a = add("a", 10);
   const auto resuming = [&](bool is_fruitless) {
