@@ -291,8 +291,8 @@ bool begin_move(const std::shared_ptr<RouterParts>& parts, Job& job) {
 // A job that is being resumed moves once its worker has brought a token: it has not ended its last
 // move before.
 bool can_move(const RouterParts& parts, const Job& job) {
-  const bool may_move = parts.options.resume.enabled && !job.resume_until &&
-                        job.exchange.has_part() &&
+  const bool is_resuming = job.resume_until && !job.has_progressed;
+  const bool may_move = parts.options.resume.enabled && !is_resuming && job.exchange.has_part() &&
                         job.exchange.asked() != Exchange::Asked::kAsGiven;
   return may_move && job.exchange.resume_refusal().empty();
 }

@@ -155,6 +155,25 @@ TEST_F(Moves, AResumedStreamMovesOnceItsNewWorkerHasBroughtAToken) {
   wait(fleet, calls);
 }
 
+TEST_F(Moves, AStreamThatHasMovedMovesAgain) {
+  Fleet fleet(move_at_once());
+  fleet.add_engines(1);
+  const json body = stream(400);
+  const std::string text = fleet.text_of(body);
+  fleet.engine(0).knobs().gap = std::chrono::milliseconds(10);
+  const std::vector<Client> calls = begin_streams(fleet, 1, body);
+  for (const std::size_t engine : {0U, 1U}) {
+    fleet.add_engines(1);
+    fleet.engine(engine + 1).knobs().gap = std::chrono::milliseconds(10);
+    drain(fleet, engine);
+    fleet.run_until([&] { return fleet.busy(engine) == 0; });
+  }
+  wait(fleet, calls);
+  EXPECT_EQ(calls[0]->text(), text);
+  EXPECT_NE(calls[0]->body().find(": fo-route: resumed 2\n"), std::string::npos);
+  EXPECT_EQ(fleet.counts(1).length, 1U) << "the warming; the stream itself did not end here";
+}
+
 TEST_F(Moves, AStreamThatCannotContinueEndsWhereItIs) {
   Fleet fleet(move_at_once());
   fleet.add_engines(2);
