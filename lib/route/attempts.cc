@@ -176,6 +176,11 @@ class Attempts {
  public:
   Attempts(RouterParts& parts, Job& job, Reply& reply)
       : parts_(parts), job_(job), reply_(reply), exchange_(job.exchange) {}
+  ~Attempts() {
+    if (parts_.dispatcher.suspects().remove(job_.number)) parts_.dispatcher.on_change();
+  }
+  Attempts(const Attempts&) = delete;
+  Attempts& operator=(const Attempts&) = delete;
 
   awaitable<void> run();
 
@@ -188,7 +193,7 @@ class Attempts {
   };
   enum class Next { kAgain, kDone };
 
-  awaitable<Next> attempt();
+  awaitable<Next> attempt(Placed& placed);
   awaitable<Attempt> ask(std::string& reason);
   awaitable<Next> leave(bool is_conviction);
   awaitable<Attempt> call(std::string& reason, const std::string& snapshot = {});
@@ -360,9 +365,17 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
     body = own_body;
   }
   http::RequestHead head = this->head();
-  const CallEnd end =
-      co_await call.run(std::move(head), body, job_.deadline, deliver_all, on_tokens);
+  CallEnd end = co_await call.run(std::move(head), body, job_.deadline, deliver_all, on_tokens);
   reason = call.reason();
+  if (end == CallEnd::kCut) {
+    exchange_.on_broken("the call was cut");
+    // An answer that had its end is complete.
+    const bool has_end = exchange_.state() == Exchange::State::kDone;
+    if (has_end && (exchange_.is_delivered() || job_.cut_for == Job::CutFor::kMove)) {
+      co_await deliver();
+      end = CallEnd::kDone;
+    }
+  }
   Attempt attempt = facts_of(end, exchange_, call.others_moved());
   const Api api = job_.request.api;
   attempt.may_lack_object = api == Api::kOther || api == Api::kResponse || !job_.pinned_to.empty();
@@ -514,8 +527,8 @@ awaitable<void> Attempts::give_up(ApiError error) {
 
 // No worker gets the request.
 awaitable<void> Attempts::refuse(const ApiError& refusal) {
-  if (job_.resume_until && !job_.is_killed) {
-    ++parts_.metrics.resumes[ResumeEnd::kNoWorker];
+  if (job_.resume_until) {
+    if (!job_.is_killed) ++parts_.metrics.resumes[ResumeEnd::kNoWorker];
     ApiError error = error_of(job_, {}, "no other one can continue the answer");
     co_await give_up(error);
     co_return;
@@ -524,7 +537,7 @@ awaitable<void> Attempts::refuse(const ApiError& refusal) {
   const ApiError error = job_.is_killed ? error_of(job_, {}, {}) : refusal;
   Response response = suspect_ ? std::move(suspect_->answer) : to_response(error);
   if (!suspect_ && !job_.is_killed) {
-    parts_.metrics.refuse(RefusedFor::kCapacity);
+    parts_.metrics.refuse(job_.refused_for);
     const std::string client = job_.key.empty() ? reply_.client_host() : job_.key;
     const base::Duration admitted_at = job_.received.time_since_epoch();
     if (!job_.has_waited) parts_.demand.on_refused(client, admitted_at, time_now());
@@ -616,9 +629,18 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     reply_.answer(std::move(response));
     co_return Next::kDone;
   }
-  if (job_.attempts >= kMaxAttempts) {
-    const ApiError error = error_of(job_, attempt, reason);
-    co_await give_up(error);
+  // One that finds all workers busy waits as long as one in the queue.
+  const bool may_wait =
+      is_busy && Clock::now() < job_.received + parts_.options.dispatch.queue.timeout;
+  if (job_.attempts >= kMaxAttempts && !may_wait) {
+    ApiError error = error_of(job_, attempt, reason);
+    if (is_busy && has_answer) {
+      error = {.status = parts_.options.dispatch.overload_status,
+               .message = "the workers are overloaded: " + reason,
+               .code = "overloaded",
+               .retry_after = outcome.pause};
+    }
+    co_await give_up(std::move(error));
     co_return Next::kDone;
   }
   if (outcome.kind == OutcomeClass::kSuspected && !suspect_) {
@@ -642,8 +664,7 @@ awaitable<Attempts::Next> Attempts::leave(bool is_conviction) {
   co_return co_await resume(attempt, outcome, "the worker is drained");
 }
 
-awaitable<Attempts::Next> Attempts::attempt() {
-  Placed placed(parts_.dispatcher, job_);
+awaitable<Attempts::Next> Attempts::attempt(Placed& placed) {
   const Tracked tracked(parts_.dispatcher, job_);
   const WorkerPtr worker = job_.worker;
   const TimePoint began = Clock::now();
@@ -717,7 +738,9 @@ awaitable<void> Attempts::run() {
       co_await refuse(*refusal);
       co_return;
     }
-    const Next next = co_await attempt();
+    // Before anything else is waited for, which may be cancelled.
+    Placed placed(parts_.dispatcher, job_);
+    const Next next = co_await attempt(placed);
     if (next == Next::kDone) co_return;
   }
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/asio/post.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -100,6 +101,22 @@ TEST_F(OneSlot, ACancelledRequestLeavesTheQueueOfTheRouter) {
   EXPECT_EQ(fleet_.counts(0).requests, 2U);
 }
 
+TEST_F(OneSlot, ARequestThatIsCancelledWhileItGetsAWorkerHoldsNoSlot) {
+  route::Worker& worker = fleet_.worker(0);
+  const Client first = fleet_.begin(chat(true, 8, {{"fail", "stall@3"}}));
+  fleet_.run_until([&] { return first->events().size() >= 3; });
+  const Client second = fleet_.begin(chat(true));
+  fleet_.run_until([&] { return fleet_.requests().size() == 2; });
+  // The loop sees the client's end after the slot is given, and before the request wakes up.
+  second->disconnect();
+  boost::asio::post(fleet_.executor(), [&] {
+    worker.slots = 2;
+    fleet_.router().on_change();
+  });
+  fleet_.run_until([&] { return fleet_.requests().size() == 1; });
+  EXPECT_EQ(worker.requests, 1U);
+}
+
 TEST_F(OneSlot, AnOperatorEndsARequestInTheQueue) {
   const Client first = fleet_.begin(chat(true, 8, {{"fail", "stall@3"}}));
   fleet_.run_until([&] { return first->events().size() >= 3; });
@@ -112,6 +129,20 @@ TEST_F(OneSlot, AnOperatorEndsARequestInTheQueue) {
   EXPECT_EQ(second->status(), 503);
   EXPECT_EQ(second->error_code(), "request_killed");
   EXPECT_FALSE(first->has_ended());
+}
+
+TEST_F(Cancellation, AnOperatorEndsAnAnswerThatWaitsToBeResumed) {
+  fleet_.engine(0).knobs().fail = oracle::parse_fault("stall@3");
+  json body = chat(true);
+  body.erase("oracle");
+  const Client client = fleet_.begin(body);
+  fleet_.run_until([&] { return client->events().size() >= 3; });
+  fleet_.kill(0);
+  fleet_.run_until([this] { return fleet_.requests()[0]["worker"].is_null(); });
+  EXPECT_TRUE(fleet_.router().kill(fleet_.requests()[0]["id"]));
+  fleet_.run_until([&] { return client->has_ended(); });
+  EXPECT_TRUE(client->is_whole());
+  EXPECT_EQ(client->error_code(), "request_killed");
 }
 
 TEST_F(Cancellation, TheClientsDeadlineEndsTheWorkersRequest) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -264,6 +265,27 @@ TEST_F(RouterFaults, ALoneOverloadedWorkerIsAskedAgain) {
   EXPECT_EQ(fleet.counts(0).requests, 2U);
 }
 
+TEST_F(RouterFaults, ALoneBusyWorkerIsAskedUntilTheTimeoutOfTheQueue) {
+  Fleet fleet;
+  fleet.add_engine();
+  refuse(fleet, 0, 429, 3);
+  EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+  EXPECT_EQ(fleet.counts(0).requests, 4U);
+}
+
+TEST_F(RouterFaults, AFleetThatRemainsBusyIsOverloaded) {
+  route::RouterOptions options = in_turns();
+  options.dispatch.queue.timeout = std::chrono::milliseconds(1);
+  options.dispatch.overload_status = 529;
+  Fleet fleet(std::move(options));
+  fleet.add_engines(3);
+  for (std::size_t i = 0; i < 3; ++i) refuse(fleet, i, 503, 1);
+  const Client call = fleet.ask(chat(false));
+  EXPECT_EQ(call->status(), 529);
+  EXPECT_EQ(call->error_code(), "overloaded");
+  EXPECT_NE(call->header("retry-after"), "-");
+}
+
 // Its process may be one that ends: only the second retry is put off.
 TEST_F(RouterFaults, ALoneWorkerThatResetsItsConnectionsIsAskedAgainAfterAPause) {
   Fleet fleet;
@@ -507,6 +529,29 @@ TEST_F(RouterFaults, KillsUnderLoadFailNoAnswerInOnePiece) {
     load.run_until([&] { return fleet.worker(i).is_reachable && fleet.worker(i).weight > 0; });
   }
   load.end();
+}
+
+// The router cannot know whether the engine died of the request, or had closed the connection.
+TEST_F(RouterFaults, ADeathOnAConnectionThatWasUsedBeforeCountsForPoison) {
+  Fleet fleet;
+  fleet.add_engines(3);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+  const Client call = fleet.begin(chat(false, 8, {{"fail", "stall@start"}}));
+  for (int deaths = 0; deaths < 2; ++deaths) {
+    std::optional<std::size_t> busy;
+    fleet.run_until([&] {
+      for (std::size_t i = 0; i < 3; ++i) {
+        if (fleet.worker(i).is_reachable && fleet.busy(i) > 0) busy = i;
+      }
+      return busy || call->has_ended();
+    });
+    ASSERT_TRUE(busy);
+    fleet.kill(*busy);
+    fleet.run_until([&] { return !fleet.worker(*busy).is_reachable; });
+  }
+  fleet.run_until([&] { return call->has_ended(); });
+  EXPECT_EQ(call->status(), 422);
+  EXPECT_EQ(call->error_code(), "poison_request");
 }
 
 // A body that many clients send may be in flight at deaths that have another cause.

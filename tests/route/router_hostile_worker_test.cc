@@ -157,5 +157,55 @@ TEST_F(HostileWorker, NothingAtAll) {
   expect_another_answers([](Peer& peer, const std::string&) { return peer.write(""); });
 }
 
+// The front of an engine may send them while its core hangs.
+TEST_F(FdCounting, CommentsAreNoSignOfLife) {
+  route::RouterOptions options = in_turns();
+  options.times.stream = std::chrono::milliseconds(300);
+  options.resume.enabled = false;
+  Fleet fleet(std::move(options));
+  ScriptedWorker pings(fleet.executor(), [](Peer& peer, const std::string&) {
+    return flood(peer, kRawStreamHead + "\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n",
+                 ": ping\n\n", 1000 * kMiB);
+  });
+  fleet.add_worker(pings.url());
+  const Client call = fleet.ask(chat(true));
+  EXPECT_EQ(call->text(), "a");
+  EXPECT_EQ(call->error_code(), "worker_lost");
+}
+
+TEST_F(FdCounting, AnInvalidEventAfterTheFinishReasonOfAWholeAnswerIsIgnored) {
+  Fleet fleet;
+  ScriptedWorker worker(fleet.executor(), [](Peer& peer, const std::string&) {
+    return peer.write(
+        kRawStreamHead + "\r\n" +
+        R"(data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]})" +
+        "\n\ndata: {\"choices\":{},\"usage\":{\"completion_tokens\":1}}\n\n");
+  });
+  fleet.add_worker(worker.url());
+  json body = chat(false);
+  body.erase("oracle");
+  const Client call = fleet.ask(body);
+  EXPECT_EQ(call->status(), 200);
+  EXPECT_EQ(call->text(), "a");
+}
+
+// The end of an answer is what it has, also when it is ended by an operator.
+TEST_F(FdCounting, AnAnswerThatHasItsFinishReasonEndsOnce) {
+  Fleet fleet;
+  ScriptedWorker worker(fleet.executor(), [](Peer& peer, const std::string&) -> awaitable<void> {
+    co_await peer.write(kRawStreamHead + "\r\n" +
+                        R"(data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]})" +
+                        "\n\n");
+    co_await peer.read_bytes(1);
+  });
+  fleet.add_worker(worker.url());
+  const Client call = fleet.begin(chat(true));
+  fleet.run_until([&] { return call->text() == "a"; });
+  EXPECT_TRUE(fleet.router().kill(fleet.requests()[0]["id"]));
+  fleet.run_until([&] { return call->has_ended(); });
+  ASSERT_EQ(call->events().size(), 2U) << call->body();
+  EXPECT_EQ(call->events().back(), "[DONE]");
+}
+
 }  // namespace
 }  // namespace fo::test

@@ -69,13 +69,15 @@ std::string abort_reason(const StreamChunk& chunk) {
   return {};
 }
 
-// The same of an answer in one piece, in any API.
-std::string abort_reason_of_whole(const std::string& body) {
-  const bool may_be_aborted =
-      body.find("\"abort\"") != body.npos || body.find("\"error\"") != body.npos;
-  if (!may_be_aborted) return {};
+// Reads an answer in one piece, in any API, if it may have something of interest.
+StreamChunk read_whole(const std::string& body) {
+  constexpr std::array<const char*, 3> kNames{"\"abort\"", "\"error\"", "\"completion_tokens\""};
+  const bool has_any = std::any_of(kNames.begin(), kNames.end(), [&](const char* name) {
+    return body.find(name) != body.npos;
+  });
+  if (!has_any) return {};
   try {
-    return abort_reason(read_stream_chunk(body));
+    return read_stream_chunk(body);
   } catch (const base::Error&) {
     // It is not JSON, as audio is.
     return {};
@@ -150,6 +152,9 @@ void Exchange::fail(AnswerFault fault) {
 }
 
 void Exchange::complete() {
+  if (state_ == State::kDone) return;
+  // Its last events may have an error, which does not matter any more.
+  state_ = State::kDone;
   if (asked_ != Asked::kAsGiven && mode_ == Mode::kChunks) add_events(resumption_->closing());
   if (whole_ && mode_ == Mode::kChunks) {
     held_ = whole_->json();
@@ -160,7 +165,6 @@ void Exchange::complete() {
   } else if (mode_ == Mode::kChunks) {
     held_ += http::format_sse(kDone);
   }
-  state_ = State::kDone;
   is_delivering_ = true;
 }
 
@@ -247,7 +251,7 @@ void Exchange::on_resumable(std::string_view data, const StreamChunk& chunk) {
     return;
   }
   add_events(output.events);
-  if (state_ == State::kFailed) return;
+  if (state_ != State::kReading) return;
   held_tokens_ += output.tokens;
   attempt_tokens_ += chunk.tokens;
   for (const StreamChunk::Finish& ending : chunk.finishes) finish(ending.choice);
@@ -323,7 +327,9 @@ void Exchange::on_end() {
     fail({.kind = AnswerFault::Kind::kTruncated,
           .reason = "the stream ended without a finish_reason"});
   } else if (mode_ == Mode::kWhole && !is_delivering_) {
-    const std::string reason = abort_reason_of_whole(held_);
+    const StreamChunk answer = read_whole(held_);
+    if (answer.usage) held_tokens_ = answer.usage->completion_tokens;
+    const std::string reason = abort_reason(answer);
     reason.empty() ? complete() : fail(aborted(reason));
   } else {
     complete();

@@ -102,9 +102,15 @@ awaitable<CallEnd> UpstreamCall::run(http::RequestHead head, std::string_view bo
   began_ = last_token_ = Clock::now();
   // A server may close an idle connection just when it is used again, so a request that failed on
   // one without a byte of an answer is sent once more, on a new connection.
+  bool was_sent = false;
   for (const bool is_fresh : {false, true}) {
     const CallEnd connected = co_await connect(is_fresh, deadline);
     if (is_cut_) co_return CallEnd::kCut;
+    // The worker may have died of what it was sent on the old connection.
+    if (connected == CallEnd::kRefused && was_sent) {
+      exchange_.on_broken(reason_);
+      co_return CallEnd::kFault;
+    }
     if (connected != CallEnd::kDone) co_return connected;
     CallEnd end = CallEnd::kFault;
     try {
@@ -117,6 +123,7 @@ awaitable<CallEnd> UpstreamCall::run(http::RequestHead head, std::string_view bo
     const bool may_repeat = end == CallEnd::kFault && !is_fresh && connection_->is_reused() &&
                             connection_->progress() != http::Connection::Progress::kAnswered;
     if (!may_repeat) co_return end;
+    was_sent = connection_->progress() == http::Connection::Progress::kSent;
     exchange_.begin_attempt();
   }
   co_return CallEnd::kFault;
@@ -137,8 +144,8 @@ UpstreamCall::Patience UpstreamCall::next_patience(Deadline deadline) const {
     take(deadline_at(began_ + first_token_limit_), CallEnd::kNoFirstToken);
     return patience;
   }
-  take(deadline_at(std::max(last_token_, reads_since_) + times_.stream), CallEnd::kSilent);
-  const TimePoint moved = std::max(worker_->pace.last_token().value_or(began_), reads_since_);
+  take(deadline_at(last_token_ + held_up_ + times_.stream), CallEnd::kSilent);
+  const TimePoint moved = worker_->pace.last_token().value_or(began_) + held_up_;
   take(deadline_at(moved + stall_limit(worker_->pace.mean_gap().value_or(base::Duration::zero()))),
        CallEnd::kHung);
   return patience;
@@ -148,45 +155,48 @@ bool UpstreamCall::others_moved() const {
   return worker_->pace.last_token().value_or(began_) > last_token_;
 }
 
-awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& deliver,
-                                             const OnTokens& on_tokens) {
+// Reads the head of the answer, or some bytes of its body.
+awaitable<void> UpstreamCall::read(Deadline deadline) {
+  if (exchange_.state() == Exchange::State::kWaiting) {
+    http::ResponseHead head = co_await connection_->read_head(deadline);
+    exchange_.on_head(std::move(head));
+    co_return;
+  }
   const http::Connection::Take pass_on = [this](std::string_view bytes) {
     exchange_.on_body(bytes);
   };
-  bool has_head = false;
-  bool is_last_look = false;
-  reads_since_ = Clock::now();
+  const std::size_t count = co_await connection_->read_some(pass_on, deadline);
+  if (count == 0) exchange_.on_end();
+}
+
+awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& deliver,
+                                             const OnTokens& on_tokens) {
+  std::optional<Deadline> last_look;
   while (exchange_.state() != Exchange::State::kDone) {
+    // Another stream of the worker may have moved meanwhile.
     const Patience patience = next_patience(deadline);
-    const Deadline until = is_last_look ? Deadline::after(kLastLook) : patience.deadline;
+    if (!patience.deadline.expired()) {
+      last_look.reset();
+    } else if (!last_look) {
+      last_look = Deadline::after(kLastLook);
+    }
     const std::uint64_t tokens_before = exchange_.attempt_tokens();
     try {
-      if (!has_head) {
-        http::ResponseHead head = co_await connection_->read_head(until);
-        exchange_.on_head(std::move(head));
-        has_head = true;
-        is_last_look = false;
-        continue;
-      }
-      const std::size_t count = co_await connection_->read_some(pass_on, until);
-      if (count == 0) exchange_.on_end();
-    } catch (const base::Error& error) {
-      if (is_cut_) co_return CallEnd::kCut;
-      if (error.status() == ExitStatus::kTryAgain) {
-        // Another stream of the worker may have moved meanwhile.
-        if (!next_patience(deadline).deadline.expired()) continue;
-        if (!std::exchange(is_last_look, true)) continue;
+      if (last_look && last_look->expired()) {
         reason_ = reason_of(patience.end);
         connection_->close();
         // An answer that has its finish_reason is complete.
         exchange_.on_broken(reason_);
         if (exchange_.state() != Exchange::State::kDone) co_return patience.end;
       } else {
-        reason_ = error.what();
-        exchange_.on_broken(reason_);
+        co_await read(last_look.value_or(patience.deadline));
       }
+    } catch (const base::Error& error) {
+      if (is_cut_) co_return CallEnd::kCut;
+      if (error.status() == ExitStatus::kTryAgain) continue;
+      reason_ = error.what();
+      exchange_.on_broken(reason_);
     }
-    is_last_look = false;
     if (exchange_.attempt_tokens() > tokens_before) {
       const TimePoint now = Clock::now();
       const base::Duration gap = now - last_token_;
@@ -194,6 +204,7 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
       worker_->pace.on_token(now, is_first ? std::nullopt : std::optional(gap));
       on_tokens(gap, is_first);
       last_token_ = now;
+      held_up_ = {};
     }
     if (exchange_.state() == Exchange::State::kFailed) {
       if (reason_.empty()) reason_ = exchange_.fault()->reason;
@@ -201,8 +212,9 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
       co_return CallEnd::kFault;
     }
     if (!exchange_.has_head()) continue;
+    const TimePoint begin = Clock::now();
     co_await deliver();
-    reads_since_ = Clock::now();
+    held_up_ += Clock::now() - begin;
   }
   if (exchange_.is_cut_short()) {
     connection_->close();

@@ -69,6 +69,7 @@ class UpstreamCall {
   boost::asio::awaitable<CallEnd> connect(bool is_fresh, base::Deadline deadline);
   boost::asio::awaitable<bool> send(const http::RequestHead& head, std::string_view body,
                                     base::Deadline deadline);
+  boost::asio::awaitable<void> read(base::Deadline deadline);
   boost::asio::awaitable<CallEnd> read_answer(base::Deadline deadline, const Deliver& deliver,
                                               const OnTokens& on_tokens);
   // The deadline of the next read, and how the attempt ends if it passes.
@@ -88,9 +89,9 @@ class UpstreamCall {
   std::string reason_;
   TimePoint began_;
   TimePoint last_token_;
-  // The time since which the call reads; while the call waits for the client, it does not see the
+  // The time since the last token in which the call waited for the client, and did not see the
   // worker.
-  TimePoint reads_since_;
+  base::Duration held_up_{};
 };
 
 }  // namespace fo::route

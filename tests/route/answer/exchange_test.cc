@@ -329,6 +329,15 @@ TEST(Exchange, AnAnswerInOnePieceIsHeldUntilItIsComplete) {
   EXPECT_FALSE(truncated.exchange.is_delivered());
 }
 
+TEST(Exchange, TheTokensOfAnAnswerInOnePieceAreThoseOfItsUsage) {
+  route::ClientRequest request;
+  request.api = Api::kChat;
+  Answer answer(request);
+  answer.head(kJsonHead).body(R"({"choices":[{"message":{"content":"Hi"}}],"usage":)");
+  answer.body(R"({"prompt_tokens":3,"completion_tokens":7}})").end();
+  EXPECT_EQ(answer.exchange.delivered_tokens(), 7U);
+}
+
 TEST(Exchange, ALongAnswerIsDeliveredAsItArrives) {
   Answer answer{route::ClientRequest(), {.held = 10, .first_event = 1000, .event = 200}};
   answer.head(kJsonHead).body("0123456789");
