@@ -63,6 +63,8 @@ void declare_serve(CLI::App& app, Options& options) {
       ->type_name("NETWORK,...");
   declare_admin(app, options);
   cli::add_metrics(app, serve.metrics);
+  app.add_flag("--metrics-groups", serve.router.metrics_groups,
+               "count moved answers by the groups of their engines, too");
   app.add_option("--tls-cert", serve.tls.certificate,
                  "serve TLS with this certificate and its key (PEM)")
       ->type_name("FILE");

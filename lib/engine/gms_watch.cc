@@ -117,7 +117,7 @@ struct GmsWatch::State : std::enable_shared_from_this<GmsWatch::State> {
   std::function<void(std::size_t, bool)> on_change;
   std::function<void(Error)> on_lost;
   std::atomic<bool> called_off = false;
-  /// Incremented by let_go(), which ends the watches of the previous number.
+  /// Incremented by release(), which ends the watches of the previous number.
   unsigned holding = 0;
 
   awaitable<std::optional<Held>> take(Wanted wanted) {
@@ -207,7 +207,7 @@ GmsWatch::GmsWatch(asio::any_io_executor executor, std::vector<GmsPlace> places,
 GmsWatch::~GmsWatch() {
   state_->called_off = true;
   state_->on_change = [](std::size_t, bool) {};
-  let_go();
+  release();
 }
 
 awaitable<void> GmsWatch::learn(Deadline deadline) {
@@ -246,7 +246,7 @@ void GmsWatch::forget() {
   for (auto& place : state_->held) place.hash = {};
 }
 
-void GmsWatch::let_go() {
+void GmsWatch::release() {
   ++state_->holding;
   for (std::size_t i = 0; i < state_->held.size(); ++i) state_->drop(i);
 }

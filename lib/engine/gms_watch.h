@@ -50,7 +50,7 @@ class GmsWatch {
   boost::asio::awaitable<void> check(base::Deadline deadline);
 
   /// Releases the locks. The layouts stay recorded.
-  void let_go();
+  void release();
   /// Discards the recorded layouts.
   void forget();
 

@@ -187,7 +187,7 @@ std::vector<std::string> find_status_sockets(const lock::LockUri& lock) {
   return found;
 }
 
-awaitable<bool> somebody_stands_by(lock::LockUri lock, std::string id) {
+awaitable<bool> has_standby(lock::LockUri lock, std::string id) {
   const std::vector<std::string> sockets = find_status_sockets(lock);
   for (const std::string& socket : sockets) {
     if (socket == status_socket_path(lock, id)) continue;

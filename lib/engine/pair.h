@@ -19,7 +19,7 @@ std::string handover_path(const lock::LockUri& lock);
 std::vector<std::string> find_status_sockets(const lock::LockUri& lock);
 
 /// Whether an engine other than `id` reports that it is in standby.
-boost::asio::awaitable<bool> somebody_stands_by(lock::LockUri lock, std::string id);
+boost::asio::awaitable<bool> has_standby(lock::LockUri lock, std::string id);
 
 /// The status of a lock, its engines and its memory servers.
 struct PairStatus {

@@ -332,7 +332,8 @@ void Attempts::on_resumed(TimePoint began) {
   parts_.dispatcher.end_resume(job_);
   ++parts_.metrics.resumes[ResumeEnd::kResumed];
   parts_.metrics.resume_gap.observe(now - job_.lost_at);
-  parts_.metrics.add_move(has_cache ? MoveMethod::kTransfer : MoveMethod::kReprefill, now - began);
+  parts_.metrics.add_move(job_.lost_group, job_.worker->group,
+                          has_cache ? MoveMethod::kTransfer : MoveMethod::kReprefill, now - began);
   os::log(os::LogLevel::kInfo, "request {}: resumed after {} tokens on worker {}{}",
           base::quoted(job_.id), exchange_.delivered_tokens(), base::quoted(job_.worker->name),
           has_cache ? ", which has its KV cache" : "");
@@ -576,6 +577,7 @@ awaitable<Attempts::Next> Attempts::resume(const Attempt& attempt, const Outcome
     job_.has_progressed = false;
     ++job_.resumes;
     job_.lost_at = commented_ = Clock::now();
+    job_.lost_group = job_.worker->group;
     job_.resume_until = Deadline::after(parts_.options.resume.wait).sooner(job_.deadline);
   }
   co_return Next::kAgain;

@@ -107,8 +107,17 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
             metrics.resume_gap);
   text.begin("dynamo_migration_total", "counter",
              "Answers that continued on another worker, by how their KV cache got there.");
-  for (std::size_t i = 0; i < kMoveMethodNames.size(); ++i) {
-    text.add({{"method", kMoveMethodNames[i]}}, metrics.moves[i].get());
+  for (std::size_t i = 0; i < kMoveMethodNames.size() && !metrics.has_groups; ++i) {
+    const auto found = metrics.moves.find({"", "", static_cast<MoveMethod>(i)});
+    text.add({{"method", kMoveMethodNames[i]}}, found == metrics.moves.end() ? 0 : found->second);
+  }
+  for (const auto& [key, count] : metrics.moves) {
+    if (!metrics.has_groups) break;
+    const auto& [source, target, method] = key;
+    text.add({{"source_group", source},
+              {"target_group", target},
+              {"method", kMoveMethodNames[static_cast<std::size_t>(method)]}},
+             count);
   }
   text.begin(
       "dynamo_migration_duration_seconds", "histogram",

@@ -59,9 +59,12 @@ struct Metrics {
   std::map<ResumeEnd, std::uint64_t> resumes;
   /// Time from the loss of a stream's worker to the first token of the next one.
   metrics::Histogram<kLatencyBounds> resume_gap;
-  /// Answers that have got to another worker, and how long that took: from the loss of the old one,
-  /// or the beginning of the move, to the first token of the new one.
-  std::array<metrics::Counter, kMoveMethodNames.size()> moves;
+  /// Answers that have got to another worker, by the groups of the old and the new one, which are
+  /// empty without has_groups.
+  std::map<std::tuple<std::string, std::string, MoveMethod>, std::uint64_t> moves;
+  bool has_groups = false;
+  /// How long that took: from the loss of the old one, or the beginning of the move, to the first
+  /// token of the new one.
   std::array<metrics::Histogram<kLatencyBounds>, kMoveMethodNames.size()> move_times;
   /// Streams of which a part was delivered, and that could not continue.
   metrics::Counter lost;
@@ -70,8 +73,10 @@ struct Metrics {
   metrics::Counter ejections;
   metrics::Counter panics;
 
-  void add_move(MoveMethod method, base::Duration took) {
-    moves[static_cast<std::size_t>(method)].add();
+  void add_move(const std::string& source, const std::string& target, MoveMethod method,
+                base::Duration took) {
+    ++moves[has_groups ? std::tuple(source, target, method)
+                      : std::tuple(std::string(), std::string(), method)];
     move_times[static_cast<std::size_t>(method)].observe(took);
   }
   void refuse(RefusedFor reason) { refused[static_cast<std::size_t>(reason)].add(); }

@@ -47,6 +47,8 @@ struct RouterOptions {
   /// The requests per second to plan for; nullopt: those that were measured.
   std::optional<double> slo_rate;
   http::PoolLimits pool;
+  /// Count moves by the groups of the workers.
+  bool metrics_groups = false;
   /// Called when a worker refuses a connection, or has answered 503 alone for 10 s; then it is out
   /// until it accepts one and is healthy. `reason` is for the log.
   std::function<void(const WorkerPtr&, const std::string& reason)> on_refused;

@@ -27,7 +27,9 @@ struct RouterParts {
         pool(on, options.pool),
         dispatcher(on, options.dispatch, workers, metrics),
         admission(options.keys),
-        demand(time_now()) {}
+        demand(time_now()) {
+    metrics.has_groups = options.metrics_groups;
+  }
 
   /// Returns the headers of each request to a worker.
   [[nodiscard]] http::Fields worker_headers(const std::string& request_id) const {

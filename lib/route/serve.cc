@@ -50,8 +50,8 @@ constexpr base::Duration kProbeTime = std::chrono::seconds(5);
 // its client, one for its worker. Idle clients beyond the limit make room for others.
 std::size_t max_clients(std::size_t files) {
   constexpr std::size_t kOtherFiles = 256;
-  constexpr std::size_t kMost = std::size_t{16} * 1024;
-  return std::clamp<std::size_t>((files - std::min(files / 4, kOtherFiles)) / 2, 1, kMost);
+  constexpr std::size_t kMaxClients = std::size_t{16} * 1024;
+  return std::clamp<std::size_t>((files - std::min(files / 4, kOtherFiles)) / 2, 1, kMaxClients);
 }
 
 class Server {

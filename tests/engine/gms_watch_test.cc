@@ -81,8 +81,8 @@ class GmsWatchTest : public gms::OneServer {
   }
   void learn(const Deadline& deadline = soon()) { loop_.run(watch_->learn(deadline)); }
   void hold(const Deadline& deadline = soon()) { loop_.run(watch_->hold(deadline)); }
-  void let_go() {
-    watch_->let_go();
+  void release() {
+    watch_->release();
     loop_.run_ready();
   }
 
@@ -107,7 +107,7 @@ TEST_F(GmsWatchTest, HoldsAReadersLockUntilItLetsGo) {
   EXPECT_TRUE(watch_->is_up(0));
   EXPECT_FALSE(can_write());
   EXPECT_EQ(watch_->layout_hash(0).value().size(), 64u);
-  let_go();
+  release();
   EXPECT_FALSE(watch_->is_up(0));
   EXPECT_TRUE(can_write());
   EXPECT_THAT(changes_, ElementsAre("0+", "0-"));
@@ -117,11 +117,11 @@ TEST_F(GmsWatchTest, HoldsAReadersLockUntilItLetsGo) {
 TEST_F(GmsWatchTest, CanBeHeldAgain) {
   start_published();
   hold();
-  let_go();
+  release();
   const std::ptrdiff_t before = test::open_fds();
   for (int i = 0; i < 3; ++i) {
     hold();
-    let_go();
+    release();
   }
   EXPECT_EQ(test::open_fds(), before);
   EXPECT_EQ(changes_.size(), 8u);
@@ -186,7 +186,7 @@ TEST_F(GmsWatchTest, TheCheckAsksAndHoldsNothing) {
   start_published();
   hold();
   loop_.run(watch_->check(soon()));
-  let_go();
+  release();
   loop_.run(watch_->check(soon()));
   EXPECT_TRUE(can_write());
   restart();
@@ -245,7 +245,7 @@ TEST_F(GmsWatchTest, ASecondServerThatIsAwayFailsTheHold) {
   EXPECT_EQ(failure_of([&] { hold(in_ms(500)); }).status, ExitStatus::kUnavailable);
   EXPECT_TRUE(watch_->is_up(0));
   EXPECT_FALSE(watch_->is_up(1));
-  let_go();
+  release();
   EXPECT_TRUE(can_write());
 }
 
@@ -310,7 +310,7 @@ TEST_F(GmsWatchTest, WhatWasLetGoIsNotMissed) {
   hold();
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });
-  watch_->let_go();
+  watch_->release();
   loop_.run_to_end();
   EXPECT_TRUE(lost_.empty());
 }
@@ -321,7 +321,7 @@ TEST_F(GmsWatchTest, CanBeHeldAgainWhileTheFormerHoldIsStillMissed) {
   hold();
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });
-  watch_->let_go();
+  watch_->release();
   start_published();
   hold();
   // Until the thread of the former hold has ended.
@@ -329,7 +329,7 @@ TEST_F(GmsWatchTest, CanBeHeldAgainWhileTheFormerHoldIsStillMissed) {
   loop_.run_ready();
   EXPECT_TRUE(watch_->is_up(0));
   EXPECT_THAT(changes_, ElementsAre("0+", "0-", "0+"));
-  let_go();
+  release();
   EXPECT_TRUE(can_write());
 }
 

@@ -119,7 +119,7 @@ class PairTest : public test::FdCounting {
   /// A socket on which nothing listens any more.
   void add_dead(const std::string& id) { os::listen_unix(socket(id)); }
   json engines() { return json::parse(read_pair(lock_).json)["engines"]; }
-  bool stands_by() { return loop_.run(somebody_stands_by(lock_, "a")); }
+  bool stands_by() { return loop_.run(has_standby(lock_, "a")); }
 
   test::TempDir dir_;
   lock::LockUri lock_;

@@ -71,6 +71,25 @@ TEST_F(Moves, TheStreamsOfADrainedWorkerGoOnElsewhere) {
   EXPECT_EQ(fleet.worker(0).health.state(), fleet::HealthState::kHealthy);
 }
 
+TEST_F(Moves, AreCountedByTheGroupsOfTheWorkers) {
+  route::RouterOptions options = move_at_once();
+  options.metrics_groups = true;
+  Fleet fleet(std::move(options));
+  for (const char* group : {"a", "b"}) {
+    fleet.add_engine({}, [&](route::Worker& worker) { worker.group = group; });
+  }
+  fleet.engine(0).knobs().gap = std::chrono::milliseconds(10);
+  fleet.engine(1).knobs().gap = std::chrono::milliseconds(10);
+  const std::vector<Client> calls = begin_streams(fleet, 2, stream(400));
+  drain(fleet, 0);
+  wait(fleet, calls);
+  const std::string page = fleet.router().metrics_text();
+  EXPECT_NE(page.find("dynamo_migration_total{source_group=\"a\",target_group=\"b\","
+                      "method=\"reprefill\"} 1\n"),
+            std::string::npos)
+      << page;
+}
+
 TEST_F(Moves, StreamsThatMoveTogetherGoToDifferentWorkers) {
   Fleet fleet(move_at_once());
   fleet.add_engines(1);

@@ -57,7 +57,7 @@ Question question_of(const Candidate& candidate) {
 }
 
 // Asks again while the engine is busy.
-awaitable<Reply> ask_patiently(std::shared_ptr<Lesson> lesson, std::size_t engine,
+awaitable<Reply> ask_while_busy(std::shared_ptr<Lesson> lesson, std::size_t engine,
                                Question question) {
   const base::Duration timeout = lesson->options.timeout;
   const EngineAddress address = lesson->options.engines[engine];
@@ -75,7 +75,7 @@ awaitable<void> ask_once(std::shared_ptr<Lesson> lesson, std::size_t index, std:
   Candidate& candidate = lesson->candidates[index];
   if (!candidate.left_out.empty()) co_return;
   Question question = question_of(candidate);
-  Reply reply = co_await ask_patiently(lesson, engine, std::move(question));
+  Reply reply = co_await ask_while_busy(lesson, engine, std::move(question));
   if (reply.trouble == Trouble::kDown) {
     throw base::Error(base::ExitStatus::kUnavailable, reply.reason);
   }
@@ -112,7 +112,7 @@ awaitable<void> ask_sampler(std::shared_ptr<Lesson> lesson, std::size_t engine) 
     Question question = question_of(candidate);
     question.has_logprobs = false;
     question.uses_sampler = true;
-    const Reply reply = co_await ask_patiently(lesson, engine, std::move(question));
+    const Reply reply = co_await ask_while_busy(lesson, engine, std::move(question));
     if (reply.trouble == Trouble::kNone) {
       candidate.sampled.push_back(reply.answer.ids());
     } else if (reply.trouble != Trouble::kBusy && reply.trouble != Trouble::kLate) {

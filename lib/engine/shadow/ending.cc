@@ -126,7 +126,7 @@ awaitable<void> Ending::finish() {
   parts_.life.step(LifeEvent::kEnded);
   parts_.server.reset();
   co_await end_engine();
-  parts_.gms.let_go();
+  parts_.gms.release();
   if (parts_.lock) {
     const Deadline return_by = Deadline::after(kReturnTimeout);
     const bool is_closed = co_await parts_.lock->close(return_by);

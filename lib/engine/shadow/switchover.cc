@@ -74,7 +74,7 @@ awaitable<bool> Switchover::prepare() {
 }
 
 awaitable<std::string> Switchover::find_obstacle() {
-  const bool has_standby = co_await somebody_stands_by(options_.lock, options_.id);
+  const bool has_standby = co_await has_standby(options_.lock, options_.id);
   if (!has_standby) co_return "no other engine is on standby";
   if (!parts_.lock->is_confirmed()) co_return "the lock server is unreachable";
   try {
@@ -95,7 +95,7 @@ awaitable<void> Switchover::hand_over() {
   } else {
     co_await parts_.engine.sleep(SleepMode::kFinish);
   }
-  parts_.gms.let_go();
+  parts_.gms.release();
   const Deadline confirm_by = Deadline::after(options_.wake_timeout);
   co_await parts_.lock->until_confirmed(confirm_by);
   co_await parts_.lock->release();
@@ -121,7 +121,7 @@ awaitable<void> Switchover::until_taken_over() {
     parts_.course.check();
     if (owner.value_or(options_.id) != options_.id) co_return;
     if (!owner) {
-      const bool has_standby = co_await somebody_stands_by(options_.lock, options_.id);
+      const bool has_standby = co_await has_standby(options_.lock, options_.id);
       parts_.course.check();
       if (!has_standby) co_return;
     }

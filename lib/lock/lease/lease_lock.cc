@@ -114,10 +114,10 @@ FailoverLock::Result LeaseLock::acquire(const Deadline& deadline, int interrupt_
                 {id(), lease->generation, lease->granted_at, Deadline::Clock::now() - begin}};
       }
     } catch (...) {
-      tell_release(os::LogLevel::kDebug);
+      request_release(os::LogLevel::kDebug);
       throw;
     }
-    tell_release(os::LogLevel::kDebug);
+    request_release(os::LogLevel::kDebug);
     if (!lease) return {interrupted ? os::LockWait::kInterrupted : os::LockWait::kDeadline, {}};
   }
 }
@@ -201,7 +201,7 @@ void LeaseLock::wake_at(BootClock::time_point time) const {
   arm(at);
 }
 
-void LeaseLock::sleep_for_good() const { arm({}); }
+void LeaseLock::cancel_wake() const { arm({}); }
 
 void LeaseLock::arm(const itimerspec& at) const {
   if (::timerfd_settime(timer_fd_.get(), TFD_TIMER_ABSTIME, &at, nullptr) != 0) {
@@ -235,7 +235,7 @@ std::optional<Loss> LeaseLock::check() {
     loss.reason += fmt::format("; another may have been active for up to {:.3f}s",
                                std::chrono::duration<double>(loss.overlap).count());
   }
-  now < lost_->end_by ? wake_at(lost_->end_by) : sleep_for_good();
+  now < lost_->end_by ? wake_at(lost_->end_by) : cancel_wake();
   return loss;
 }
 
@@ -257,10 +257,10 @@ bool LeaseLock::is_confirmed() const {
 void LeaseLock::release() {
   stop_renewing();
   is_held_ = false;
-  tell_release(os::LogLevel::kWarning);
+  request_release(os::LogLevel::kWarning);
 }
 
-void LeaseLock::tell_release(os::LogLevel level) {
+void LeaseLock::request_release(os::LogLevel level) {
   try {
     loop::run_to_end(loop_, client_->release(Deadline::after(kReleaseTime)));
   } catch (const std::exception& error) {

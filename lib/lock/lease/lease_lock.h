@@ -50,7 +50,7 @@ class LeaseLock final : public FailoverLock {
   void stop_renewing();
   boost::asio::awaitable<void> keep_renewing();
   // Runs on the calling thread for up to kReleaseTime; failures are logged.
-  void tell_release(os::LogLevel level);
+  void request_release(os::LogLevel level);
   struct Lost {
     // The times at the loss.
     LeaseTimes times;
@@ -64,7 +64,7 @@ class LeaseLock final : public FailoverLock {
   [[nodiscard]] std::optional<Lost> look() const;
   // The watch's descriptor becomes ready at `time`.
   void wake_at(base::BootClock::time_point time) const;
-  void sleep_for_good() const;
+  void cancel_wake() const;
   void arm(const itimerspec& at) const;
 
   // Runs on the renewing thread while the lock is held, otherwise on the caller's.

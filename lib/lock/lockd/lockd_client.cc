@@ -91,7 +91,7 @@ class LockdClient final : public LeaseClient {
     bool informed = false;
     if (stream_) {
       try {
-        co_await tell_release(deadline);
+        co_await request_release(deadline);
         informed = true;
       } catch (const Error& error) {
         if (error.status() == ExitStatus::kTryAgain) throw;
@@ -101,7 +101,7 @@ class LockdClient final : public LeaseClient {
     if (!informed && generation) {
       drop();
       co_await ask(deadline);
-      co_await tell_release(deadline);
+      co_await request_release(deadline);
     }
     generation_.reset();
     drop();
@@ -265,7 +265,7 @@ class LockdClient final : public LeaseClient {
   }
 
   // Waits until the server closes the connection, which confirms the release.
-  awaitable<void> tell_release(Deadline deadline) {
+  awaitable<void> request_release(Deadline deadline) {
     std::string line = encode_request(ReleaseRequest{});
     co_await stream_->write(std::move(line), deadline);
     for (;;) {

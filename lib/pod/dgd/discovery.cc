@@ -41,7 +41,7 @@ bool keeps_services(const Dgd& dgd) {
                      [](const Service& service) { return !service.failover; });
 }
 
-bool says_etcd(const yaml::Node* said) { return said != nullptr && said->text() != "kubernetes"; }
+bool selects_etcd(const yaml::Node* said) { return said != nullptr && said->text() != "kubernetes"; }
 
 // Whether an entry means the same at any position.
 bool stands_alone(const yaml::Node& entry) {
@@ -84,8 +84,8 @@ bool is_found_by_kubernetes(const Dgd& dgd, const Service& service, const Engine
   if (!keeps_services(dgd) || !may_be_dynamo_worker(command, options)) return false;
   const std::string* variable = command.environment().value(kBackendVariable);
   if (variable != nullptr && *variable != "kubernetes") return false;
-  return !says_etcd(dgd.annotations.find(kBackend)) &&
-         !says_etcd(service.pod_template.find_path({"metadata", "annotations", kBackend}));
+  return !selects_etcd(dgd.annotations.find(kBackend)) &&
+         !selects_etcd(service.pod_template.find_path({"metadata", "annotations", kBackend}));
 }
 
 void check_discovery(const yaml::Node& main, const EngineCommand& command, const PodPlan& plan) {

@@ -129,26 +129,26 @@ awaitable<CallEnd> UpstreamCall::run(http::RequestHead head, std::string_view bo
   co_return CallEnd::kFault;
 }
 
-UpstreamCall::Patience UpstreamCall::next_patience(Deadline deadline) const {
-  Patience patience{Deadline::never(), CallEnd::kSilent};
+UpstreamCall::Limit UpstreamCall::next_limit(Deadline deadline) const {
+  Limit limit{Deadline::never(), CallEnd::kSilent};
   const auto take = [&](Deadline other, CallEnd end) {
-    const Deadline sooner = patience.deadline.sooner(other);
-    if (sooner.at() != patience.deadline.at()) patience = {sooner, end};
+    const Deadline sooner = limit.deadline.sooner(other);
+    if (sooner.at() != limit.deadline.at()) limit = {sooner, end};
   };
   take(deadline, CallEnd::kDeadline);
   if (!exchange_.is_read_as_stream()) {
     take(deadline_at(began_ + times_.answer), CallEnd::kNoFirstToken);
-    return patience;
+    return limit;
   }
   if (exchange_.attempt_tokens() == 0) {
     take(deadline_at(began_ + first_token_limit_), CallEnd::kNoFirstToken);
-    return patience;
+    return limit;
   }
   take(deadline_at(last_token_ + held_up_ + times_.stream), CallEnd::kSilent);
   const TimePoint moved = worker_->pace.last_token().value_or(began_) + held_up_;
   take(deadline_at(moved + stall_limit(worker_->pace.mean_gap().value_or(base::Duration::zero()))),
        CallEnd::kHung);
-  return patience;
+  return limit;
 }
 
 bool UpstreamCall::others_moved() const {
@@ -174,8 +174,8 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
   std::optional<Deadline> last_look;
   while (exchange_.state() != Exchange::State::kDone) {
     // Another stream of the worker may have moved meanwhile.
-    const Patience patience = next_patience(deadline);
-    if (!patience.deadline.expired()) {
+    const Limit limit = next_limit(deadline);
+    if (!limit.deadline.expired()) {
       last_look.reset();
     } else if (!last_look) {
       last_look = Deadline::after(kLastLook);
@@ -183,13 +183,13 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
     const std::uint64_t tokens_before = exchange_.attempt_tokens();
     try {
       if (last_look && last_look->expired()) {
-        reason_ = reason_of(patience.end);
+        reason_ = reason_of(limit.end);
         connection_->close();
         // An answer that has its finish_reason is complete.
         exchange_.on_broken(reason_);
-        if (exchange_.state() != Exchange::State::kDone) co_return patience.end;
+        if (exchange_.state() != Exchange::State::kDone) co_return limit.end;
       } else {
-        co_await read(last_look.value_or(patience.deadline));
+        co_await read(last_look.value_or(limit.deadline));
       }
     } catch (const base::Error& error) {
       if (is_cut_) co_return CallEnd::kCut;

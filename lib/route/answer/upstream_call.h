@@ -73,11 +73,11 @@ class UpstreamCall {
   boost::asio::awaitable<CallEnd> read_answer(base::Deadline deadline, const Deliver& deliver,
                                               const OnTokens& on_tokens);
   // The deadline of the next read, and how the attempt ends if it passes.
-  struct Patience {
+  struct Limit {
     base::Deadline deadline;
     CallEnd end;
   };
-  [[nodiscard]] Patience next_patience(base::Deadline deadline) const;
+  [[nodiscard]] Limit next_limit(base::Deadline deadline) const;
 
   http::Pool& pool_;
   const WorkerPtr worker_;

@@ -81,6 +81,8 @@ struct Job {
   /// There was progress since that was set.
   bool has_progressed = false;
   TimePoint lost_at{};
+  /// The group of the worker that it lost.
+  std::string lost_group;
   unsigned resumes = 0;
   /// The only worker that can answer it, by id; empty: any.
   std::string pinned_to;
