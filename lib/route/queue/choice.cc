@@ -66,16 +66,18 @@ Choice::Choice(Policy policy, std::uint64_t seed)
 void Choice::set_worker(WorkerNumber worker, const Room& room) {
   const auto [found, is_new] = places_.try_emplace(worker, workers_.size());
   if (is_new) {
-    workers_.push_back({.number = worker, .room = room});
-  } else {
-    workers_[found->second].room = room;
+    const auto left = left_.extract(worker);
+    workers_.push_back(left ? left.mapped() : Worker{.number = worker});
   }
+  workers_[found->second].room = room;
   update_totals();
 }
 
 void Choice::remove_worker(WorkerNumber worker) {
   const auto found = places_.find(worker);
   if (found == places_.end()) return;
+  const Worker& removed = workers_[found->second];
+  if (removed.requests > 0) left_.emplace(worker, removed);
   workers_[found->second] = workers_.back();
   places_[workers_.back().number] = found->second;
   workers_.pop_back();
@@ -190,6 +192,11 @@ void Choice::begin(WorkerNumber worker, const Candidate& request) {
 }
 
 void Choice::end(WorkerNumber worker, std::uint64_t tokens) {
+  if (const auto left = left_.find(worker); left != left_.end()) {
+    left->second.tokens -= tokens;
+    if (--left->second.requests == 0) left_.erase(left);
+    return;
+  }
   const auto place = places_.find(worker);
   if (place == places_.end()) return;
   Worker& ended = workers_[place->second];

@@ -50,7 +50,7 @@ class Choice {
  public:
   Choice(Policy policy, std::uint64_t seed);
 
-  /// Adds a worker, or changes its room. What runs on it stays counted.
+  /// Adds a worker, or changes its room. What runs on it stays counted, also while it is removed.
   void set_worker(WorkerNumber worker, const Room& room);
   void remove_worker(WorkerNumber worker);
 
@@ -61,7 +61,7 @@ class Choice {
 
   /// The request begins on the worker, and its beginning will be in the worker's cache.
   void begin(WorkerNumber worker, const Candidate& request);
-  /// It has ended. `tokens` are those with which it began. A worker that was removed is ignored.
+  /// It has ended. `tokens` are those with which it began.
   void end(WorkerNumber worker, std::uint64_t tokens);
 
   [[nodiscard]] std::size_t workers() const { return workers_.size(); }
@@ -71,7 +71,7 @@ class Choice {
  private:
   struct Worker {
     WorkerNumber number;
-    Room room;
+    Room room = {};
     std::uint64_t requests = 0;
     std::uint64_t tokens = 0;
 
@@ -103,6 +103,9 @@ class Choice {
   std::minstd_rand random_;
   std::vector<Worker> workers_;
   std::unordered_map<WorkerNumber, std::size_t> places_;
+  /// Workers that were removed while requests ran on them, as long as these run: they may be added
+  /// again.
+  std::unordered_map<WorkerNumber, Worker> left_;
   Prefixes prefixes_;
   /// For round robin: the place after that of the last choice.
   std::size_t next_ = 0;

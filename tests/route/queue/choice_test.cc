@@ -259,6 +259,23 @@ TEST(Choice, WorkersMayComeAndGo) {
   EXPECT_EQ(choice.choose({.tokens = 1}), 2U);
 }
 
+TEST(Choice, AWorkerThatComesBackHasWhatStillRunsOnIt) {
+  Choice choice = choice_of(Policy::kLeast, 1, {.slots = 1});
+  choice.begin(0, {.tokens = 50});
+  choice.remove_worker(0);
+  choice.set_worker(0, {.slots = 1});
+  EXPECT_EQ(choice.requests_on(0), 1U);
+  choice.end(0, 50);
+  EXPECT_EQ(choice.requests_on(0), 0U);
+  EXPECT_EQ(choice.choose({.tokens = 1}), 0U);
+  // What ends while it is away is not counted when it comes back.
+  choice.begin(0, {.tokens = 50});
+  choice.remove_worker(0);
+  choice.end(0, 50);
+  choice.set_worker(0, {.slots = 1});
+  EXPECT_EQ(choice.choose({.tokens = 1}), 0U);
+}
+
 TEST(AnswerLengths, StartsWithAGuess) {
   AnswerLengths lengths;
   for (int i = 0; i < 19; ++i) lengths.add(10);
