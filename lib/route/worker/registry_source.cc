@@ -50,7 +50,7 @@ void RegistrySource::apply(const RegistryChange& change) {
         if (record.key.starts_with(kWeights)) put_weights(record);
         if (record.key.starts_with(kVerdicts)) put_verdict(record);
         if (record.key.starts_with(kCards)) put_card(record);
-        if (record.key.starts_with(kRouters) && routers_.insert(id).second) update_slots();
+        if (record.key.starts_with(kRouters) && routers_.insert(id).second) share_slots();
         break;
       case RegistryChange::Kind::kStale:
         // A router that vanished may still send requests, so its share is kept as well.
@@ -65,7 +65,7 @@ void RegistrySource::apply(const RegistryChange& change) {
           workers_.set_weights(fleet::text_of_segment(id), std::nullopt);
           events_.on_change();
         }
-        if (record.key.starts_with(kRouters) && routers_.erase(id) > 0) update_slots();
+        if (record.key.starts_with(kRouters) && routers_.erase(id) > 0) share_slots();
         if (record.key.starts_with(kVerdicts)) remove_verdict(record.key);
         break;
       case RegistryChange::Kind::kListed:
@@ -211,6 +211,12 @@ void RegistrySource::remove(const std::string& id) {
   if (!worker) return;
   workers_.remove(id);
   events_.on_removed(worker);
+}
+
+// Another router has come or gone.
+void RegistrySource::share_slots() {
+  update_slots();
+  events_.on_change();
 }
 
 void RegistrySource::update_slots() {

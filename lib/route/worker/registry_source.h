@@ -88,6 +88,7 @@ class RegistrySource {
   void on_verdict(const std::string& worker_id);
   void forget_unlisted_convictions();
   bool update_verdict(Worker& worker, text::WallTime now);
+  void share_slots();
   void update_slots();
 
   SourceOptions options_;

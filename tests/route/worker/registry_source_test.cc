@@ -19,6 +19,7 @@
 #include "fleet/instance.h"
 #include "loop/event.h"
 #include "loop/test_loop.h"
+#include "route/queue/dispatcher.h"
 #include "support/failure.h"
 #include "support/stderr_text.h"
 
@@ -183,6 +184,43 @@ TEST_F(RegistrySourceTest, RoutersShareTheSlots) {
   EXPECT_EQ(workers_.find(kFirst)->slots, 50U);
   apply(ChangeKind::kGone, "routers/" + kSecond);
   EXPECT_EQ(workers_.find(kFirst)->slots, 100U);
+}
+
+awaitable<void> place(route::Dispatcher& dispatcher, route::Job& job) {
+  co_await dispatcher.place(job);
+}
+
+TEST_F(RegistrySourceTest, AnotherRouterHasItsShareAtOnce) {
+  TestLoop loop;
+  route::Metrics metrics;
+  route::Workers workers;
+  route::Dispatcher dispatcher(loop.io().get_executor(), {}, workers, metrics);
+  RegistrySource source(options({}), workers,
+                        {.on_new = [](const auto& worker) { worker->is_reachable = true; },
+                         .on_change = [&] { dispatcher.on_change(); },
+                         .on_removed = [](const auto&) {}});
+  const auto apply = [&](ChangeKind kind, const Record& record) {
+    source.apply({.kind = kind, .record = record});
+    loop.run_ready();
+  };
+  fleet::Instance instance = instance_of(kFirst);
+  instance.slots = 2;
+  apply(ChangeKind::kPut, {"routers/" + kFirst, "{}"});
+  apply(ChangeKind::kPut, record_of(instance));
+  dispatcher.on_change();
+  apply(ChangeKind::kPut, {"routers/" + kSecond, "{}"});
+  route::Job first("first", {}, {});
+  route::Job second("second", {}, {});
+  for (route::Job* const job : {&first, &second}) {
+    job->model = "llama";
+    boost::asio::co_spawn(loop.io(), place(dispatcher, *job), boost::asio::detached);
+    loop.run_ready();
+  }
+  EXPECT_NE(first.worker, nullptr);
+  EXPECT_EQ(second.worker, nullptr);
+  apply(ChangeKind::kGone, {"routers/" + kSecond, ""});
+  EXPECT_NE(second.worker, nullptr);
+  for (route::Job* const job : {&first, &second}) dispatcher.release(*job);
 }
 
 class ThousandRouters : public RegistrySourceTest {
