@@ -52,6 +52,8 @@ void declare_serve(CLI::App& app, Options& options) {
   app.add_option("--state", serve.state,
                  "the last engines of the registry, for a start while it is unreachable")
       ->type_name("FILE");
+  cli::add_duration(app, "--stale", serve.monitor.stale,
+                    "how long to use an engine whose record is lost");
   add_list(app, "--namespace", options.namespaces,
            "only engines of this namespace, or of NAME-*; repeatable", "NAMESPACE");
   app.add_option("--worker-key", options.worker_key_file, "the engines' API key")
@@ -75,13 +77,14 @@ void declare_serve(CLI::App& app, Options& options) {
                "a prefix cache of its own for each key (cache_salt)");
   app.add_flag("--priority-by-tier", serve.router.rules.priority_by_tier,
                "send the engines a key's tier: 0 for premium, 1, 2 (priority)");
-  add_count(app, "--slots", serve.source.slots, "requests of an engine at a time, unless it says");
+  add_count(app, "--slots", serve.source.slots,
+            "requests of an engine at a time, and routers that share them");
   app.add_option_function<std::string>(
          "--routers",
          [&serve](const std::string& text) {
            serve.source.routers = read_count("--routers", text);
          },
-         "the routers that share the engines (default: those in the registry)")
+         "")
       ->type_name("N");
   app.add_option("--choice", options.choice, "how an engine is chosen")
       ->check(CLI::IsMember({"prefix", "least", "round-robin"}))

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/strong.h"
+#include "base/units.h"
 #include "http/connection.h"
 #include "json/object.h"
 #include "loop/pause.h"
@@ -24,10 +25,15 @@ constexpr base::ByteCount kMaxModelsBytes = base::kMiB;
 constexpr base::Duration kSlowAfter = std::chrono::minutes(1);
 
 struct Answer {
-  enum class Kind { kAnswered, kRefused, kLate };
-  Kind kind = Kind::kRefused;
   int status = 0;
   std::string body;
+};
+
+enum class Check {
+  kAnswered,
+  kOut,    // it cannot be used
+  kEnded,  // it refuses connections, or another engine has its address
+  kLate,
 };
 
 awaitable<Answer> query(http::Connection& connection, std::string target, http::Fields headers,
@@ -37,7 +43,7 @@ awaitable<Answer> query(http::Connection& connection, std::string target, http::
   head.headers = std::move(headers);
   co_await connection.send(head, {}, deadline);
   const http::ResponseHead answered = co_await connection.read_head(deadline);
-  Answer answer{.kind = Answer::Kind::kAnswered, .status = answered.status, .body = {}};
+  Answer answer{.status = answered.status, .body = {}};
   std::string space(4096, '\0');
   for (;;) {
     const std::size_t count = co_await connection.read_some(space, deadline);
@@ -83,13 +89,12 @@ struct WorkerMonitor::State {
 
   /// One check. Late answers of a worker that can be reached mean load, and change nothing, nor
   /// does a lack of descriptors here.
-  awaitable<Answer::Kind> check(WorkerPtr worker);
+  awaitable<Check> check(WorkerPtr worker);
   void set_reachable(const WorkerPtr& worker, bool is_reachable, const std::string& reason);
-  bool take_models(const WorkerPtr& worker, const std::string& body);
+  bool take_models(const WorkerPtr& worker, const ServedModels& models);
 };
 
-bool WorkerMonitor::State::take_models(const WorkerPtr& worker, const std::string& body) {
-  const ServedModels models = read_models(body);
+bool WorkerMonitor::State::take_models(const WorkerPtr& worker, const ServedModels& models) {
   const std::vector<std::string>& names = models.names;
   if (names.empty()) return false;
   if (worker->model.empty()) worker->model = names.front();
@@ -133,44 +138,61 @@ void WorkerMonitor::State::set_reachable(const WorkerPtr& worker, bool is_reacha
   on_change(worker);
 }
 
-awaitable<Answer::Kind> WorkerMonitor::State::check(WorkerPtr worker) {
+awaitable<Check> WorkerMonitor::State::check(WorkerPtr worker) {
   const Deadline deadline = Deadline::after(options.timeout);
   std::string reason;
+  bool has_ended = false;
   try {
-    const auto connection =
-        co_await http::Connection::open(worker->origin, deadline, "health check");
+    auto connection = co_await http::Connection::open(worker->origin, deadline, "health check");
     const Answer health =
         co_await query(*connection, worker->base_path + "/health", options.headers, deadline);
-    if (health.status == 200 && connection->is_reusable()) {
-      const Answer models =
+    if (health.status == 200) {
+      // An engine may close the connection after each answer.
+      if (!connection->is_reusable()) {
+        connection = co_await http::Connection::open(worker->origin, deadline, "health check");
+      }
+      const Answer listed =
           co_await query(*connection, worker->base_path + "/v1/models", options.headers, deadline);
-      const bool is_same = models.status == 200 && take_models(worker, models.body);
-      if (is_same) co_return Answer::Kind::kAnswered;
+      const ServedModels models = listed.status == 200 ? read_models(listed.body) : ServedModels();
+      if (take_models(worker, models)) co_return Check::kAnswered;
+      has_ended = !models.names.empty();
       reason = "/v1/models does not name the model " + base::quoted(worker->model);
     } else {
       reason = "/health: status " + std::to_string(health.status);
     }
   } catch (const base::Error& error) {
     const bool is_late = error.status() == base::ExitStatus::kTryAgain;
-    if (is_late || base::is_exhausted(error.code())) co_return Answer::Kind::kLate;
+    if (is_late || base::is_exhausted(error.code())) co_return Check::kLate;
+    has_ended = error.code() == std::errc::connection_refused;
     reason = error.what();
   }
   set_reachable(worker, false, reason);
-  co_return Answer::Kind::kRefused;
+  co_return has_ended ? Check::kEnded : Check::kOut;
 }
 
 awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worker,
                                    std::shared_ptr<loop::Event> event) {
+  const Options& options = state->options;
+  std::optional<TimePoint> stale_since;
   while (!worker->is_removed) {
     const bool was_known = worker->is_known;
-    const Answer::Kind kind = co_await state->check(worker);
+    const Check result = co_await state->check(worker);
     if (worker->is_removed) break;
-    if (kind == Answer::Kind::kAnswered) state->set_reachable(worker, true, {});
-    if (kind == Answer::Kind::kRefused && worker->is_stale && was_known) {
+    if (result == Check::kAnswered) state->set_reachable(worker, true, {});
+    if (!worker->is_stale) {
+      stale_since.reset();
+    } else if (!stale_since) {
+      stale_since = Clock::now();
+    }
+    const bool is_forgotten = stale_since && Clock::now() - *stale_since >= options.stale;
+    if (is_forgotten) {
+      os::log(os::LogLevel::kWarning, "worker {}: out: stale for {}", base::quoted(worker->name),
+              base::format_duration(options.stale));
+    }
+    if (is_forgotten || (worker->is_stale && was_known && result == Check::kEnded)) {
       state->on_ended(worker);
       break;
     }
-    const Options& options = state->options;
     if (worker->is_reachable) {
       co_await event->wait(Deadline::after(options.check));
       continue;

@@ -26,12 +26,15 @@ class WorkerMonitor {
     /// Interval in which a reachable worker is asked for its models.
     base::Duration check = std::chrono::seconds(5);
     base::Duration timeout = std::chrono::seconds(1);
+    /// How long a stale worker is used at most.
+    base::Duration stale = std::chrono::hours(1);
     /// Sent with each query, such as the engines' key.
     http::Fields headers;
   };
   /// Called after a worker has become reachable or unreachable, or its models have changed.
   using OnChange = std::function<void(const WorkerPtr& worker)>;
-  /// Called for a stale worker that refuses connections or serves another model: it has ended.
+  /// Called for a stale worker that refuses connections or serves another model, so that it has
+  /// ended, and for one that has been stale for too long.
   using OnEnded = std::function<void(const WorkerPtr& worker)>;
 
   WorkerMonitor(boost::asio::any_io_executor executor, Options options, OnChange on_change,

@@ -92,6 +92,16 @@ class WorkerMonitorTest : public FdCounting {
   static boost::asio::awaitable<void> answer_checks(http::test::Peer& peer) {
     co_await ScriptedWorker::answer_checks(peer);
   }
+  // Answers one query of a check, by each form of an answer that ends the connection.
+  static boost::asio::awaitable<void> answer_once(http::test::Peer& peer, int number) {
+    const std::string head = co_await peer.read_head();
+    const bool is_health = head.starts_with("GET /health ");
+    const std::string body = is_health ? "" : R"({"data":[{"id":"oracle"}]})";
+    const std::string begin =
+        number % 4 < 2 ? "HTTP/1.0 200 OK\r\n" : "HTTP/1.1 200 OK\r\nConnection: close\r\n";
+    co_await peer.write(begin + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+                        body);
+  }
   static boost::asio::awaitable<void> read_only(http::test::Peer& peer) {
     co_await peer.read_to_end();
   }
@@ -189,6 +199,41 @@ TEST_F(WorkerMonitorTest, AStaleWorkerThatWasNeverReachedMayStillBeStarting) {
   EXPECT_EQ(ended_, 0);
 }
 
+TEST_F(WorkerMonitorTest, AStaleWorkerThatIsUnhealthyMayRecover) {
+  start_engine();
+  const WorkerPtr worker = watch();
+  until_reachable(worker, true);
+  worker->is_stale = true;
+  engine_->knobs().health = "no";
+  until_reachable(worker, false);
+  engine_->knobs().health = "yes";
+  until_reachable(worker, true);
+  EXPECT_EQ(ended_, 0);
+}
+
+TEST_F(WorkerMonitorTest, AStaleWorkerWithAnotherEngineAtItsAddressHasEnded) {
+  start_engine("oracle");
+  const WorkerPtr worker = watch();
+  until_reachable(worker, true);
+  worker->is_stale = true;
+  worker->model = "another";
+  loop_.run_until([this] { return ended_ == 1; });
+}
+
+TEST_F(WorkerMonitorTest, AnEngineMayCloseEachConnection) {
+  http::test::ScriptedServer server(
+      loop_.io().get_executor(),
+      [](http::test::Peer& peer, int number) { return answer_once(peer, number); });
+  const WorkerPtr worker =
+      watch_url("http://127.0.0.1:" + std::to_string(server.origin().address.port));
+  until_reachable(worker, true);
+  EXPECT_EQ(worker->model, "oracle");
+  // The second check has the other form of each answer.
+  loop_.run_until([&] { return server.ended() >= 6; });
+  EXPECT_TRUE(worker->is_reachable);
+  EXPECT_EQ(changes_, 1);
+}
+
 TEST_F(WorkerMonitorTest, ARemovedWorkerIsNotAsked) {
   start_engine();
   const WorkerPtr worker = watch();
@@ -218,6 +263,27 @@ class ImpatientMonitor : public WorkerMonitorTest {
   }
   ImpatientMonitor() : WorkerMonitorTest(impatient()) {}
 };
+
+class ForgetfulMonitor : public WorkerMonitorTest {
+ protected:
+  static WorkerMonitor::Options forgetful() {
+    WorkerMonitor::Options options = WorkerMonitorTest::options();
+    options.stale = std::chrono::milliseconds(1);
+    return options;
+  }
+  ForgetfulMonitor() : WorkerMonitorTest(forgetful()) {}
+};
+
+TEST_F(ForgetfulMonitor, AStaleWorkerIsUsedForALimitedTime) {
+  const StderrText logged;
+  start_engine();
+  const WorkerPtr worker = watch();
+  until_reachable(worker, true);
+  EXPECT_EQ(ended_, 0);
+  worker->is_stale = true;
+  loop_.run_until([this] { return ended_ == 1; });
+  EXPECT_TRUE(logged.contains("worker '': out: stale for 1ms\n")) << logged.text();
+}
 
 TEST_F(ImpatientMonitor, ALateAnswerChangesNothing) {
   WorkerPtr worker;
