@@ -73,6 +73,8 @@ fails() {
     "serve $worker --tls-cert a" "serve $worker --tls-key a" "serve --registry x" "serve $worker --ready-fd 2" \
     "serve $worker --allow-workers x" "ctl" "ctl frob" "ctl state x" "ctl drain" "ctl drain a b" "ctl weight a b" \
     "ctl level" "ctl kill" "ctl state --timeout 5"
+  fails 64 "--pass-authorization and --worker-key: a request has one Authorization" \
+    serve --worker http://127.0.0.1:1 --pass-authorization --worker-key "$T/absent"
   fails 64 "URL 'ftp://127.0.0.1': *" serve --worker ftp://127.0.0.1
   fails 64 "worker 'http://127.0.0.1:1': appears twice" serve --worker http://127.0.0.1:1 --worker http://127.0.0.1:1
   fails 64 "expected --worker or --registry" serve

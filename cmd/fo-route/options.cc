@@ -137,7 +137,7 @@ void declare_serve(CLI::App& app, Options& options) {
   add_list(app, "--allow-field", serve.router.rules.allowed_fields,
            "forward this field of a body, too; repeatable", "NAME");
   app.add_flag("--pass-authorization", serve.router.rules.pass_authorization,
-               "forward the clients' Authorization");
+               "forward the clients' Authorization over https, or to this machine");
   app.add_option("--overload-status", serve.router.dispatch.overload_status,
                  "the status of a refusal when no engine has room")
       ->check(CLI::IsMember({503, 529}))
@@ -187,6 +187,9 @@ void check(Options& options) {
   if (!serve.state.empty() && serve.registry.empty()) refuse("--state needs --registry");
   if (serve.router.rules.salt_by_key && options.keys_file.empty()) {
     refuse("--salt-by-key needs --keys");
+  }
+  if (serve.router.rules.pass_authorization && !options.worker_key_file.empty()) {
+    refuse("--pass-authorization and --worker-key: a request has one Authorization");
   }
   if (serve.router.rules.priority_by_tier && options.keys_file.empty()) {
     refuse("--priority-by-tier needs --keys");

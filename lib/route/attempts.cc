@@ -258,6 +258,17 @@ http::RequestHead Attempts::head() const {
   head.target = job_.worker->base_path +
                 (is_of_tokens ? std::string("/v1/completions") : job_.request.target);
   head.headers = job_.request.headers;
+  // Others in the network could read the client's key.
+  Worker& worker = *job_.worker;
+  const bool has_key = !worker.is_private() && std::erase_if(head.headers, [](const auto& field) {
+                                                 return field.first == "authorization";
+                                               }) > 0;
+  if (has_key && !std::exchange(worker.is_known_open, true)) {
+    os::log(os::LogLevel::kWarning,
+            "worker {}: gets no Authorization of clients, because it has neither https nor a "
+            "loopback address",
+            base::quoted(worker.name));
+  }
   const http::Fields own = parts_.worker_headers(job_.id);
   head.headers.insert(head.headers.end(), own.begin(), own.end());
   head.headers.emplace_back("x-fo-attempt", std::to_string(job_.attempts));

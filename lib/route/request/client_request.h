@@ -23,7 +23,7 @@ namespace fo::route {
 struct RequestRules {
   /// Fields of bodies that are forwarded although they address an engine's insides.
   std::vector<std::string> allowed_fields = {};
-  /// Forward the client's Authorization.
+  /// Forward the client's Authorization to workers that are private (Worker::is_private()).
   bool pass_authorization = false;
   /// Give requests of different keys different salts of the engine's prefix cache, so that the time
   /// of an answer does not say what the clients of other keys have sent.

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "net/resolve.h"
+
 namespace fo::route {
 namespace {
 
@@ -57,6 +59,12 @@ void Worker::set_url(const std::string& text, const net::Url& parsed,
   origin = http::make_origin(parsed, tls);
   url = text;
   base_path = parsed.target == "/" ? std::string() : parsed.target;
+}
+
+bool Worker::is_private() const {
+  const std::string& host = origin.address.host;
+  // net::resolve() asks no server for "localhost".
+  return origin.tls.has_value() || host == "localhost" || net::is_loopback(host);
 }
 
 fleet::SetMember Worker::as_member(base::Duration now) const {

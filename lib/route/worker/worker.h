@@ -164,6 +164,9 @@ struct Worker {
   /// differs from its record.
   std::set<std::pair<std::string, Api>> refused;
 
+  /// It was logged that it is not private.
+  bool is_known_open = false;
+
   // Requests in flight.
   std::uint64_t requests = 0;
   std::uint64_t tokens = 0;
@@ -177,6 +180,8 @@ struct Worker {
   void set_url(const std::string& text, const net::Url& parsed,
                const std::optional<net::TlsFiles>& tls);
 
+  /// Whether nobody in the network can read what it is sent.
+  [[nodiscard]] bool is_private() const;
   /// Whether it takes new requests while it can be reached.
   [[nodiscard]] bool is_offered() const {
     return !is_removed && life == fleet::Life::kReady && !is_drained;

@@ -162,5 +162,20 @@ TEST(Worker, OneThatWasJustLostCountsAsCapacityUnlessItMayNotReturn) {
   EXPECT_EQ(worker.capacity_weight(lost), 0.5);
 }
 
+TEST(Worker, IsPrivateOnThisMachineAndOverTls) {
+  route::Worker worker("w", fleet::Health{});
+  const auto is_private = [&](const std::string& url) {
+    worker.set_url(url, net::parse_url(url), net::TlsFiles());
+    return worker.is_private();
+  };
+  for (const char* url : {"https://10.0.0.1:8000", "http://127.0.0.1:8000", "http://127.1.2.3:8000",
+                          "http://[::1]:8000", "http://localhost:8000"}) {
+    EXPECT_TRUE(is_private(url)) << url;
+  }
+  for (const char* url : {"http://10.0.0.1:8000", "http://engine:8000", "http://127.engine:8000"}) {
+    EXPECT_FALSE(is_private(url)) << url;
+  }
+}
+
 }  // namespace
 }  // namespace fo::test

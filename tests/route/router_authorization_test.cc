@@ -1,0 +1,61 @@
+// A client's key is forwarded to a worker only where nobody else can read it.
+#include <gtest/gtest.h>
+
+#include <boost/asio/awaitable.hpp>
+#include <string>
+#include <utility>
+
+#include "route/fleet.h"
+#include "route/scripted_worker.h"
+#include "support/stderr_text.h"
+
+namespace fo::test {
+namespace {
+
+using boost::asio::awaitable;
+
+class RouterAuthorization : public FdCounting {
+ protected:
+  /// Keeps the request, and answers it.
+  static awaitable<void> answer(http::test::Peer& peer, std::string request, std::string& kept) {
+    kept = std::move(request);
+    co_await peer.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+  }
+};
+
+TEST_F(RouterAuthorization, GoesToThisMachineOrOverTls) {
+  route::RouterOptions options = in_turns();
+  options.rules.pass_authorization = true;
+  Fleet fleet(std::move(options));
+  std::string request;
+  ScriptedWorker worker(fleet.executor(), [&](http::test::Peer& peer, std::string from) {
+    return answer(peer, std::move(from), request);
+  });
+  const auto forwards = [&] {
+    EXPECT_EQ(fleet
+                  .ask({{"model", "oracle"}, {"input", "a"}}, "/v1/embeddings",
+                       {{"authorization", "Bearer client-key"}})
+                  ->status(),
+              200);
+    return request.find("client-key") != std::string::npos;
+  };
+  fleet.add_worker(worker.url());
+  EXPECT_TRUE(forwards());
+  fleet.worker(0).is_drained = true;
+  fleet.router().on_change();
+
+  const StderrText logged;
+  // Linux connects to this machine, but the router takes it for another one.
+  std::string other = worker.url();
+  other.replace(other.find("127.0.0.1"), 9, "0.0.0.0");
+  fleet.add_worker(other);
+  EXPECT_FALSE(forwards());
+  EXPECT_FALSE(forwards());
+  const std::string text = logged.text();
+  const std::string warning = "worker 'w1': gets no Authorization of clients, because ";
+  EXPECT_NE(text.find(warning), std::string::npos) << text;
+  EXPECT_EQ(text.find(warning), text.rfind(warning)) << "one warning";
+}
+
+}  // namespace
+}  // namespace fo::test
