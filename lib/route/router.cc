@@ -1,8 +1,10 @@
 #include "route/router.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -14,6 +16,7 @@
 #include "loop/pause.h"
 #include "os/log.h"
 #include "os/random.h"
+#include "plan/argument.h"
 #include "route/answer/outcome.h"
 #include "route/attempts.h"
 #include "route/listing.h"
@@ -175,8 +178,13 @@ struct Router::State : RouterParts {
   awaitable<void> handle(const Request& from, Reply& reply);
   std::optional<ApiError> admit(const std::optional<std::string>& key,
                                 const std::vector<std::string>& models, Job& job);
+  [[nodiscard]] double carried() const;
   void update_level();
   void apply_level();
+  void tick(const char* what, const std::function<void()>& step);
+
+  /// The steps of keep_time() that have failed the last time.
+  std::set<std::string> failing;
 };
 
 void Router::State::refuse(Reply& reply, RefusedFor reason, const ApiError& error) {
@@ -289,19 +297,43 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
   co_await answer(*this, job, reply);
 }
 
-// The level that the workers require.
-void Router::State::update_level() {
-  if (!served.mean()) return;
+// The requests per second that the workers carry. Records and answers may have any values: those
+// that the room `plan` refuses are cut.
+double Router::State::carried() const {
+  constexpr auto kMaxCount = static_cast<std::uint64_t>(plan::kMaxCount);
   std::vector<UsedWorker> used;
   for (const auto& [id, worker] : workers.all()) {
     used.push_back({.weight = worker->capacity_weight(Clock::now()),
-                    .slots = worker->slots,
+                    .slots = std::min(worker->slots, kMaxCount),
                     .kv_tokens = worker->kv_tokens});
+    std::optional<std::uint64_t>& tokens = used.back().kv_tokens;
+    if (tokens) tokens = std::min(*tokens, kMaxCount);
   }
+  MeanRequest mean = *served.mean();
+  mean.ttft = std::min(mean.ttft, plan::kDay);
+  mean.tpot = std::min(mean.tpot, plan::kDay);
+  return carried_rate(used, mean);
+}
+
+// The level that the workers require.
+void Router::State::update_level() {
+  if (!served.mean()) return;
   const double demanded = options.slo_rate.value_or(demand.rate(time_now()));
   const std::size_t before = level.level();
-  level.update(capacity_ratio(carried_rate(used, *served.mean()), demanded), time_now());
+  level.update(capacity_ratio(carried(), demanded), time_now());
   if (level.level() != before) apply_level();
+}
+
+// The other steps must not end with one that fails.
+void Router::State::tick(const char* what, const std::function<void()>& step) {
+  try {
+    step();
+    failing.erase(what);
+  } catch (const base::Error& error) {
+    if (failing.insert(what).second) {
+      os::log(os::LogLevel::kError, "{}: {}", what, error.what());
+    }
+  }
 }
 
 void Router::State::apply_level() {
@@ -347,9 +379,9 @@ bool Router::set_weight(const std::string& model, const std::string& card, doubl
 awaitable<void> Router::keep_time() {
   for (;;) {
     co_await loop::pause_for(kTick);
-    state_->dispatcher.apply_time();
-    move_requests(state_);
-    state_->update_level();
+    state_->tick("health of workers", [this] { state_->dispatcher.apply_time(); });
+    state_->tick("moves of requests", [this] { move_requests(state_); });
+    state_->tick("level of degradation", [this] { state_->update_level(); });
   }
 }
 

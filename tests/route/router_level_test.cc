@@ -1,0 +1,36 @@
+// The capacity of the workers as the router sees it over time: the level of degradation.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "route/fleet.h"
+
+namespace fo::test {
+namespace {
+
+class RouterLevel : public FdCounting {
+ protected:
+  /// No worker has the capacity for this demand.
+  static route::RouterOptions with_demand() {
+    route::RouterOptions options = in_turns();
+    options.slo_rate = 1e30;
+    return options;
+  }
+  static int level(Fleet& fleet) {
+    return nlohmann::json::parse(fleet.router().state())["level"].get<int>();
+  }
+};
+
+TEST_F(RouterLevel, FollowsFromWorkersWhoseRecordsHaveAnyNumbers) {
+  Fleet fleet(with_demand());
+  fleet.add_engine({}, [](route::Worker& worker) {
+    worker.slots = UINT64_MAX;
+    worker.kv_tokens = UINT64_MAX;
+  });
+  ASSERT_EQ(fleet.ask(chat(true))->status(), 200);
+  fleet.run_until([&] { return level(fleet) == 4; });
+}
+
+}  // namespace
+}  // namespace fo::test
