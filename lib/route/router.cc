@@ -178,7 +178,7 @@ struct Router::State : RouterParts {
   awaitable<void> handle(const Request& from, Reply& reply);
   std::optional<ApiError> admit(const std::optional<std::string>& key,
                                 const std::vector<std::string>& models, Job& job);
-  [[nodiscard]] double carried() const;
+  [[nodiscard]] double carried(bool with_spares) const;
   void update_level();
   void apply_level();
   void tick(const char* what, const std::function<void()>& step);
@@ -299,10 +299,11 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
 
 // The requests per second that the workers carry. Records and answers may have any values: those
 // that the room `plan` refuses are cut.
-double Router::State::carried() const {
+double Router::State::carried(bool with_spares) const {
   constexpr auto kMaxCount = static_cast<std::uint64_t>(plan::kMaxCount);
   std::vector<UsedWorker> used;
   for (const auto& [id, worker] : workers.all()) {
+    if (!with_spares && worker->life == fleet::Life::kSpare) continue;
     used.push_back({.weight = worker->capacity_weight(Clock::now()),
                     .slots = std::min(worker->slots, kMaxCount),
                     .kv_tokens = worker->kv_tokens});
@@ -315,12 +316,14 @@ double Router::State::carried() const {
   return carried_rate(used, mean);
 }
 
-// The level that the workers require.
+// The level that the workers require, and whether they need spares.
 void Router::State::update_level() {
   if (!served.mean()) return;
   const double demanded = options.slo_rate.value_or(demand.rate(time_now()));
+  // Without the spares that help already: else they would be left as soon as they do.
+  dispatcher.set_ratio(capacity_ratio(carried(false), demanded));
   const std::size_t before = level.level();
-  level.update(capacity_ratio(carried(), demanded), time_now());
+  level.update(capacity_ratio(carried(true), demanded), time_now());
   if (level.level() != before) apply_level();
 }
 

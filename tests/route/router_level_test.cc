@@ -1,4 +1,5 @@
-// The capacity of the workers as the router sees it over time: the level of degradation.
+// The capacity of the workers as the router sees it over time: the level of degradation, and
+// whether spares take requests.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -30,6 +31,15 @@ TEST_F(RouterLevel, FollowsFromWorkersWhoseRecordsHaveAnyNumbers) {
   });
   ASSERT_EQ(fleet.ask(chat(true))->status(), 200);
   fleet.run_until([&] { return level(fleet) == 4; });
+}
+
+TEST_F(RouterLevel, ASpareTakesRequestsWhileTheCapacityIsLessThanTheDemand) {
+  Fleet fleet(with_demand());
+  fleet.add_engine();
+  fleet.add_engine({}, [](route::Worker& worker) { worker.life = fleet::Life::kSpare; });
+  EXPECT_EQ(fleet.worker(1).weight, 0);
+  ASSERT_EQ(fleet.ask(chat(true))->status(), 200);
+  fleet.run_until([&] { return fleet.worker(1).weight > 0; });
 }
 
 }  // namespace

@@ -113,6 +113,8 @@ struct Dispatcher::State {
   std::size_t without_set = 0;
   loop::Event sets_changed;
   plan::DegradationSetting level = plan::kDegradationLevels[0].setting;
+  /// The workers that are no spares carry less than the demand.
+  bool needs_spares = false;
   std::uint64_t ids = 0;
 };
 
@@ -170,7 +172,7 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
       add(worker);
     }
   };
-  if (lacks_one) add_spares(false);
+  if (lacks_one || needs_spares) add_spares(false);
   const bool has_one = std::any_of(health.begin(), health.end(),
                                    [](const fleet::SetMember& one) { return one.weight > 0; });
   if (!has_one) add_spares(true);
@@ -587,6 +589,11 @@ void Dispatcher::apply_time() {
     has_changed = true;
   }
   if (has_changed) on_change();
+}
+
+void Dispatcher::set_ratio(double ratio) {
+  const bool needs_spares = ratio < 1;
+  if (std::exchange(state_->needs_spares, needs_spares) != needs_spares) on_change();
 }
 
 void Dispatcher::set_level(const plan::DegradationSetting& setting) {

@@ -62,6 +62,9 @@ class Dispatcher {
   void on_change();
   /// To be called about twice a second: the workers' health depends on the time.
   void apply_time();
+  /// Sets the ratio of the workers' capacity, without spares, to the demand: below 1, spares take
+  /// requests.
+  void set_ratio(double ratio);
   /// Sets the level of requests that arrive from now on, and of the workers' slots at once.
   void set_level(const plan::DegradationSetting& setting);
 

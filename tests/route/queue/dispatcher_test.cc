@@ -419,6 +419,25 @@ TEST_F(DispatcherTest, ASpareTakesRequestsWhileAWorkerIsOut) {
   EXPECT_FALSE(place()->is_over);
 }
 
+TEST_F(DispatcherTest, ASpareTakesRequestsWhileTheOthersCarryLessThanTheDemand) {
+  add("a", 1);
+  const WorkerPtr spare = add("spare", 1);
+  spare->life = fleet::Life::kSpare;
+  dispatcher_.on_change();
+  const Placed first = place();
+  const Placed second = place();
+  EXPECT_EQ(first->worker(), "a");
+  dispatcher_.set_ratio(1);
+  loop_.run_ready();
+  EXPECT_FALSE(second->is_over);
+  dispatcher_.set_ratio(0.9);
+  loop_.run_ready();
+  EXPECT_EQ(second->worker(), "spare");
+  dispatcher_.set_ratio(1.1);
+  release(second);
+  EXPECT_FALSE(place()->is_over);
+}
+
 TEST_F(DispatcherTest, AtTheAddressOfAnEngineThatHandsOverNewRequestsWaitForTheSpare) {
   const WorkerPtr a = add("a", 10);
   const WorkerPtr spare = add("spare", 10);
