@@ -303,7 +303,8 @@ double Router::State::carried(bool with_spares) const {
   constexpr auto kMaxCount = static_cast<std::uint64_t>(plan::kMaxCount);
   std::vector<UsedWorker> used;
   for (const auto& [id, worker] : workers.all()) {
-    if (!with_spares && worker->life == fleet::Life::kSpare) continue;
+    const bool is_counted = with_spares || worker->life != fleet::Life::kSpare;
+    if (!is_counted || worker->role == Role::kPrefill) continue;
     used.push_back({.weight = worker->capacity_weight(Clock::now()),
                     .slots = std::min(worker->slots, kMaxCount),
                     .kv_tokens = worker->kv_tokens});

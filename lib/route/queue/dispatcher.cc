@@ -57,6 +57,8 @@ struct Dispatcher::State {
     // request needs a look at all workers.
     bool has_refusals = false;
     bool has_probation = false;
+    /// Its workers are for decode, and have none for prefill.
+    bool lacks_prefill = false;
   };
 
   State(boost::asio::any_io_executor on, DispatchOptions with, Workers& its_workers,
@@ -193,6 +195,7 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
     if (has_left) set.choice.remove_worker(entry.first);
     return has_left;
   });
+  set.lacks_prefill = workers.lacks_prefill(key);
   set.has_refusals = set.has_probation = false;
   std::uint64_t slots = 0;
   for (const WorkerPtr& worker : members) {
@@ -501,6 +504,13 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
                          .message = "no worker accepts this router's requests for model " +
                                     base::quoted(job.model),
                          .code = "worker_misconfigured"};
+    }
+    if (set.lacks_prefill && !job.resume_until) {
+      co_return ApiError{.status = 503,
+                         .message = "model " + base::quoted(job.model) +
+                                    ": no worker for prefill matches those for decode",
+                         .code = "no_pair",
+                         .retry_after = std::chrono::seconds(1)};
     }
     job.tokens = job.request.prompt_tokens +
                  std::min(job.request.max_tokens.value_or(set.lengths.p95()), set.lengths.p95());

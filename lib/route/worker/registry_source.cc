@@ -30,9 +30,12 @@ constexpr std::string_view kEndpoint = "generate";
 
 text::WallTime wall_now() { return std::chrono::system_clock::now(); }
 
-// A worker for prompts and answers; others, such as one for prefill, are paired by the engines.
-bool takes_requests(const fleet::EndpointId& id) {
-  return id.endpoint == kEndpoint && (id.component == "worker" || id.component == "worker-decode");
+// nullopt for what is no worker.
+std::optional<Role> role_of(const fleet::EndpointId& id) {
+  if (id.endpoint != kEndpoint) return std::nullopt;
+  if (id.component == "worker") return Role::kWhole;
+  if (id.component == "worker-prefill") return Role::kPrefill;
+  return id.component == "worker-decode" ? std::optional(Role::kDecode) : std::nullopt;
 }
 
 }  // namespace
@@ -79,7 +82,8 @@ void RegistrySource::apply(const RegistryChange& change) {
 
 void RegistrySource::put_instance(const fleet::Record& record) {
   const auto endpoint = fleet::endpoint_of(record.key);
-  if (!endpoint || !takes_requests(*endpoint)) return;
+  const std::optional<Role> role = endpoint ? role_of(*endpoint) : std::nullopt;
+  if (!role) return;
   const bool is_ours = std::any_of(
       options_.namespaces.begin(), options_.namespaces.end(),
       [&](const fleet::NamespacePattern& one) { return one.matches(endpoint->name_space); });
@@ -102,6 +106,9 @@ void RegistrySource::put_instance(const fleet::Record& record) {
   worker->life = instance.life;
   worker->drains_itself = instance.life == fleet::Life::kDraining && !instance.is_drained;
   worker->is_stale = false;
+  worker->role = *role;
+  worker->name_space = endpoint->name_space;
+  worker->kv_abi = instance.kv_abi;
   worker->card = instance.card;
   if (const auto card = cards_.find(instance.card); card != cards_.end()) {
     worker->facts = card->second;

@@ -88,6 +88,9 @@ class Rate {
   std::chrono::duration<double> time_{0};
 };
 
+/// The part of a request that a worker does. The engines pair workers for prefill and decode.
+enum class Role { kWhole, kPrefill, kDecode };
+
 struct Worker {
   Worker(std::string its_id, const fleet::Health& its_health)
       : id(std::move(its_id)), health(its_health) {}
@@ -118,6 +121,11 @@ struct Worker {
   std::string card;
   /// The known facts of its model: the card, or the context_length alone; null if nothing is.
   std::shared_ptr<const fleet::Card> facts;
+  Role role = Role::kWhole;
+  /// Workers for prefill and decode must be equal in these to pair: the namespace of the record,
+  /// and the form of the KV cache.
+  std::string name_space;
+  std::string kv_abi;
   std::optional<std::uint64_t> kv_tokens;
   std::uint64_t slots = 0;
   std::string started_at;
@@ -196,6 +204,11 @@ struct Worker {
   /// delivered is not to be trusted.
   [[nodiscard]] bool is_convicted() const {
     return health.state() == fleet::HealthState::kConvicted || verdict.is_conviction();
+  }
+  /// Whether this worker for decode and the worker `other` for prefill can pair.
+  [[nodiscard]] bool pairs_with(const Worker& other) const {
+    return role == Role::kDecode && other.role == Role::kPrefill && other.is_in() &&
+           other.model == model && other.name_space == name_space && other.kv_abi == kv_abi;
   }
   /// Returns it as a member of its set, with the lower one of the weights of its health and of the
   /// verdict.

@@ -31,8 +31,8 @@ void Workers::regroup(const WorkerPtr& worker) {
   const auto entry = set_of_worker_.find(worker->id);
   if (entry != set_of_worker_.end() && entry->second == key) return;
   leave_set(worker);
-  // A worker joins a set once its model is known.
-  if (worker->model.empty()) return;
+  // A worker joins a set once its model is known. One for prefill gets no requests.
+  if (worker->model.empty() || worker->role == Role::kPrefill) return;
   sets_[key].push_back(worker);
   set_of_worker_[worker->id] = key;
 }
@@ -44,6 +44,16 @@ void Workers::remove(const std::string& id) {
   found->second->is_removed = true;
   leave_set(found->second);
   by_id_.erase(found);
+}
+
+bool Workers::lacks_prefill(const SetKey& key) const {
+  const Set& members = set(key);
+  const bool are_for_decode = std::ranges::all_of(
+      members, [](const WorkerPtr& member) { return member->role == Role::kDecode; });
+  return !members.empty() && are_for_decode && std::ranges::none_of(by_id_, [&](const auto& entry) {
+    return std::ranges::any_of(
+        members, [&](const WorkerPtr& member) { return member->pairs_with(*entry.second); });
+  });
 }
 
 WorkerPtr Workers::find(const std::string& id) const {

@@ -38,6 +38,9 @@ class Workers {
   [[nodiscard]] const std::map<SetKey, Set>& sets() const { return sets_; }
   /// The workers of a set; empty if there are none.
   [[nodiscard]] const Set& set(const SetKey& key) const;
+  /// Whether all workers of the set are for decode, and none of them has one for prefill to pair
+  /// with.
+  [[nodiscard]] bool lacks_prefill(const SetKey& key) const;
 
   /// nullopt removes the entry.
   void set_weights(const std::string& model, std::optional<CardWeights> weights);

@@ -478,6 +478,29 @@ TEST_F(DispatcherTest, WithAnotherWorkerNoRequestWaitsForTheSpare) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(place()->worker(), "b");
 }
 
+TEST_F(DispatcherTest, ADecodeWorkerWithoutOneForPrefillGetsNoRequest) {
+  const WorkerPtr decode = add("decode", 10);
+  decode->role = route::Role::kDecode;
+  dispatcher_.on_change();
+  const Placed refused = place();
+  ASSERT_EQ(refused->refusal(), 503);
+  EXPECT_EQ(refused->error->code, "no_pair");
+  EXPECT_TRUE(refused->error->retry_after.has_value());
+  // An answer that has begun may go on there.
+  const Placed begun = make();
+  begun->job.set = {"m", ""};
+  begun->job.resume_until = soon();
+  place(begun);
+  EXPECT_EQ(begun->worker(), "decode");
+  const WorkerPtr prefill = std::make_shared<route::Worker>("prefill", fleet::Health{});
+  prefill->model = "m";
+  prefill->role = route::Role::kPrefill;
+  prefill->is_reachable = true;
+  workers_.add(prefill);
+  dispatcher_.on_change();
+  EXPECT_EQ(place()->worker(), "decode");
+}
+
 TEST_F(DispatcherTest, ALevelReducesTheSlots) {
   add("a", 4);
   dispatcher_.set_level(plan::kDegradationLevels[4].setting);

@@ -117,12 +117,29 @@ TEST_F(RegistrySourceTest, AChangeOfARecordKeepsTheWorker) {
 
 TEST_F(RegistrySourceTest, OnlyWorkersThatGenerateInItsNamespacesTakeRequests) {
   put(record_of(instance_of(kFirst), {"another", "worker", "generate"}));
-  put(record_of(instance_of(kFirst), {"llama", "worker-prefill", "generate"}));
   put(record_of(instance_of(kFirst), {"llama", "frontend", "generate"}));
   put(record_of(instance_of(kFirst), {"llama", "worker", "metrics"}));
   EXPECT_THAT(workers_.all(), IsEmpty());
   put(record_of(instance_of(kFirst), {"llama", "worker-decode", "generate"}));
-  EXPECT_EQ(workers_.all().size(), 1U);
+  EXPECT_EQ(workers_.sets().size(), 1U);
+  put(record_of(instance_of(kSecond), {"llama", "worker-prefill", "generate"}));
+  EXPECT_EQ(workers_.all().size(), 2U);
+  EXPECT_EQ(workers_.set({"llama", "sha256:1"}).size(), 1U);
+}
+
+TEST_F(RegistrySourceTest, WorkersForPrefillAndDecodePairByTheirRecords) {
+  fleet::Instance decode = instance_of(kFirst);
+  decode.kv_abi = "nixl/fp8";
+  put(record_of(decode, {"llama", "worker-decode", "generate"}));
+  fleet::Instance prefill = instance_of(kSecond);
+  const auto lacks_prefill = [&](const char* kv_abi) {
+    prefill.kv_abi = kv_abi;
+    put(record_of(prefill, {"llama", "worker-prefill", "generate"}));
+    workers_.find(kSecond)->is_reachable = true;
+    return workers_.lacks_prefill({"llama", "sha256:1"});
+  };
+  EXPECT_TRUE(lacks_prefill("nixl/fp16"));
+  EXPECT_FALSE(lacks_prefill("nixl/fp8"));
 }
 
 TEST_F(RegistrySourceTest, AStaleWorkerStays) {

@@ -55,6 +55,40 @@ TEST(Workers, AWorkerJoinsASetOnceItsModelIsKnown) {
   EXPECT_EQ(workers.set({"llama", "2"}).size(), 1U);
 }
 
+TEST(Workers, ASetForDecodeNeedsAWorkerForPrefill) {
+  Workers workers;
+  const SetKey key{"llama", ""};
+  const auto decode = worker_of("a", "llama");
+  decode->role = route::Role::kDecode;
+  decode->name_space = "fleet";
+  decode->kv_abi = "1";
+  workers.add(decode);
+  EXPECT_TRUE(workers.lacks_prefill(key));
+  EXPECT_FALSE(workers.lacks_prefill({"another", ""}));
+  const auto prefill = worker_of("b", "llama");
+  prefill->role = route::Role::kPrefill;
+  prefill->name_space = "fleet";
+  prefill->kv_abi = "1";
+  prefill->is_reachable = true;
+  workers.add(prefill);
+  EXPECT_EQ(workers.set(key).size(), 1U) << "it gets no requests";
+  EXPECT_FALSE(workers.lacks_prefill(key));
+  const auto lacks_with = [&](std::string route::Worker::*field) {
+    const std::string before = std::exchange((*prefill).*field, "other");
+    const bool lacks = workers.lacks_prefill(key);
+    (*prefill).*field = before;
+    return lacks;
+  };
+  EXPECT_TRUE(lacks_with(&route::Worker::kv_abi));
+  EXPECT_TRUE(lacks_with(&route::Worker::name_space)) << "it is of another cohort";
+  EXPECT_TRUE(lacks_with(&route::Worker::model));
+  prefill->is_reachable = false;
+  EXPECT_TRUE(workers.lacks_prefill(key));
+  // A worker for both answers alone.
+  workers.add(worker_of("c", "llama"));
+  EXPECT_FALSE(workers.lacks_prefill(key));
+}
+
 TEST(Workers, ARemovedWorkerLeavesItsSet) {
   Workers workers;
   const auto worker = worker_of("a", "llama");
