@@ -27,7 +27,8 @@ CONVICTED='"health":"convicted","weight":0,"reason":"wrong tokens","expires":nul
 
 @test "bad command lines are usage errors" {
   usage_errors fo-canary "" "frob" "acquit" "acquit x" "acquit $(id 1) $(id 2)" \
-    "acquit $(id 1) --timeout 5" "acquit $(id 1) --registry x"
+    "acquit $(id 1) --timeout 5" "acquit $(id 1) --registry x" "run --canaries x --interval 0" \
+    "run --canaries x --interval 876000h" "run --canaries x --answer-timeout 0" "run --canaries x --hung-after 0s"
   fails 64 "id 'x': not the id of a worker" canary acquit x
 }
 

@@ -72,7 +72,9 @@ fails() {
     "serve $worker --overload-status 500" "serve $worker --allow-path sleep" "serve $worker --namespace A/b" \
     "serve $worker --tls-cert a" "serve $worker --tls-key a" "serve --registry x" "serve $worker --ready-fd 2" \
     "serve $worker --allow-workers x" "ctl" "ctl frob" "ctl state x" "ctl drain" "ctl drain a b" "ctl weight a b" \
-    "ctl level" "ctl kill" "ctl state --timeout 5"
+    "ctl level" "ctl kill" "ctl state --timeout 5" "serve $worker --queue-timeout 0" \
+    "serve $worker --first-token-timeout 0" "serve $worker --stream-timeout 0s" "serve $worker --answer-timeout 0" \
+    "serve $worker --client-timeout 0" "serve $worker --bandwidth 0"
   fails 64 "--pass-authorization and --worker-key: a request has one Authorization" \
     serve --worker http://127.0.0.1:1 --pass-authorization --worker-key "$T/absent"
   fails 64 "URL 'ftp://127.0.0.1': *" serve --worker ftp://127.0.0.1

@@ -53,6 +53,9 @@ void declare_admin(CLI::App& app, Options& options) {
   cli::add_variables(app, {"XDG_RUNTIME_DIR"});
 }
 
+// The limit of durations of which several are added.
+constexpr base::Duration kDay = std::chrono::hours(24);
+
 // The options of a check.
 void declare_check(CLI::App& app, Options& options) {
   add_list(app, "--canaries", options.canaries, "a file of fo-canary learn", "FILE");
@@ -63,9 +66,10 @@ void declare_check(CLI::App& app, Options& options) {
       ->capture_default_str()
       ->type_name("N");
   add_count(app, "--retries", options.retries, "repetitions of a failed check");
-  cli::add_duration(app, "--answer-timeout", options.rules.timeout, "of a whole answer");
-  cli::add_duration(app, "--hung-after", options.hung_after,
-                    "without a token while requests run, a worker is hung");
+  cli::add_positive_duration(app, "--answer-timeout", options.rules.timeout, "of a whole answer",
+                             kDay);
+  cli::add_positive_duration(app, "--hung-after", options.hung_after,
+                             "without a token while requests run, a worker is hung", kDay);
 }
 
 void declare_learn(CLI::App& app, Options& options) {
@@ -97,7 +101,8 @@ void declare_run(CLI::App& app, Options& options) {
   add_text(app, "--allow-workers", options.allowed_workers,
            "networks of workers (default: loopback and private ones)", "NETWORK,...");
   declare_check(app, options);
-  cli::add_duration(app, "--interval", options.interval, "between two questions to a worker");
+  cli::add_positive_duration(app, "--interval", options.interval,
+                             "between two questions to a worker", kDay);
   add_list(app, "--xid", options.xid_logs,
            "convict by GPU errors in this log of the kernel; repeatable", "[HOST=]FILE");
   declare_worker_access(app, options);

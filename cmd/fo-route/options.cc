@@ -102,14 +102,14 @@ void declare_serve(CLI::App& app, Options& options) {
   add_count(app, "--queue-requests", serve.router.dispatch.queue.requests,
             "the most that wait, in each set");
   add_count(app, "--queue-tokens", serve.router.dispatch.queue.tokens, "the same in tokens");
-  cli::add_duration(app, "--queue-timeout", serve.router.dispatch.queue.timeout,
-                    "how long a request waits for an engine");
-  cli::add_duration(app, "--first-token-timeout", serve.router.times.first_token,
-                    "of a short prompt; 1 s more for each 1,000 tokens");
-  cli::add_duration(app, "--stream-timeout", serve.router.times.stream,
-                    "between two tokens of a stream, while others go on");
-  cli::add_duration(app, "--answer-timeout", serve.router.times.answer,
-                    "of an answer that is not streamed");
+  cli::add_positive_duration(app, "--queue-timeout", serve.router.dispatch.queue.timeout,
+                             "how long a request waits for an engine");
+  cli::add_positive_duration(app, "--first-token-timeout", serve.router.times.first_token,
+                             "of a short prompt; 1 s more for each 1,000 tokens");
+  cli::add_positive_duration(app, "--stream-timeout", serve.router.times.stream,
+                             "between two tokens of a stream, while others go on");
+  cli::add_positive_duration(app, "--answer-timeout", serve.router.times.answer,
+                             "of an answer that is not streamed");
   app.add_flag("--no-resume", options.no_resume,
                "end a started answer with an error when its engine fails");
   cli::add_duration(app, "--resume-wait", serve.router.resume.wait,
@@ -129,8 +129,8 @@ void declare_serve(CLI::App& app, Options& options) {
                "resume answers with a frequency penalty, with a logit bias in its place");
   app.add_flag("--resume-text", serve.router.rules.resume.text,
                "resume answers whose tokens are unknown, after their text");
-  cli::add_duration(app, "--client-timeout", serve.limits.write_timeout,
-                    "for a client to read what was sent");
+  cli::add_positive_duration(app, "--client-timeout", serve.limits.write_timeout,
+                             "for a client to read what was sent");
   cli::add_size(app, "--max-body", serve.limits.body_bytes, "the longest body of a request");
   add_list(app, "--allow-path", serve.router.allowed_paths, "forward this path, too; repeatable",
            "PATH");
@@ -190,6 +190,9 @@ void check(Options& options) {
   }
   if (serve.router.rules.pass_authorization && !options.worker_key_file.empty()) {
     refuse("--pass-authorization and --worker-key: a request has one Authorization");
+  }
+  if (serve.router.resume.moves.bandwidth == base::ByteCount(0)) {
+    refuse("--bandwidth: expected more than 0");
   }
   if (serve.router.rules.priority_by_tier && options.keys_file.empty()) {
     refuse("--priority-by-tier needs --keys");

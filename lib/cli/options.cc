@@ -82,6 +82,17 @@ CLI::Option* add_duration(CLI::App& app, const std::string& name,
                     [&value](base::Duration parsed) { value = parsed; });
 }
 
+CLI::Option* add_positive_duration(CLI::App& app, const std::string& name, base::Duration& value,
+                                   const std::string& description, base::Duration max) {
+  const auto check = [max](const std::string& text) -> std::string {
+    // add_duration() refuses what is no duration.
+    const base::Duration duration = base::parse_duration(text).value_or(base::Duration(1));
+    if (duration <= base::Duration::zero()) return "'" + text + "' is not above 0";
+    return duration > max ? "'" + text + "' is over " + base::format_duration(max) : "";
+  };
+  return add_duration(app, name, value, description)->check(CLI::Validator(check, ""));
+}
+
 CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& value,
                       const std::string& description) {
   CLI::Option* option = add_parsed(app, name, description, kSize, read_size,

@@ -26,6 +26,11 @@ CLI::Option* add_duration(CLI::App& app, const std::string& name, base::Duration
 CLI::Option* add_duration(CLI::App& app, const std::string& name,
                           std::optional<base::Duration>& value, const std::string& description);
 
+/// The same for a duration above 0, and of at most `max`.
+CLI::Option* add_positive_duration(CLI::App& app, const std::string& name, base::Duration& value,
+                                   const std::string& description,
+                                   base::Duration max = base::Duration::max());
+
 /// A size such as 4GiB; the current value is shown as the default.
 CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& value,
                       const std::string& description);

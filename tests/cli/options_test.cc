@@ -42,6 +42,20 @@ TEST(SharedOptions, DurationsAndSizes) {
   EXPECT_EQ(parse_words(declare, {"--size", "1.5GiB"}), Kind::kUsageError);
 }
 
+TEST(SharedOptions, ADurationMayHaveToBePositive) {
+  base::Duration duration{};
+  const auto declare = [&](CLI::App& app) {
+    add_positive_duration(app, "--duration", duration, "d", std::chrono::hours(24));
+  };
+  const auto reason = [&](const std::string& word) { return result_of(declare, {word}).text; };
+  ASSERT_EQ(parse_words(declare, {"--duration", "24h"}), Kind::kRun);
+  EXPECT_EQ(duration, std::chrono::hours(24));
+  EXPECT_EQ(reason("--duration=0"), "--duration: '0' is not above 0");
+  EXPECT_EQ(reason("--duration=0ms"), "--duration: '0ms' is not above 0");
+  EXPECT_EQ(reason("--duration=25h"), "--duration: '25h' is over 24h");
+  EXPECT_EQ(reason("--duration=5"), "--duration: '5': a duration needs a unit, for example 5s");
+}
+
 TEST(SharedOptions, ARefusalSaysWhatIsTaken) {
   base::Duration duration{};
   base::ByteCount size = 0;
