@@ -17,6 +17,7 @@
 #include "canary/daemon/verdict_writer.h"
 #include "canary/xid/xid_log.h"
 #include "fleet/admin_socket.h"
+#include "fleet/registry/follow.h"
 #include "fleet/registry/registry.h"
 #include "fleet/registry/uri.h"
 #include "http/pages.h"
@@ -93,23 +94,13 @@ class CanaryDaemon {
 };
 
 awaitable<void> CanaryDaemon::follow(std::string prefix) {
-  loop::Backoff backoff(std::chrono::milliseconds(100), std::chrono::seconds(5));
-  const std::function<void(const fleet::RegistryChange&)> on_change =
-      [this, is_of_verdicts = prefix == kVerdicts](const fleet::RegistryChange& change) {
-        workers_.apply(change, now());
-        if (!is_of_verdicts || change.kind != fleet::RegistryChange::Kind::kListed) return;
-        workers_.on_verdicts_listed();
-        writer_.start();
-      };
-  for (;;) {
-    try {
-      co_await registry_->watch(prefix, on_change);
-    } catch (const Error& error) {
-      log_limit_.log(os::LogLevel::kWarning, "watch",
-                     std::string("registry: ") + error.what() + "; trying again");
-    }
-    co_await loop::pause_for(backoff.next());
-  }
+  const auto on_change = [this, prefix](const fleet::RegistryChange& change) {
+    workers_.apply(change, now());
+    if (prefix != kVerdicts || change.kind != fleet::RegistryChange::Kind::kListed) return;
+    workers_.on_verdicts_listed();
+    writer_.start();
+  };
+  return fleet::follow(*registry_, prefix, on_change);
 }
 
 void CanaryDaemon::load_state() {

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "fleet/instance.h"
+#include "fleet/registry/follow.h"
 #include "fleet/registry/key.h"
 #include "json/dump.h"
 #include "json/object.h"
-#include "loop/backoff.h"
 #include "loop/pause.h"
 #include "net/address.h"
 #include "os/log.h"
@@ -238,22 +238,13 @@ void RegistrySource::update_slots() {
 }
 
 awaitable<void> RegistrySource::follow(fleet::Registry& registry, std::string prefix) {
-  loop::Backoff backoff(std::chrono::milliseconds(100), std::chrono::seconds(5));
-  const std::function<void(const RegistryChange&)> on_change =
-      [this, &prefix](const RegistryChange& change) {
-        apply(change);
-        if (change.kind == RegistryChange::Kind::kListed && prefix == kVerdicts) {
-          forget_unlisted_convictions();
-        }
-      };
-  for (;;) {
-    try {
-      co_await registry.watch(prefix, on_change);
-    } catch (const base::Error& error) {
-      os::log(os::LogLevel::kWarning, "registry: {}; trying again", error.what());
+  const auto on_change = [this, prefix](const RegistryChange& change) {
+    apply(change);
+    if (change.kind == RegistryChange::Kind::kListed && prefix == kVerdicts) {
+      forget_unlisted_convictions();
     }
-    co_await loop::pause_for(backoff.next());
-  }
+  };
+  return fleet::follow(registry, prefix, on_change);
 }
 
 void RegistrySource::forget_unlisted_convictions() {
