@@ -102,6 +102,27 @@ TEST_F(Shadow, AMemoryGateThatCannotWorkIsToldBeforeTheEngineStarts) {
   EXPECT_FALSE(std::filesystem::exists(dir_.path("started")));
 }
 
+TEST_F(Shadow, AHandoverThatFailsIsTriedUntilTheWakeDeadlineAndLoggedAFewTimes) {
+  // A path that never leads to a socket.
+  std::filesystem::create_symlink(lock_ + ".handover", lock_ + ".handover");
+  const ReservedPort published;
+  std::vector<std::string> loud = command(
+      ":",
+      "--gpu-free 0 --wake-timeout 2s --engine-url http://127.0.0.1:1 --publish 127.0.0.1:" +
+          std::to_string(published.number()),
+      "exec sleep 1h");
+  loud.back().replace(loud.back().find(" -q "), 3, "");
+  const auto result = os::run_captured(loud, Deadline::after(kPairTimeout));
+  ASSERT_TRUE(result);
+  EXPECT_NE(result->status, 0);
+  std::size_t failures = 0;
+  for (std::size_t at = 0; (at = result->err.find("Too many levels", at)) != std::string::npos;
+       ++at)
+    ++failures;
+  EXPECT_GT(failures, 0U) << result->err;
+  EXPECT_LT(failures, 12U) << result->err;
+}
+
 TEST_F(Shadow, ClientsLeaveDescriptorsForTheLock) {
   // An engine that accepts connections and answers nothing.
   const ReservedPort target;

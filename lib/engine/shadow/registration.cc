@@ -13,9 +13,10 @@
 #include "engine/drivers/engine_api.h"
 #include "engine/pair.h"
 #include "engine/publish/control_paths.h"
-#include "loop/pause.h"
+#include "loop/backoff.h"
 #include "net/address.h"
 #include "os/log.h"
+#include "os/log_limit.h"
 
 namespace fo::engine {
 namespace {
@@ -29,9 +30,10 @@ using base::ExitStatus;
 // The published address gets two thirds of this process's descriptors, four for each client, so
 // that the lock and the end have the rest.
 constexpr std::size_t kFdsPerClient = 6;
-// The timeout for taking the sockets of the last active engine, and the pause before a retry.
+// The timeout for taking the sockets of the last active engine, and the pauses before a retry.
 constexpr base::Duration kTakeTimeout = std::chrono::seconds(2);
-constexpr base::Duration kRetryInterval = std::chrono::milliseconds(20);
+constexpr base::Duration kFirstPause = std::chrono::milliseconds(20);
+constexpr base::Duration kLongestPause = std::chrono::milliseconds(500);
 
 PublisherLimits limits_of(std::size_t max_fds) {
   PublisherLimits limits;
@@ -174,6 +176,8 @@ awaitable<void> Registration::drain(Deadline deadline, Successor successor) {
 
 // An engine that cannot hand over its sockets now may be able to later.
 awaitable<PublishedSockets> Registration::inherit(Deadline deadline) {
+  loop::Backoff backoff(kFirstPause, kLongestPause);
+  os::LogLimit log_limit;
   for (;;) {
     try {
       const Deadline answer_by = Deadline::after(kTakeTimeout).sooner(deadline);
@@ -181,9 +185,10 @@ awaitable<PublishedSockets> Registration::inherit(Deadline deadline) {
       co_return co_await take_sockets(std::move(path), answer_by);
     } catch (const Error& error) {
       if (deadline.expired() || course_.is_ending()) throw;
-      os::log(os::LogLevel::kWarning, "{}", error.what());
+      log_limit.log(os::LogLevel::kWarning, error.what(), error.what());
     }
-    co_await loop::pause_for(kRetryInterval);
+    const Deadline retry_at = Deadline::after(backoff.next()).sooner(deadline);
+    co_await course_.changed().wait(retry_at);
   }
 }
 
