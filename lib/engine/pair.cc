@@ -16,6 +16,7 @@
 #include "engine/status_socket.h"
 #include "gms/client/rpc_client.h"
 #include "http/client.h"
+#include "http/message.h"
 #include "json/dump.h"
 #include "json/object.h"
 #include "lock/grant.h"
@@ -253,11 +254,8 @@ std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
       http::fetch("POST", url_of((*before)["socket"], "/switchover"),
                   deadline.sooner(Deadline::after(kSwitchTime)), limited());
   if (response.status != 202) {
-    const auto body = fo::json::find_object(response.body, kMaxStatusBytes);
-    std::string reason = "status " + std::to_string(response.status);
-    if (body && body->value("error", json()).is_object()) {
-      reason = member_text((*body)["error"], "message");
-    }
+    std::string reason = base::without_controls(http::error_message_in(response.body));
+    if (reason.empty()) reason = "status " + std::to_string(response.status);
     throw Error(ExitStatus::kTryAgain, what + ": " + base::quoted(id) + " refuses: " + reason);
   }
   for (;;) {

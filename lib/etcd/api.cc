@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "http/message.h"
 #include "json/dump.h"
 #include "json/object.h"
 #include "text/base64.h"
@@ -196,11 +197,6 @@ std::uint64_t small_number(const json& object, const char* key) {
   return is_small ? std::min<std::uint64_t>(found->get<std::uint64_t>(), 999) : 0;
 }
 
-std::string string_or_empty(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 }  // namespace
 
 KeyRange keys_with_prefix(std::string_view prefix) {
@@ -355,18 +351,13 @@ std::optional<Refusal> find_refusal(int http_status, std::string_view answer) {
   const json object = fo::json::find_object(answer, kMaxAnswerBytes).value_or(json::object());
   const auto error = object.find("error");
   if (http_status == 200 && error == object.end()) return std::nullopt;
-  std::string reason;
-  std::uint64_t code = 0;
+  std::string reason = http::error_message_in(answer);
+  std::uint64_t code = small_number(object, "code");
   if (error != object.end() && error->is_object()) {
     // The error ended a stream that had begun.
-    reason = string_or_empty(*error, "message");
     code = std::max(small_number(*error, "grpc_code"), small_number(*error, "code"));
     const auto status = static_cast<int>(small_number(*error, "http_code"));
     if (status != 0) http_status = status;
-  } else {
-    reason = string_or_empty(object, "message");
-    if (reason.empty()) reason = string_or_empty(object, "error");
-    code = small_number(object, "code");
   }
   if (reason.empty()) reason = "HTTP status " + std::to_string(http_status);
   return Refusal{kind_of(http_status, code, reason), reason};

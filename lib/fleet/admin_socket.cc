@@ -5,14 +5,12 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "base/cannot_create.h"
 #include "base/deadline.h"
 #include "base/error.h"
-#include "base/strong.h"
 #include "http/client.h"
-#include "json/object.h"
+#include "http/message.h"
 #include "os/file.h"
 
 namespace fo::fleet {
@@ -47,12 +45,8 @@ AdminAnswer ask_admin(std::string_view daemon, const std::string& socket_path,
   const http::Response response =
       http::fetch(method, "unix:" + socket_path + ":" + target, base::Deadline::after(timeout));
   if (response.status == 200) return {.is_found = true, .text = response.body};
-  std::string message = "status " + std::to_string(response.status);
-  if (const auto object = fo::json::find_object(response.body, base::kMiB)) {
-    const auto* const error = fo::json::find(*object, "error");
-    const auto* const text = error == nullptr ? nullptr : fo::json::find(*error, "message");
-    if (text != nullptr && text->is_string()) message = text->get<std::string>();
-  }
+  std::string message = http::error_message_in(response.body);
+  if (message.empty()) message = "status " + std::to_string(response.status);
   if (response.status == 404) return {.is_found = false, .text = message};
   const ExitStatus status = response.status == 400   ? ExitStatus::kUsage
                             : response.status == 503 ? ExitStatus::kTryAgain

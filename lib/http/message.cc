@@ -9,11 +9,14 @@
 #include "base/hex.h"
 #include "base/text.h"
 #include "json/dump.h"
+#include "json/object.h"
 
 namespace fo::http {
 namespace {
 
 using base::hex_value;
+
+constexpr base::ByteCount kMaxErrorBytes = base::kMiB;
 
 std::optional<std::string> decode(std::string_view text, bool plus_is_blank) {
   std::string out;
@@ -83,6 +86,23 @@ Response error_response(int status, std::string_view message) {
   response.status = status;
   response.body = json::dump(body);
   return response;
+}
+
+std::string error_message_in(std::string_view body) {
+  const nlohmann::json object =
+      json::find_object(body, kMaxErrorBytes).value_or(nlohmann::json::object());
+  const auto member = [](const nlohmann::json* value, const char* name) {
+    return value == nullptr ? nullptr : json::find(*value, name);
+  };
+  const nlohmann::json* const error = member(&object, "error");
+  const nlohmann::json* const detail = member(&object, "detail");
+  const bool is_list = detail != nullptr && detail->is_array() && !detail->empty();
+  for (const nlohmann::json* message :
+       {member(error, "message"), error, member(&object, "message"),
+        member(is_list ? &detail->front() : nullptr, "msg"), detail}) {
+    if (message != nullptr && message->is_string() && *message != "") return *message;
+  }
+  return {};
 }
 
 std::string encode_parameter(std::string_view text) {

@@ -72,6 +72,10 @@ std::string_view reason_phrase(int status);
 /// "invalid_request_error" for 4xx and "server_error" for other statuses.
 Response error_response(int status, std::string_view message);
 
+/// The message in the body of an error_response, or of another server's error: "error" or "message"
+/// itself, or FastAPI's "detail"; as the peer wrote it, and empty if there is none.
+std::string error_message_in(std::string_view body);
+
 /// `text` as the name or value of a query parameter: bytes other than letters, digits and "-._~"
 /// become %XX.
 std::string encode_parameter(std::string_view text);

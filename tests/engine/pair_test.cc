@@ -308,7 +308,7 @@ TEST_F(SwitchTest, ARefusalIsPassedOn) {
 }
 
 TEST_F(SwitchTest, ARefusalWithoutAReasonHasItsStatus) {
-  for (const char* body : {"", "[]", R"({"error":"x"})"}) {
+  for (const char* body : {"", "[]", R"({"error":5})"}) {
     peers_.clear();
     asked_ = false;
     start(http_answer(500, body));

@@ -47,6 +47,19 @@ TEST(ErrorResponse, IsJsonWhateverTheMessage) {
             "{\"error\":{\"code\":404,\"message\":\"no \\\"such\\\"\\n\xef\xbf\xbd thing\","
             "\"type\":\"invalid_request_error\"}}");
   EXPECT_NE(error_response(500, "").body.find("server_error"), std::string::npos);
+  EXPECT_EQ(error_message_in(error_response(404, "no such").body), "no such");
+}
+
+TEST(ErrorMessage, IsThatOfTheUsualFormats) {
+  EXPECT_EQ(error_message_in(R"({"error":{"message":"a"},"message":"b"})"), "a");
+  EXPECT_EQ(error_message_in(R"({"error":"a","message":"b"})"), "a");
+  EXPECT_EQ(error_message_in(R"({"object":"error","message":"a\nb"})"), "a\nb");
+  EXPECT_EQ(error_message_in(R"({"error":{},"detail":[{"msg":"a"},{"msg":"b"}]})"), "a");
+  EXPECT_EQ(error_message_in(R"({"detail":"a"})"), "a");
+  for (const char* const body : {"", "{", "[]", "busy", R"({"error":5})", R"({"message":{}})",
+                                 R"({"error":null,"detail":[]})", R"({"detail":[5]})"}) {
+    EXPECT_EQ(error_message_in(body), "") << body;
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "http/message.h"
 #include "json/object.h"
 
 namespace fo::canary {
@@ -83,7 +84,8 @@ void AnswerReader::add(std::string_view data) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       tokens[i].logprob = logprob_in(chosen[i]);
       const bool fits = best[i].is_object() && best[i].size() <= kMaxTopTokens;
-      if (!fits) throw Misfit("top_logprobs: not an object of at most " + std::to_string(kMaxTopTokens));
+      if (!fits)
+        throw Misfit("top_logprobs: not an object of at most " + std::to_string(kMaxTopTokens));
       for (const auto& [text, logprob] : best[i].items()) {
         tokens[i].top[text] = logprob_in(logprob);
       }
@@ -104,13 +106,7 @@ void AnswerReader::add(std::string_view data) {
 }
 
 std::string error_message_of(std::string_view body) {
-  const auto object = fo::json::find_object(body, kMaxEventBytes);
-  const json* error = object ? fo::json::find(*object, "error") : nullptr;
-  const json* message = error == nullptr ? nullptr : fo::json::find(*error, "message");
-  if (message == nullptr && object) message = fo::json::find(*object, "message");
-  if (message == nullptr && error != nullptr && error->is_string()) message = error;
-  if (message == nullptr || !message->is_string()) return {};
-  return base::one_line(message->get<std::string>(), kMaxMessageBytes);
+  return base::one_line(http::error_message_in(body), kMaxMessageBytes);
 }
 
 }  // namespace fo::canary
