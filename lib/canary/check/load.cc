@@ -1,9 +1,9 @@
 #include "canary/check/load.h"
 
 #include <array>
-#include <charconv>
 #include <chrono>
-#include <cmath>
+
+#include "metrics/sum_of_samples.h"
 
 namespace fo::canary {
 namespace {
@@ -24,48 +24,17 @@ constexpr std::array kEngineMetrics{
     EngineMetric{"sglang:generation_tokens_total", Sum::kTokens},
 };
 
-// The metric of a sample line "name{labels} value [timestamp]", and its value.
-const EngineMetric* find_metric(std::string_view line, double& value) {
-  const EngineMetric* found = nullptr;
-  for (const EngineMetric& metric : kEngineMetrics) {
-    if (line.starts_with(metric.name)) found = &metric;
-  }
-  if (found == nullptr) return nullptr;
-  line.remove_prefix(found->name.size());
-  if (line.starts_with('{')) {
-    // A label may contain anything but a bare quote.
-    bool is_quoted = false;
-    std::size_t at = 1;
-    for (; at < line.size() && (is_quoted || line[at] != '}'); ++at) {
-      if (line[at] == '\\') {
-        ++at;
-      } else if (line[at] == '"') {
-        is_quoted = !is_quoted;
-      }
-    }
-    if (at >= line.size()) return nullptr;
-    line.remove_prefix(at + 1);
-  }
-  if (!line.starts_with(' ')) return nullptr;
-  line.remove_prefix(1);
-  const auto result = std::from_chars(line.data(), line.data() + line.size(), value);
-  return result.ec == std::errc() && std::isfinite(value) ? found : nullptr;
-}
-
 }  // namespace
 
-EngineLoad read_engine_load(std::string_view metrics) {
+EngineLoad read_engine_load(std::string_view text) {
   EngineLoad load;
-  while (!metrics.empty()) {
-    const std::size_t end = std::min(metrics.find('\n'), metrics.size());
-    double value = 0;
-    if (const EngineMetric* const metric = find_metric(metrics.substr(0, end), value)) {
-      auto& sum = metric->sum == Sum::kRunning   ? load.running
-                  : metric->sum == Sum::kWaiting ? load.waiting
-                                                 : load.tokens;
-      sum = sum.value_or(0) + value;
-    }
-    metrics.remove_prefix(std::min(end + 1, metrics.size()));
+  for (const EngineMetric& metric : kEngineMetrics) {
+    const auto value = metrics::sum_of_samples(text, metric.name);
+    if (!value) continue;
+    auto& sum = metric.sum == Sum::kRunning   ? load.running
+                : metric.sum == Sum::kWaiting ? load.waiting
+                                              : load.tokens;
+    sum = sum.value_or(0) + *value;
   }
   return load;
 }

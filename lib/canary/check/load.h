@@ -24,7 +24,7 @@ struct EngineLoad {
 };
 
 /// The metrics of vLLM, SGLang and Dynamo, summed over their series.
-EngineLoad read_engine_load(std::string_view metrics);
+EngineLoad read_engine_load(std::string_view text);
 
 /// The result of two looks at an engine's counters.
 struct Progress {

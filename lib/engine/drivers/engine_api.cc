@@ -2,15 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/text.h"
 #include "http/client.h"
+#include "http/message.h"
 #include "json/object.h"
+#include "metrics/sum_of_samples.h"
 #include "net/address.h"
 
 namespace fo::engine {
@@ -54,50 +53,6 @@ std::optional<std::string> missing_token(const std::string& body) {
                              ? count > 0
                              : text.is_string() && !text.get_ref<const std::string&>().empty();
   return has_token ? std::nullopt : std::optional<std::string>("no token in the answer");
-}
-
-// The end of the labels at the beginning of a text; npos if they do not end.
-std::size_t end_of_labels(std::string_view text) {
-  bool in_value = false;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    if (in_value && text[at] == '\\') {
-      ++at;
-    } else if (text[at] == '"') {
-      in_value = !in_value;
-    } else if (text[at] == '}' && !in_value) {
-      return at + 1;
-    }
-  }
-  return std::string_view::npos;
-}
-
-// The value of a line in Prometheus' text format; nullopt if it is not of the metric `name`.
-std::optional<double> sample_of(std::string_view line, std::string_view name) {
-  if (!line.starts_with(name)) return std::nullopt;
-  line.remove_prefix(name.size());
-  if (line.starts_with('{')) {
-    const std::size_t end = end_of_labels(line);
-    if (end == std::string_view::npos) return std::nullopt;
-    line.remove_prefix(end);
-  } else if (!line.starts_with(' ') && !line.starts_with('\t')) {
-    return std::nullopt;
-  }
-  const std::size_t begin = line.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return std::nullopt;
-  double value = 0;
-  const auto parsed = std::from_chars(line.data() + begin, line.data() + line.size(), value);
-  if (parsed.ec != std::errc() || std::isnan(value)) return std::nullopt;
-  return value;
-}
-
-std::optional<double> sum_of(std::string_view text, std::string_view name) {
-  std::optional<double> sum;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    if (const auto value = sample_of(text.substr(0, end), name)) sum = sum.value_or(0) + *value;
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return sum;
 }
 
 }  // namespace
@@ -209,15 +164,15 @@ awaitable<EngineReply> EngineApi::metrics(std::string_view step, Deadline deadli
 awaitable<std::optional<double>> EngineApi::count(std::string_view name, Deadline deadline) const {
   const EngineReply answer = co_await metrics(kCountStep, deadline);
   if (answer.status != 200) co_return std::nullopt;
-  co_return sum_of(answer.body, name);
+  co_return metrics::sum_of_samples(answer.body, name);
 }
 
 awaitable<std::optional<bool>> EngineApi::is_idle(std::string_view running,
                                                   std::string_view waiting,
                                                   Deadline deadline) const {
   const EngineReply answer = co_await metrics(kIdleStep, deadline);
-  const auto run = sum_of(answer.body, running);
-  const auto wait = sum_of(answer.body, waiting);
+  const auto run = metrics::sum_of_samples(answer.body, running);
+  const auto wait = metrics::sum_of_samples(answer.body, waiting);
   if (answer.status != 200 || !run || !wait) co_return std::nullopt;
   co_return *run + *wait == 0;
 }
@@ -235,15 +190,8 @@ std::optional<std::string> text_at(std::string_view body, std::initializer_list<
 }
 
 std::string reason_in(std::string_view body) {
-  const json answer = object_in(body);
-  const json& error = member(answer, "error");
-  const json& detail = member(answer, "detail");
-  for (const json* reason : {&member(error, "message"), &error, &member(answer, "message"),
-                             &member(first(detail), "msg"), &detail}) {
-    if (reason->is_string())
-      return base::one_line(reason->get_ref<const std::string&>(), kMaxReasonBytes);
-  }
-  return base::one_line(body, kMaxReasonBytes);
+  const std::string message = http::error_message_in(body);
+  return base::one_line(message.empty() ? body : message, kMaxReasonBytes);
 }
 
 std::string last_line(std::string_view text) {
