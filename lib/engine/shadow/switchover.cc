@@ -74,8 +74,8 @@ awaitable<bool> Switchover::prepare() {
 }
 
 awaitable<std::string> Switchover::find_obstacle() {
-  const bool has_standby = co_await has_standby(options_.lock, options_.id);
-  if (!has_standby) co_return "no other engine is on standby";
+  const bool is_covered = co_await has_standby(options_.lock, options_.id);
+  if (!is_covered) co_return "no other engine is on standby";
   if (!parts_.lock->is_confirmed()) co_return "the lock server is unreachable";
   try {
     const Deadline answer_by = Deadline::after(kLayoutTimeout);
@@ -121,9 +121,9 @@ awaitable<void> Switchover::until_taken_over() {
     parts_.course.check();
     if (owner.value_or(options_.id) != options_.id) co_return;
     if (!owner) {
-      const bool has_standby = co_await has_standby(options_.lock, options_.id);
+      const bool is_covered = co_await has_standby(options_.lock, options_.id);
       parts_.course.check();
-      if (!has_standby) co_return;
+      if (!is_covered) co_return;
     }
     co_await loop::pause_for(kOwnerInterval);
     parts_.course.check();
