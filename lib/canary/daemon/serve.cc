@@ -6,7 +6,6 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -20,10 +19,10 @@
 #include "fleet/registry/follow.h"
 #include "fleet/registry/registry.h"
 #include "fleet/registry/uri.h"
+#include "fleet/state_file.h"
 #include "http/pages.h"
 #include "http/server.h"
 #include "loop/backoff.h"
-#include "loop/blocking.h"
 #include "loop/daemon.h"
 #include "loop/pause.h"
 #include "os/file.h"
@@ -40,7 +39,6 @@ using asio::awaitable;
 using base::Deadline;
 using base::Error;
 
-constexpr base::Duration kSaveInterval = std::chrono::seconds(1);
 constexpr base::Duration kFinishTimeout = std::chrono::seconds(2);
 constexpr std::size_t kMaxPageClients = 64;
 constexpr char kVerdicts[] = "verdicts/";
@@ -69,7 +67,6 @@ class CanaryDaemon {
     if (!worker->health.is_convicted()) writer_.withdraw(worker->id);
   }
   awaitable<void> follow(std::string prefix);
-  awaitable<void> keep_state();
   void on_xid(const Xid& xid, const std::string& host);
   awaitable<void> follow_xids(std::unique_ptr<XidLog> log, XidSource source);
   void load_state();
@@ -104,39 +101,9 @@ awaitable<void> CanaryDaemon::follow(std::string prefix) {
 }
 
 void CanaryDaemon::load_state() {
-  if (options_.state.empty()) return;
-  try {
-    workers_.load(parse_state(os::read_file(options_.state, kMaxStateBytes), options_.state),
-                  now());
-  } catch (const Error& error) {
-    if (error.status() == base::ExitStatus::kNoInput) return;
-    os::log(os::LogLevel::kWarning, "state file: {}; starting without it", error.what());
-  }
-}
-
-awaitable<void> CanaryDaemon::keep_state() {
-  std::string written;
-  bool has_failed = false;
-  for (;;) {
-    co_await loop::pause_for(kSaveInterval);
-    std::string text = encode(workers_.save(now()));
-    if (text == written) continue;
-    try {
-      const std::function<bool()> write = [&text, this] {
-        os::write_file_atomic(options_.state, text, 0600);
-        return true;
-      };
-      co_await loop::run_blocking(write);
-      written = std::move(text);
-      if (std::exchange(has_failed, false)) {
-        os::log(os::LogLevel::kInfo, "state file {}: is written again",
-                base::quoted(options_.state));
-      }
-    } catch (const Error& error) {
-      counts_.state_failures.add();
-      if (!std::exchange(has_failed, true)) os::log(os::LogLevel::kWarning, "{}", error.what());
-    }
-  }
+  fleet::load_state(options_.state, kMaxStateBytes, [this](const std::string& text) {
+    workers_.load(parse_state(text, options_.state), now());
+  });
 }
 
 void CanaryDaemon::on_xid(const Xid& xid, const std::string& host) {
@@ -219,7 +186,12 @@ void CanaryDaemon::end() {
 
 int CanaryDaemon::run() {
   asio::co_spawn(io_, daemon_.run([this](loop::Stop how) { stop(how); }), asio::detached);
-  load_state();
+  if (!options_.state.empty()) {
+    load_state();
+    const auto state = [this] { return encode(workers_.save(now())); };
+    const auto on_failure = [this] { counts_.state_failures.add(); };
+    asio::co_spawn(io_, fleet::keep_state(options_.state, state, on_failure), asio::detached);
+  }
   if (!options_.xid_logs.empty()) counts_.xids.emplace();
   for (const XidSource& source : options_.xid_logs) {
     auto log = std::make_unique<XidLog>(
@@ -231,7 +203,6 @@ int CanaryDaemon::run() {
     asio::co_spawn(io_, follow(prefix), asio::detached);
   }
   asio::co_spawn(io_, writer_.run(), asio::detached);
-  if (!options_.state.empty()) asio::co_spawn(io_, keep_state(), asio::detached);
   daemon_.ready(ready_line_);
   io_.run();
   return base::to_int(base::ExitStatus::kOk);
