@@ -38,55 +38,6 @@ void check_text(std::string_view text, base::ByteCount max_bytes) {
   check_depth(text);
 }
 
-class MemberScan final : public nlohmann::json_sax<json> {
- public:
-  using OnMember = std::function<void(const std::string&, const std::string*)>;
-
-  explicit MemberScan(const OnMember& on_member) : on_member_(on_member) {}
-
-  bool key(std::string& name) override {
-    if (depth_ == 1) key_.swap(name);
-    return true;
-  }
-  bool start_object(std::size_t) override { return start(true); }
-  bool start_array(std::size_t) override { return start(false); }
-  bool end_object() override { return end(); }
-  bool end_array() override { return end(); }
-  bool string(std::string& text) override { return value(&text); }
-  bool number_unsigned(number_unsigned_t) override { return value(); }
-  bool number_integer(number_integer_t) override { return value(); }
-  bool number_float(number_float_t, const std::string&) override { return value(); }
-  bool null() override { return value(); }
-  bool boolean(bool) override { return value(); }
-  bool binary(binary_t&) override { return value(); }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    throw Misfit("not JSON");
-  }
-  [[nodiscard]] bool is_object() const { return is_object_; }
-
- private:
-  bool value(const std::string* text = nullptr) {
-    if (depth_ == 1 && is_object_) on_member_(key_, text);
-    return true;
-  }
-  bool start(bool is_object) {
-    if (depth_ == 0) is_object_ = is_object;
-    value();
-    ++depth_;
-    return true;
-  }
-  bool end() {
-    --depth_;
-    return true;
-  }
-
-  const OnMember& on_member_;
-  // Key of the value that was started last in the outermost object.
-  std::string key_;
-  bool is_object_ = false;
-  int depth_ = 0;
-};
-
 // The member, whose type must be that of `empty`; `empty` if it is missing or null.
 const json& member(const json& value, const char* key, const json& empty, const char* expected) {
   if (!value.is_object()) throw Misfit("expected an object");
@@ -109,15 +60,6 @@ json parse_object(std::string_view text, base::ByteCount max_bytes) {
   json object = parse(text, max_bytes);
   if (!object.is_object()) throw Misfit("expected an object");
   return object;
-}
-
-void scan_object(
-    std::string_view text, base::ByteCount max_bytes,
-    const std::function<void(const std::string& key, const std::string* text)>& on_member) {
-  check_text(text, max_bytes);
-  MemberScan scan(on_member);
-  json::sax_parse(text, &scan);
-  if (!scan.is_object()) throw Misfit("expected an object");
 }
 
 std::optional<json> find_object(std::string_view text, base::ByteCount max_bytes) {

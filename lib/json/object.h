@@ -35,12 +35,6 @@ nlohmann::json parse(std::string_view text, base::ByteCount max_bytes);
 /// The same. Throws Misfit also if the value is not an object.
 nlohmann::json parse_object(std::string_view text, base::ByteCount max_bytes);
 
-/// Checks a text as parse_object() does, but builds no value. Calls `on_member` for each member of
-/// the object, in its order: `text` is the member's value, nullptr if that is not a text.
-void scan_object(
-    std::string_view text, base::ByteCount max_bytes,
-    const std::function<void(const std::string& key, const std::string* text)>& on_member);
-
 /// parse_object(); nullopt in place of a Misfit.
 std::optional<nlohmann::json> find_object(std::string_view text, base::ByteCount max_bytes);
 

@@ -63,39 +63,6 @@ TEST(JsonObject, AListOfManyObjectsIsReadOnce) {
   EXPECT_EQ(parse(text + "]", 16 * base::kMiB).size(), kObjects);
 }
 
-TEST(JsonObject, AScanPassesOnTheMembersOfTheObjectItself) {
-  std::string members;
-  scan_object(R"({"a":"x","b":{"c":"y"},"d":["z"],"a":1,"e":null,"f":"\u00e9"})", 200,
-              [&](const std::string& key, const std::string* text) {
-                members += key + "=" + (text != nullptr ? *text : "-") + " ";
-              });
-  EXPECT_EQ(members, "a=x b=- d=- a=- e=- f=\xc3\xa9 ");
-}
-
-TEST(JsonObject, AScanRefusesWhatParsingRefuses) {
-  const auto nested = [](int depth, const std::string& inner) {
-    const auto count = static_cast<std::size_t>(depth);
-    return "{\"a\":" + std::string(count, '[') + inner + std::string(count, ']') + "}";
-  };
-  const auto reason = [](const std::function<void()>& read) -> std::string {
-    try {
-      read();
-    } catch (const Misfit& misfit) {
-      return misfit.what();
-    }
-    return "";
-  };
-  for (const std::string& text :
-       {std::string("{}"), std::string(201, ' '), std::string(), std::string("{\"a\":\"\xff\"}"),
-        std::string("{} {}"), std::string("{}\0", 3), std::string("[{}]"), std::string("\"a\""),
-        nested(63, "1"), nested(64, ""), nested(64, "1"), nested(64, "{\"b\":1}"),
-        nested(63, "{\"b\":1}"), nested(80, "")}) {
-    EXPECT_EQ(reason([&] { scan_object(text, 200, [](const auto&, const auto*) {}); }),
-              reason([&] { parse_object(text, 200); }))
-        << text;
-  }
-}
-
 TEST(JsonObject, NullIsAMissingMember) {
   const json object{{"a", nullptr}, {"b", 1}};
   EXPECT_EQ(find(object, "a"), nullptr);

@@ -1,30 +1,38 @@
 #include "fleet/registry/registry.h"
 
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "fleet/registry/key.h"
 #include "json/object.h"
+#include "json/scanner.h"
 
 namespace fo::fleet {
 
 std::string checked_life(const Record& record) {
+  if (record.text.size() > kMaxRecordBytes) throw fo::json::Misfit("too long");
   const std::string_view id = id_of(record.key);
-  bool has_id = false;
-  std::string named;
+  std::optional<std::string> named;
   std::string life;
-  fo::json::scan_object(record.text, kMaxRecordBytes,
-                        [&](const std::string& key, const std::string* text) {
-                          if (key == "id") {
-                            has_id = text != nullptr;
-                            if (has_id) named = *text;
-                          } else if (key == "life") {
-                            life = text != nullptr ? *text : "";
-                          }
-                        });
+  fo::json::Scanner scanner(record.text);
+  scanner.object([&](std::string_view name) {
+    const bool is_id = name == "id";
+    const bool is_life = name == "life";
+    std::optional<std::string> text;
+    if ((is_id || is_life) && scanner.kind() == fo::json::Scanner::Kind::kText) {
+      text = scanner.text();
+    } else {
+      scanner.skip();
+    }
+    if (is_id) named = std::move(text);
+    if (is_life) life = text.value_or("");
+  });
+  scanner.end();
   if (id.empty()) return life;
-  if (!has_id) throw fo::json::Misfit("without an id");
-  if (named != id) throw fo::json::Misfit("its id is " + base::quoted(named));
+  if (!named) throw fo::json::Misfit("without an id");
+  if (*named != id) throw fo::json::Misfit("its id is " + base::quoted(*named));
   return life;
 }
 
