@@ -7,8 +7,8 @@
 
 namespace fo::cli {
 
-/// "; did you mean 'KNOWN'?" for the nearest known word, the first of several; empty if more than a
-/// third of the letters differ from all. Leading dashes are ignored.
+/// "; did you mean 'KNOWN'?" for the text::nearest_name() of the known words; empty if there is
+/// none.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace fo::cli

@@ -7,8 +7,9 @@
 
 namespace fo::text {
 
-/// The name of `known` with the smallest edit distance to `name`, ignoring case; the first of
-/// several. nullopt if all distances exceed a third of its length.
+/// The name of `known` with the smallest edit distance to `name`, ignoring case and leading dashes;
+/// the first of several. nullopt if `name` has one letter or more than a third of the letters
+/// differ from all.
 std::optional<std::string_view> nearest_name(std::string_view name,
                                              const std::vector<std::string_view>& known);
 

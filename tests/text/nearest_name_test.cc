@@ -14,6 +14,10 @@ TEST(NearestName, IsTheFewestChangesAway) {
   EXPECT_EQ(nearest_name("envs", {"env", "envFrom"}), "env");
 }
 
+TEST(NearestName, LeadingDashesCountNothing) {
+  EXPECT_EQ(nearest_name("-json", {"--verbose", "--json"}), "--json");
+}
+
 TEST(NearestName, CaseCountsNothing) {
   EXPECT_EQ(nearest_name("LIVENESSPROBE", {"livenessProbe"}), "livenessProbe");
 }
