@@ -10,7 +10,6 @@ inline constexpr char kNvmlLibrary[] = "libnvidia-ml.so.1";
 /// The results of NVML's functions that are distinguished here.
 enum NvmlResult : int {
   kNvmlSuccess = 0,
-  kNvmlInvalidArgument = 2,
   kNvmlNotSupported = 3,
   kNvmlInsufficientSize = 7,
 };

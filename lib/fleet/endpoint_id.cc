@@ -44,13 +44,6 @@ std::string to_string(const EndpointId& id) {
   return id.name_space + "/" + id.component + "/" + id.endpoint;
 }
 
-Component split_component(std::string_view component) {
-  const std::size_t dash = std::min(component.find('-'), component.size());
-  Component parts{std::string(component.substr(0, dash)), {}};
-  if (dash < component.size()) parts.subtype = component.substr(dash + 1);
-  return parts;
-}
-
 std::optional<std::string> component_name(std::string_view type, std::string_view subtype) {
   if (type.find('-') != type.npos) return std::nullopt;
   std::string name(type);
@@ -77,12 +70,6 @@ std::optional<NamespacePattern> NamespacePattern::parse(std::string_view text) {
   text.remove_suffix(kAnyHash.size());
   if (!is_dns_label(text) || text.size() > kMaxPrefix) return std::nullopt;
   return NamespacePattern(Kind::kAnyHash, text);
-}
-
-NamespacePattern NamespacePattern::of_router(std::string_view own) {
-  if (own == kGlobalNamespace) return {Kind::kAll, own};
-  const auto name = name_of(own);
-  return name ? NamespacePattern(Kind::kAnyHash, *name) : NamespacePattern(Kind::kExact, own);
 }
 
 bool NamespacePattern::matches(std::string_view name_space) const {

@@ -25,15 +25,6 @@ struct EndpointId {
 std::optional<EndpointId> parse_endpoint_id(std::string_view text);
 std::string to_string(const EndpointId& id);
 
-struct Component {
-  /// "frontend", "planner", "worker" or another word without "-".
-  std::string type;
-  /// May be empty.
-  std::string subtype;
-};
-
-/// Splits the component of an id at its first "-".
-Component split_component(std::string_view component);
 /// nullopt if the type is not a single word, or the result is not a DNS label.
 std::optional<std::string> component_name(std::string_view type, std::string_view subtype);
 
@@ -51,9 +42,6 @@ class NamespacePattern {
  public:
   /// nullopt if `text` is not one of these.
   static std::optional<NamespacePattern> parse(std::string_view text);
-  /// The default of a router in namespace `own`: all cohorts of its deployment, NAME-*. A namespace
-  /// without a hash selects itself.
-  static NamespacePattern of_router(std::string_view own);
 
   [[nodiscard]] bool matches(std::string_view name_space) const;
   /// Returns the text that parse() reads.

@@ -50,7 +50,6 @@ class FullSet {
     queue_.take(now_);
     choice_.begin(*worker, request);
     ended = {*worker, request.tokens};
-    queue_.expire(now_);
     arrive();
   }
 

@@ -54,10 +54,6 @@ TEST(EndpointId, IsComparedAsAWhole) {
 }
 
 TEST(EndpointId, HasAComponentOfTypeAndSubtype) {
-  EXPECT_EQ(split_component("worker").type, "worker");
-  EXPECT_EQ(split_component("worker").subtype, "");
-  EXPECT_EQ(split_component("worker-decode-long").type, "worker");
-  EXPECT_EQ(split_component("worker-decode-long").subtype, "decode-long");
   EXPECT_EQ(component_name("worker", ""), "worker");
   EXPECT_EQ(component_name("worker", "decode"), "worker-decode");
   EXPECT_EQ(component_name("encoder", "decode-long"), "encoder-decode-long");
@@ -117,14 +113,6 @@ TEST(NamespacePattern, SelectsAllByTheGlobalNamespace) {
   // A deployment of that name has a namespace like any other.
   EXPECT_FALSE(NamespacePattern::parse("dynamo-*")->matches("llama-0123456789abcdef"));
   EXPECT_TRUE(NamespacePattern::parse("dynamo-*")->matches("dynamo-0123456789abcdef"));
-}
-
-TEST(NamespacePattern, OfARouterSelectsItsDeployment) {
-  EXPECT_EQ(NamespacePattern::of_router("llama-0123456789abcdef").text(), "llama-*");
-  EXPECT_EQ(NamespacePattern::of_router("llama").text(), "llama");
-  EXPECT_EQ(NamespacePattern::of_router("dynamo").text(), "dynamo");
-  EXPECT_TRUE(NamespacePattern::of_router("dynamo").matches("llama-0123456789abcdef"));
-  EXPECT_FALSE(NamespacePattern::of_router("llama").matches("llama-0123456789abcdef"));
 }
 
 TEST(NamespacePattern, RefusesOtherTexts) {

@@ -102,7 +102,6 @@ class Level {
   void pin(std::optional<std::size_t> level);
 
   [[nodiscard]] std::size_t level() const { return pinned_.value_or(automatic_.level); }
-  [[nodiscard]] bool is_pinned() const { return pinned_.has_value(); }
   [[nodiscard]] plan::DegradationSetting setting() const {
     return plan::setting_of(level(), ratio_);
   }

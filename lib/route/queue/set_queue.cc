@@ -53,13 +53,13 @@ SetQueue::Added SetQueue::add(const QueuedRequest& request, base::Duration now) 
   const auto removals = removals_for(request);
   if (!removals) return {.answer = Answer::kFull};
   for (const std::uint64_t id : *removals) erase(id);
-  insert(request, order, now, expires);
+  insert(request, order, now);
   return {.answer = Answer::kQueued, .removed = *removals};
 }
 
 void SetQueue::put_back(const QueuedRequest& request, base::Duration now) {
   measure(now);
-  insert(request, base::Duration::min(), now, request.deadline);
+  insert(request, base::Duration::min(), now);
   tiers_[request.tier].served -= static_cast<double>(request.tokens) / share(request.tier);
 }
 
@@ -98,8 +98,7 @@ std::optional<std::vector<std::uint64_t>> SetQueue::removals_for(
   return removals;
 }
 
-void SetQueue::insert(QueuedRequest request, base::Duration order, base::Duration arrived,
-                      base::Duration expires) {
+void SetQueue::insert(QueuedRequest request, base::Duration order, base::Duration arrived) {
   // Without tokens, a request would be free, and its slice could not be found.
   request.tokens = std::max<std::uint64_t>(request.tokens, 1);
   Tier& tier = tiers_[request.tier];
@@ -110,9 +109,8 @@ void SetQueue::insert(QueuedRequest request, base::Duration order, base::Duratio
   tier.tokens += request.tokens;
   tier.slices[slice_of(order)] += request.tokens;
   all_tokens_ += request.tokens;
-  by_expiry_.emplace(expires, request.id);
   by_arrival_.emplace(arrived, request.id);
-  entries_.emplace(request.id, Entry{request, place, arrived, expires});
+  entries_.emplace(request.id, Entry{request, place, arrived});
 }
 
 void SetQueue::erase(std::uint64_t id) {
@@ -125,7 +123,6 @@ void SetQueue::erase(std::uint64_t id) {
   const auto slice = tier.slices.find(slice_of(entry.place.order));
   slice->second -= entry.request.tokens;
   if (slice->second == 0) tier.slices.erase(slice);
-  by_expiry_.erase({entry.expires, id});
   by_arrival_.erase({entry.arrived, id});
   entries_.erase(found);
 }
@@ -163,21 +160,6 @@ bool SetQueue::cancel(std::uint64_t id, base::Duration now) {
   if (!entries_.contains(id)) return false;
   erase(id);
   return true;
-}
-
-std::vector<std::uint64_t> SetQueue::expire(base::Duration now) {
-  measure(now);
-  std::vector<std::uint64_t> expired;
-  while (!by_expiry_.empty() && by_expiry_.begin()->first <= now) {
-    expired.push_back(by_expiry_.begin()->second);
-    erase(expired.back());
-  }
-  return expired;
-}
-
-std::optional<base::Duration> SetQueue::next_expiry() const {
-  if (by_expiry_.empty() || by_expiry_.begin()->first == base::Duration::max()) return std::nullopt;
-  return by_expiry_.begin()->first;
 }
 
 std::optional<base::Duration> SetQueue::oldest_arrival() const {

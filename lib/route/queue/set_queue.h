@@ -25,7 +25,8 @@ struct QueueLimits {
   std::uint64_t requests = 10'000;
   /// An empty queue accepts a request of any size.
   std::uint64_t tokens = 50'000'000;
-  /// A request leaves the queue after this time, unless its own deadline is earlier.
+  /// The time in which a request must be taken, unless its own deadline is earlier. Its place, and
+  /// whether it is accepted, follow from that; the caller cancels it then.
   base::Duration timeout = std::chrono::seconds(30);
   /// A tier that does not use its share leaves it to the others.
   std::array<double, plan::kTiers> shares{4, 2, 1};
@@ -64,8 +65,7 @@ class SetQueue {
   };
   Added add(const QueuedRequest& request, base::Duration now);
 
-  /// Puts a request that was taken back to the front of its tier, even if the queue is full. Only
-  /// its own deadline ends its wait.
+  /// Puts a request that was taken back to the front of its tier, even if the queue is full.
   void put_back(const QueuedRequest& request, base::Duration now);
 
   /// The next request. nullopt if the queue is empty.
@@ -75,10 +75,6 @@ class SetQueue {
 
   /// False if the queue does not have the request.
   bool cancel(std::uint64_t id, base::Duration now);
-  /// Removes the requests whose time is over, and returns their ids.
-  std::vector<std::uint64_t> expire(base::Duration now);
-  /// When expire() has to be called next.
-  [[nodiscard]] std::optional<base::Duration> next_expiry() const;
 
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
   [[nodiscard]] std::uint64_t tokens(std::size_t tier) const { return tiers_[tier].tokens; }
@@ -106,7 +102,6 @@ class SetQueue {
     QueuedRequest request;
     Place place;
     base::Duration arrived;
-    base::Duration expires;
   };
   struct Tier {
     std::set<Place> places;
@@ -124,8 +119,7 @@ class SetQueue {
   [[nodiscard]] base::Duration wait_behind(std::uint64_t tokens, std::size_t tier) const;
   [[nodiscard]] std::optional<std::vector<std::uint64_t>> removals_for(
       const QueuedRequest& request) const;
-  void insert(QueuedRequest request, base::Duration order, base::Duration arrived,
-              base::Duration expires);
+  void insert(QueuedRequest request, base::Duration order, base::Duration arrived);
   void erase(std::uint64_t id);
   void measure(base::Duration now);
 
@@ -133,7 +127,6 @@ class SetQueue {
   plan::DegradationSetting level_ = plan::kDegradationLevels[0].setting;
   std::array<Tier, plan::kTiers> tiers_;
   std::unordered_map<std::uint64_t, Entry> entries_;
-  std::set<std::pair<base::Duration, std::uint64_t>> by_expiry_;
   std::set<std::pair<base::Duration, std::uint64_t>> by_arrival_;
   std::uint64_t all_tokens_ = 0;
   std::uint64_t numbers_ = 0;

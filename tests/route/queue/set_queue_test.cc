@@ -137,22 +137,21 @@ TEST(SetQueue, WhatWasTakenGoesBackToTheFront) {
   SetQueue other({.requests = 1});
   other.put_back(waiting(4, kBestEffort, 1000), kQueueStart);
   EXPECT_EQ(other.add(waiting(5), kQueueStart).answer, SetQueue::Answer::kFull);
-  // Only its own deadline ends its wait.
-  EXPECT_THAT(other.expire(kQueueStart + seconds(3600)), IsEmpty());
-  EXPECT_EQ(other.next_expiry(), std::nullopt);
 }
 
-TEST(SetQueue, RequestsExpire) {
+TEST(SetQueue, KnowsItsOldestRequest) {
   SetQueue queue;
   queue.add(waiting(1), kQueueStart);
-  queue.add(waiting(2, kStandard, 100, kQueueStart + seconds(2)), kQueueStart + seconds(1));
+  queue.add(waiting(2, kStandard), kQueueStart + seconds(1));
   EXPECT_EQ(queue.oldest_arrival(), kQueueStart);
-  EXPECT_EQ(queue.next_expiry(), kQueueStart + seconds(2));
-  EXPECT_THAT(queue.expire(kQueueStart + milliseconds(1999)), IsEmpty());
-  EXPECT_THAT(queue.expire(kQueueStart + seconds(2)), ElementsAre(2));
-  EXPECT_THAT(queue.expire(kQueueStart + seconds(30)), ElementsAre(1));
-  EXPECT_EQ(queue.next_expiry(), std::nullopt);
+  queue.cancel(1, kQueueStart + seconds(2));
+  EXPECT_EQ(queue.oldest_arrival(), kQueueStart + seconds(1));
+  queue.cancel(2, kQueueStart + seconds(2));
   EXPECT_EQ(queue.oldest_arrival(), std::nullopt);
+}
+
+TEST(SetQueue, RefusesWhatHasExpired) {
+  SetQueue queue;
   EXPECT_EQ(queue.add(waiting(3, kPremium, 100, kQueueStart), kQueueStart + seconds(40)).answer,
             SetQueue::Answer::kTooLate);
 }
@@ -214,9 +213,10 @@ TEST(SetQueue, RefusesWhatCannotMakeItsDeadline) {
 TEST(SetQueue, AnOldPaceRefusesNothing) {
   SetQueue queue;
   run_at_steady_pace(queue, 20);
-  // For a minute nothing is served, so that all requests expire.
+  // For a minute nothing is served, so that all requests are cancelled.
   const base::Duration later = kQueueStart + seconds(60);
-  EXPECT_EQ(queue.expire(later).size(), 20U);
+  EXPECT_EQ(queue.size(), 20U);
+  while (const auto head = queue.head()) queue.cancel(head->id, later);
   const auto answers_of_two = [&](std::uint64_t id, base::Duration now) {
     const std::vector<SetQueue::Answer> answers{queue.add(waiting(id), now).answer,
                                                 queue.add(waiting(id + 1), now).answer};
@@ -251,16 +251,16 @@ TEST(SetQueue, RetryAfterIsThePredictedWaitAFifthMoreOrLess) {
 
 TEST(SetQueue, ALevelIsForRequestsThatArriveFromNowOn) {
   SetQueue queue;
-  queue.add(waiting(1, kBestEffort), kQueueStart);
+  queue.add(waiting(1, kStandard), kQueueStart);
   queue.set_level(plan::setting_of(3, 0.4));
   EXPECT_EQ(queue.add(waiting(2, kBestEffort), kQueueStart).answer, SetQueue::Answer::kTierRefused);
   EXPECT_EQ(queue.add(waiting(3, kStandard), kQueueStart).answer, SetQueue::Answer::kQueued);
-  EXPECT_THAT(queue.expire(kQueueStart + seconds(30)), ElementsAre(1));
-  EXPECT_THAT(queue.expire(kQueueStart + seconds(60)), ElementsAre(3));
   queue.set_level(plan::setting_of(0, 1));
-  EXPECT_EQ(queue.add(waiting(4, kBestEffort), kQueueStart + seconds(60)).answer,
-            SetQueue::Answer::kQueued);
-  EXPECT_EQ(queue.next_expiry(), kQueueStart + seconds(90));
+  EXPECT_EQ(queue.add(waiting(4, kBestEffort), kQueueStart).answer, SetQueue::Answer::kQueued);
+  EXPECT_TRUE(queue.cancel(4, kQueueStart));
+  // The second had a timeout of 60 s, and is behind a later one of 30 s.
+  queue.add(waiting(5, kStandard), kQueueStart + seconds(20));
+  EXPECT_THAT(take_all(queue, kQueueStart + seconds(20)), ElementsAre(1, 5, 3));
 }
 
 TEST(SetQueue, HalfAShareIsServedHalfAsOften) {
@@ -304,7 +304,6 @@ TEST(SetQueue, LosesAndDuplicatesNothing) {
       const std::uint64_t cancelled = id - random() % 20;
       ASSERT_EQ(queue.cancel(cancelled, now), expected.erase(cancelled) == 1);
     }
-    for (const std::uint64_t expired : queue.expire(now)) ASSERT_EQ(expected.erase(expired), 1U);
     ASSERT_EQ(queue.size(), expected.size());
   }
   const std::vector<std::uint64_t> rest = take_all(queue, now);
