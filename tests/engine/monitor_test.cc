@@ -211,7 +211,7 @@ TEST_F(MonitorTest, FailuresOfOneKindAreNotCountedWithTheOther) {
   EXPECT_FALSE(ended_);
 }
 
-TEST_F(MonitorTest, TroubleIsToldUntilItIsOver) {
+TEST_F(MonitorTest, AnErrorIsReportedUntilItIsOver) {
   driver_.health = {"fever"};
   driver_.hangs = true;
   start();

@@ -23,19 +23,19 @@ std::string_view to_string(Outcome outcome) {
   return kNames.at(static_cast<std::size_t>(outcome));
 }
 
-Outcome outcome_of(Trouble trouble) {
-  switch (trouble) {
-    case Trouble::kNone:
+Outcome outcome_of(AskError error) {
+  switch (error) {
+    case AskError::kNone:
       return Outcome::kPass;
-    case Trouble::kDown:
+    case AskError::kDown:
       return Outcome::kDown;
-    case Trouble::kLate:
+    case AskError::kLate:
       return Outcome::kHung;
-    case Trouble::kBusy:
-    case Trouble::kRefused:
-    case Trouble::kUnnamed:
+    case AskError::kBusy:
+    case AskError::kRefused:
+    case AskError::kUnnamed:
       return Outcome::kNeutral;
-    case Trouble::kBroken:
+    case AskError::kBroken:
       break;
   }
   return Outcome::kFailed;
@@ -55,8 +55,8 @@ nlohmann::json to_json(const Attempt& attempt) {
 Attempt judge(const Canary& canary, const Reply& reply, bool uses_sampler, double tolerance) {
   Attempt attempt{.canary = canary.name, .took = reply.whole, .uses_sampler = uses_sampler};
   attempt.reason = reply.reason;
-  attempt.outcome = outcome_of(reply.trouble);
-  if (reply.trouble != Trouble::kNone) return attempt;
+  attempt.outcome = outcome_of(reply.error);
+  if (reply.error != AskError::kNone) return attempt;
   const Comparison comparison = uses_sampler ? compare_tokens(canary, reply.answer.ids())
                                              : compare(canary, reply.answer, tolerance);
   attempt.evidence = comparison.evidence;
@@ -121,9 +121,9 @@ awaitable<Attempt> ask_token(EngineAddress engine, base::Duration limit, Attempt
   const Deadline probe_by = Deadline::after(rules.probe_timeout);
   const std::optional<EngineLoad> after = co_await ask_load(engine, probe_by);
   Attempt attempt{
-      .outcome = outcome_of(reply.trouble), .reason = reply.reason, .took = reply.whole};
-  if (reply.trouble == Trouble::kNone) baseline.add(seconds_of(reply.first_token));
-  if (reply.trouble == Trouble::kUnnamed) attempt.outcome = Outcome::kPass;
+      .outcome = outcome_of(reply.error), .reason = reply.reason, .took = reply.whole};
+  if (reply.error == AskError::kNone) baseline.add(seconds_of(reply.first_token));
+  if (reply.error == AskError::kUnnamed) attempt.outcome = Outcome::kPass;
   if (attempt.outcome == Outcome::kHung && after && after->has_queue()) {
     attempt.outcome = Outcome::kNeutral;
   }

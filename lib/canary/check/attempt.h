@@ -20,8 +20,8 @@ inline constexpr Outcome kOutcomes[] = {Outcome::kPass,  Outcome::kNeutral,  Out
                                         Outcome::kDrift, Outcome::kMismatch, Outcome::kDown,
                                         Outcome::kHung,  Outcome::kFailed};
 std::string_view to_string(Outcome outcome);
-/// Returns the outcome of a check that had this trouble; kPass for kNone.
-Outcome outcome_of(Trouble trouble);
+/// Returns the outcome of a check that had this error; kPass for kNone.
+Outcome outcome_of(AskError error);
 
 /// A check, or one of its attempts.
 struct Attempt {

@@ -53,23 +53,23 @@ awaitable<Body> get(http::Connection& connection, std::string target, http::Fiel
 }
 
 // `is_connected`: whether the failure came after the connection was made.
-Trouble trouble_of(const Error& error, bool is_connected) {
-  if (base::is_exhausted(error.code())) return Trouble::kRefused;
+AskError ask_error_of(const Error& error, bool is_connected) {
+  if (base::is_exhausted(error.code())) return AskError::kRefused;
   switch (error.status()) {
     case ExitStatus::kTryAgain:
-      return is_connected ? Trouble::kLate : Trouble::kDown;
+      return is_connected ? AskError::kLate : AskError::kDown;
     case ExitStatus::kUnavailable:
-      return is_connected ? Trouble::kBroken : Trouble::kDown;
+      return is_connected ? AskError::kBroken : AskError::kDown;
     case ExitStatus::kProtocol:
-      return Trouble::kBroken;
+      return AskError::kBroken;
     default:
-      return Trouble::kRefused;
+      return AskError::kRefused;
   }
 }
 
-Trouble trouble_of(int status) {
-  if (status == 429 || status == 503 || status == 529) return Trouble::kBusy;
-  return status >= 400 && status < 500 ? Trouble::kRefused : Trouble::kBroken;
+AskError ask_error_of(int status) {
+  if (status == 429 || status == 503 || status == 529) return AskError::kBusy;
+  return status >= 400 && status < 500 ? AskError::kRefused : AskError::kBroken;
 }
 
 std::string body_of(const Question& question, const std::string& model) {
@@ -136,11 +136,11 @@ awaitable<Probe> probe(EngineAddress engine, bool asks_health, Deadline deadline
     const Body health =
         co_await get(*connection, std::move(target), engine.headers, kMaxErrorBytes, deadline);
     if (health.head.status != 200) {
-      result.trouble = Trouble::kBroken;
+      result.error = AskError::kBroken;
       result.reason = "/health: status " + std::to_string(health.head.status);
     }
   } catch (const Error& error) {
-    result.trouble = trouble_of(error, is_connected);
+    result.error = ask_error_of(error, is_connected);
     result.reason = error.what();
   }
   co_return result;
@@ -186,7 +186,7 @@ awaitable<Reply> ask(EngineAddress engine, Question question, base::Duration fir
       co_await read_answer(*connection, reader, reply, sent, first_by, deadline);
       reply.answer = reader.answer();
       if (!reply.answer.is_complete()) {
-        reply.trouble = Trouble::kBroken;
+        reply.error = AskError::kBroken;
         reply.reason = "the answer ends with " + base::quoted(reply.answer.finish);
       }
     } else {
@@ -198,19 +198,19 @@ awaitable<Reply> ask(EngineAddress engine, Question question, base::Duration fir
         text.append(space, 0, count);
       }
       const std::string message = error_message_of(text);
-      reply.trouble = trouble_of(answered.status);
+      reply.error = ask_error_of(answered.status);
       reply.reason =
           "status " + std::to_string(answered.status) + (message.empty() ? "" : ": " + message);
     }
   } catch (const UnnamedTokens& unnamed) {
-    reply.trouble = Trouble::kUnnamed;
+    reply.error = AskError::kUnnamed;
     reply.reason = unnamed.what();
   } catch (const fo::json::Misfit& misfit) {
-    reply.trouble = Trouble::kBroken;
+    reply.error = AskError::kBroken;
     reply.reason = misfit.what();
   } catch (const Error& error) {
-    reply.trouble = trouble_of(error, is_connected);
-    reply.reason = reply.trouble == Trouble::kLate
+    reply.error = ask_error_of(error, is_connected);
+    reply.reason = reply.error == AskError::kLate
                        ? std::string(reader.answer().tokens.empty() ? "no first token in time"
                                                                     : "no whole answer in time")
                        : error.what();

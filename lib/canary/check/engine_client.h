@@ -29,7 +29,7 @@ EngineAddress make_engine_address(const std::string& url, const std::optional<ne
                                   http::Fields headers, std::string model);
 
 /// Why an engine did not do what it was asked to.
-enum class Trouble {
+enum class AskError {
   kNone,
   kDown,  // no connection
   kLate,  // nothing until the deadline
@@ -44,7 +44,7 @@ enum class Trouble {
 /// Result of probing an engine.
 struct Probe {
   /// kBusy and kUnnamed do not occur.
-  Trouble trouble = Trouble::kNone;
+  AskError error = AskError::kNone;
   std::string reason = {};
 };
 
@@ -67,9 +67,9 @@ struct Question {
 };
 
 struct Reply {
-  Trouble trouble = Trouble::kNone;
+  AskError error = AskError::kNone;
   std::string reason = {};
-  /// Complete unless there was trouble.
+  /// Complete unless there was an error.
   Answer answer = {};
   /// Time from sending the request to the first token.
   base::Duration first_token{};

@@ -58,7 +58,7 @@ awaitable<Attempt> check_probe(EngineAddress engine, bool asks_health, AttemptRu
   const Deadline::Clock::time_point begin = Deadline::Clock::now();
   const Deadline deadline = Deadline::after(rules.probe_timeout);
   const Probe result = co_await probe(engine, asks_health, deadline);
-  Attempt attempt{.outcome = outcome_of(result.trouble), .reason = result.reason};
+  Attempt attempt{.outcome = outcome_of(result.error), .reason = result.reason};
   attempt.took = Deadline::Clock::now() - begin;
   co_return attempt;
 }

@@ -51,7 +51,7 @@ awaitable<void> ask_juror(std::shared_ptr<Poll> poll, WorkerPtr juror, Canary ca
   const Reply reply = co_await ask(engine, std::move(question), rules.timeout, deadline);
   // It may have been convicted meanwhile.
   const bool may_judge = !juror->health.is_convicted();
-  if (reply.trouble == Trouble::kNone && may_judge) answer = reply.answer.ids();
+  if (reply.error == AskError::kNone && may_judge) answer = reply.answer.ids();
   poll->ballots.push_back(ballot_of(canary, suspect, answer));
   --poll->missing;
   poll->changed.notify();
@@ -122,7 +122,7 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker, const std::vector<Ste
   const Deadline deadline = Deadline::after(options_.rules.probe_timeout);
   const Probe result = co_await probe(engine, asks_health, deadline);
   std::optional<EngineLoad> load;
-  if (asks_load && result.trouble == Trouble::kNone) {
+  if (asks_load && result.error == AskError::kNone) {
     // A loaded engine may be slow to count its requests.
     const Deadline load_by = Deadline::after(options_.rules.probe_timeout);
     load = co_await ask_load(engine, load_by);
@@ -130,7 +130,7 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker, const std::vector<Ste
   if (worker->is_removed) co_return false;
   const Now at = now();
   Attempt attempt{.took = Clock::now() - begin};
-  worker->is_down = result.trouble == Trouble::kDown;
+  worker->is_down = result.error == AskError::kDown;
   if (worker->is_down) {
     worker->progress.reset();
     worker->load.reset();
@@ -139,7 +139,7 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker, const std::vector<Ste
     fail(worker, Step::kConnect, std::move(attempt));
     co_return false;
   }
-  if (result.trouble == Trouble::kRefused) {
+  if (result.error == AskError::kRefused) {
     attempt.outcome = Outcome::kNeutral;
     attempt.reason = result.reason;
     fail(worker, Step::kConnect, std::move(attempt));
@@ -147,8 +147,8 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker, const std::vector<Ste
   }
   workers_.note(*worker, Step::kConnect, attempt, at);
   // An engine that does not say how it is.
-  if (result.trouble != Trouble::kNone && asks_health) {
-    attempt.outcome = outcome_of(result.trouble);
+  if (result.error != AskError::kNone && asks_health) {
+    attempt.outcome = outcome_of(result.error);
     attempt.reason = result.reason;
     fail(worker, Step::kHealth, std::move(attempt));
     co_return false;

@@ -64,7 +64,7 @@ awaitable<Reply> ask_while_busy(std::shared_ptr<Lesson> lesson, std::size_t engi
   for (int tries = 1;; ++tries) {
     const Deadline deadline = Deadline::after(timeout);
     Reply reply = co_await ask(address, question, timeout, deadline);
-    if (reply.trouble != Trouble::kBusy || tries == kTries) co_return reply;
+    if (reply.error != AskError::kBusy || tries == kTries) co_return reply;
     co_await loop::pause_for(lesson->options.busy_pause);
   }
 }
@@ -76,10 +76,10 @@ awaitable<void> ask_once(std::shared_ptr<Lesson> lesson, std::size_t index, std:
   if (!candidate.left_out.empty()) co_return;
   Question question = question_of(candidate);
   Reply reply = co_await ask_while_busy(lesson, engine, std::move(question));
-  if (reply.trouble == Trouble::kDown) {
+  if (reply.error == AskError::kDown) {
     throw base::Error(base::ExitStatus::kUnavailable, reply.reason);
   }
-  if (reply.trouble != Trouble::kNone) {
+  if (reply.error != AskError::kNone) {
     if (candidate.left_out.empty()) candidate.left_out = reply.reason;
     co_return;
   }
@@ -113,9 +113,9 @@ awaitable<void> ask_sampler(std::shared_ptr<Lesson> lesson, std::size_t engine) 
     question.has_logprobs = false;
     question.uses_sampler = true;
     const Reply reply = co_await ask_while_busy(lesson, engine, std::move(question));
-    if (reply.trouble == Trouble::kNone) {
+    if (reply.error == AskError::kNone) {
       candidate.sampled.push_back(reply.answer.ids());
-    } else if (reply.trouble != Trouble::kBusy && reply.trouble != Trouble::kLate) {
+    } else if (reply.error != AskError::kBusy && reply.error != AskError::kLate) {
       candidate.is_sampler_refused = true;
     }
   }

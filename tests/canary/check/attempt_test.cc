@@ -44,15 +44,17 @@ TEST(Attempt, ItsOutcomesHaveDifferentNames) {
   EXPECT_EQ(to_string(Outcome::kFailed), "failed");
 }
 
-TEST(Attempt, ATroubleIsAnOutcomeWithoutEvidence) {
+TEST(Attempt, AnErrorIsAnOutcomeWithoutEvidence) {
   const std::array outcomes{
-      std::pair(Trouble::kDown, Outcome::kDown), std::pair(Trouble::kLate, Outcome::kHung),
-      std::pair(Trouble::kBusy, Outcome::kNeutral), std::pair(Trouble::kRefused, Outcome::kNeutral),
-      std::pair(Trouble::kUnnamed, Outcome::kNeutral),
-      std::pair(Trouble::kBroken, Outcome::kFailed)};
-  for (const auto& [trouble, outcome] : outcomes) {
+      std::pair(AskError::kDown, Outcome::kDown),
+      std::pair(AskError::kLate, Outcome::kHung),
+      std::pair(AskError::kBusy, Outcome::kNeutral),
+      std::pair(AskError::kRefused, Outcome::kNeutral),
+      std::pair(AskError::kUnnamed, Outcome::kNeutral),
+      std::pair(AskError::kBroken, Outcome::kFailed)};
+  for (const auto& [error, outcome] : outcomes) {
     // The part of the answer that came is wrong, and does not count.
-    Reply reply{.trouble = trouble, .reason = "because"};
+    Reply reply{.error = error, .reason = "because"};
     reply.answer.tokens = {likely(6, -0.5)};
     const Attempt attempt = judge(question_of_two(), reply, false, kTolerance);
     EXPECT_EQ(attempt.outcome, outcome);

@@ -27,20 +27,20 @@ TEST(EngineClient, AQuestionThatFailsIsMeasuredToo) {
   RunningOracle oracle;
   oracle.set({.fail = {.kind = Fault::Kind::kStall, .first = 2, .last = 2}});
   const Reply stalled = asked(oracle.url(), std::chrono::seconds(30), in_ms(1000));
-  EXPECT_EQ(stalled.trouble, Trouble::kLate);
+  EXPECT_EQ(stalled.error, AskError::kLate);
   EXPECT_GE(stalled.whole, milliseconds(1000));
 
   oracle.set({.first_token = milliseconds(40),
               .fail = {.kind = Fault::Kind::kCut, .first = 2, .last = 2}});
   const Reply cut = asked(oracle.url(), std::chrono::seconds(30), soon());
-  EXPECT_EQ(cut.trouble, Trouble::kBroken);
+  EXPECT_EQ(cut.error, AskError::kBroken);
   EXPECT_GE(cut.whole, milliseconds(40));
 }
 
 TEST(EngineClient, AWholeAnswerIsMeasuredFromTheRequest) {
   RunningOracle oracle({.knobs = {.first_token = milliseconds(20), .gap = milliseconds(5)}});
   const Reply reply = asked(oracle.url(), std::chrono::seconds(30), soon());
-  EXPECT_EQ(reply.trouble, Trouble::kNone) << reply.reason;
+  EXPECT_EQ(reply.error, AskError::kNone) << reply.reason;
   EXPECT_GE(reply.first_token, milliseconds(20));
   EXPECT_GE(reply.whole, reply.first_token + milliseconds(5));
 }
