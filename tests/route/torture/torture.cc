@@ -5,9 +5,10 @@
 //
 //   route_torture [--engine oracle|refengine|pairs|pair] [--long | --faults N] [--seed N]
 //
-// --long: ten times as many faults. The engines are fo-oracle. Half of them send one token in an
-// event, the others up to five, and their requests have neither stop strings nor log-probabilities:
-// the router knows the text of an event, not that of each token in it. Exit status 0: no errors.
+// --long: ten times as many faults. SIGINT and SIGTERM end a run early, with its report. Exit
+// status 0: no errors. The engines are fo-oracle. Half of them send one token in an event, the
+// others up to five, and their requests have neither stop strings nor log-probabilities: the router
+// knows the text of an event, not that of each token in it.
 //
 // --engine refengine: four processes of fo-refengine with the same weights are killed and started
 // again, or stopped for longer than the router waits for a token. After a resume, the router draws
@@ -26,6 +27,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -133,6 +135,8 @@ class Torture {
         wrong(failure.what());
       }
     };
+    boost::asio::signal_set signals(loop_, SIGINT, SIGTERM);
+    signals.async_wait([this](const boost::system::error_code&, int) { is_stopping_ = true; });
     const auto begin = [&](awaitable<void> part) {
       ++running_;
       boost::asio::co_spawn(loop_, std::move(part), on_end);
