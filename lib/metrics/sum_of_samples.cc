@@ -33,6 +33,8 @@ std::optional<double> sample_of(std::string_view line, std::string_view name) {
   double value = 0;
   const auto parsed = std::from_chars(line.data() + begin, line.data() + line.size(), value);
   if (parsed.ec != std::errc() || !std::isfinite(value)) return std::nullopt;
+  line.remove_prefix(static_cast<std::size_t>(parsed.ptr - line.data()));
+  if (line.find_first_of(" \t\r") != 0 && !line.empty()) return std::nullopt;
   return value;
 }
 

@@ -34,6 +34,9 @@ constexpr const char* kWorkerLost = "worker_lost";
 constexpr unsigned kMaxAttempts = 3;
 // Interval of the comments to a client that waits for the rest of its answer.
 constexpr base::Duration kCommentInterval = std::chrono::seconds(2);
+// Before a request goes to a worker that was busy, or failed it in vain: a process that is ending
+// may accept connections for a while, only to reset them.
+constexpr base::Duration kPauseAfterFailure = std::chrono::seconds(1);
 // Interval in which a retry checks the budget.
 constexpr base::Duration kBudgetLook = std::chrono::milliseconds(50);
 // Between two attempts while no descriptor or memory is left for a connection.
@@ -214,7 +217,7 @@ class Attempts {
   void add_health(const WorkerPtr& worker, fleet::HealthEvent event, const std::string& reason);
   void note(const Outcome& outcome, TimePoint began, const std::string& reason);
   void note_progress();
-  void add_failure(OutcomeClass kind);
+  void add_failure(OutcomeClass kind, base::Duration pause);
   void note_success(TimePoint began);
 
   RouterParts& parts_;
@@ -227,6 +230,8 @@ class Attempts {
   std::uint64_t arrivals_ = 0;
   /// The answer's progress then.
   std::uint64_t begin_ = 0;
+  /// The last worker was busy.
+  bool was_busy_ = false;
   /// From its first death on.
   std::optional<PoisonBodies::Watch> watch_;
   /// When the client was last sent something while its answer waits for a worker.
@@ -389,6 +394,10 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
     }
   }
   Attempt attempt = facts_of(end, exchange_, call.others_moved());
+  // It may have died of it.
+  if (end == CallEnd::kRefused && call.was_sent()) {
+    parts_.dispatcher.suspects().on_death(worker->number);
+  }
   const Api api = job_.request.api;
   attempt.may_lack_object = api == Api::kOther || api == Api::kResponse || !job_.pinned_to.empty();
   co_return attempt;
@@ -493,14 +502,18 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
       if (!outcome.is_worth_another) return;
       break;
   }
-  add_failure(outcome.kind);
+  add_failure(outcome.kind, outcome.pause);
   if (!exchange_.is_delivered()) ++parts_.metrics.retries[outcome.kind];
 }
 
-// The present attempt has failed. A worker that is busy may be asked again.
-void Attempts::add_failure(OutcomeClass kind) {
-  const bool is_fruitless = job_.fruitless > 0 && kind != OutcomeClass::kBackpressure;
-  job_.failed_on[job_.worker->id] = {arrivals_, is_fruitless, Clock::now()};
+// The present attempt has failed. A worker that is busy may be asked again after its pause.
+void Attempts::add_failure(OutcomeClass kind, base::Duration pause) {
+  const bool is_busy = kind == OutcomeClass::kBackpressure;
+  const bool is_fruitless = job_.fruitless > 0 && !is_busy;
+  const bool may_be_next = !is_busy && !is_fruitless;
+  const TimePoint until =
+      Clock::now() + (may_be_next ? base::Duration::zero() : std::max(pause, kPauseAfterFailure));
+  job_.failed_on[job_.worker->id] = {arrivals_, is_fruitless, until};
 }
 
 void Attempts::note_success(TimePoint began) {
@@ -615,6 +628,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     co_return Next::kDone;
   }
   const bool is_busy = outcome.kind == OutcomeClass::kBackpressure;
+  was_busy_ = is_busy;
   if (outcome.kind != OutcomeClass::kRefused && !is_busy) ++job_.fruitless;
   Suspects& suspects = parts_.dispatcher.suspects();
   const std::string_view body = job_.request.body_identity();
@@ -643,9 +657,9 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     co_return Next::kDone;
   }
   // One that finds all workers busy waits as long as one in the queue.
-  const bool may_wait =
-      is_busy && Clock::now() < job_.received + parts_.options.dispatch.queue.timeout;
-  if (job_.attempts >= kMaxAttempts && !may_wait) {
+  const bool is_over = is_busy ? Clock::now() >= job_.received + parts_.dispatcher.timeout()
+                               : job_.fruitless >= kMaxAttempts;
+  if (is_over) {
     ApiError error = error_of(job_, attempt, reason);
     if (is_busy && has_answer) {
       error = {.status = parts_.options.dispatch.overload_status,
@@ -664,7 +678,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
 
 // The worker is drained, or was convicted.
 awaitable<Attempts::Next> Attempts::leave(bool is_conviction) {
-  add_failure(OutcomeClass::kNeutral);
+  add_failure(OutcomeClass::kNeutral, {});
   const Attempt attempt{.end = AttemptEnd::kBroken};
   if (is_conviction && exchange_.is_delivered()) {
     const ApiError error = error_of(job_, attempt, "its answers were found to be wrong");
@@ -717,10 +731,12 @@ awaitable<void> Attempts::look_for_death(const WorkerPtr& worker) {
   }
 }
 
-// Waits until a retry is within the budget.
+// Waits until a retry is within the budget, but not longer than in the queue. One after a worker
+// that was busy needs no budget: it waits for a pause.
 awaitable<void> Attempts::wait_for_budget() {
-  const bool is_retry = job_.attempts > 0 && !job_.resume_until;
-  while (is_retry && !job_.is_killed && !job_.deadline.expired()) {
+  const bool is_retry = job_.attempts > 0 && !job_.resume_until && !was_busy_;
+  const TimePoint until = job_.received + parts_.dispatcher.timeout();
+  while (is_retry && !job_.is_killed && !job_.deadline.expired() && Clock::now() < until) {
     if (parts_.retries.begin_retry(time_now())) co_return;
     co_await loop::pause_for(kBudgetLook);
   }

@@ -143,6 +143,7 @@ void Exchange::begin_attempt() {
 }
 
 void Exchange::fail(AnswerFault fault) {
+  if (state_ == State::kDone) return;
   // Once every choice has its finish_reason, what becomes of the engine does not matter.
   if (is_finished()) return complete();
   state_ = State::kFailed;

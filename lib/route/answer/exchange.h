@@ -113,7 +113,7 @@ class Exchange {
   /// Whether a part of the answer has been taken for the client.
   [[nodiscard]] bool is_delivered() const { return is_delivered_; }
   /// The tokens of the answer that were taken; where the engine does not name tokens, its events
-  /// with content.
+  /// with content, or those in the usage of an answer in one piece.
   [[nodiscard]] std::uint64_t delivered_tokens() const { return delivered_tokens_; }
   /// The same with those that are still held.
   [[nodiscard]] std::uint64_t tokens() const { return delivered_tokens_ + held_tokens_; }

@@ -102,15 +102,9 @@ awaitable<CallEnd> UpstreamCall::run(http::RequestHead head, std::string_view bo
   began_ = last_token_ = Clock::now();
   // A server may close an idle connection just when it is used again, so a request that failed on
   // one without a byte of an answer is sent once more, on a new connection.
-  bool was_sent = false;
   for (const bool is_fresh : {false, true}) {
     const CallEnd connected = co_await connect(is_fresh, deadline);
     if (is_cut_) co_return CallEnd::kCut;
-    // The worker may have died of what it was sent on the old connection.
-    if (connected == CallEnd::kRefused && was_sent) {
-      exchange_.on_broken(reason_);
-      co_return CallEnd::kFault;
-    }
     if (connected != CallEnd::kDone) co_return connected;
     CallEnd end = CallEnd::kFault;
     try {
@@ -123,7 +117,7 @@ awaitable<CallEnd> UpstreamCall::run(http::RequestHead head, std::string_view bo
     const bool may_repeat = end == CallEnd::kFault && !is_fresh && connection_->is_reused() &&
                             connection_->progress() != http::Connection::Progress::kAnswered;
     if (!may_repeat) co_return end;
-    was_sent = connection_->progress() == http::Connection::Progress::kSent;
+    was_sent_ = connection_->progress() == http::Connection::Progress::kSent;
     exchange_.begin_attempt();
   }
   co_return CallEnd::kFault;
@@ -145,7 +139,8 @@ UpstreamCall::Limit UpstreamCall::next_limit(Deadline deadline) const {
     return limit;
   }
   take(deadline_at(last_token_ + held_up_ + times_.stream), CallEnd::kSilent);
-  const TimePoint moved = worker_->pace.last_token().value_or(began_) + held_up_;
+  const TimePoint moved =
+      std::max(worker_->pace.last_token().value_or(began_), last_token_ + held_up_);
   take(deadline_at(moved + stall_limit(worker_->pace.mean_gap().value_or(base::Duration::zero()))),
        CallEnd::kHung);
   return limit;

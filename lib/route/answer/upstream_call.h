@@ -61,6 +61,8 @@ class UpstreamCall {
 
   /// The first reason in words; empty if there is none.
   [[nodiscard]] const std::string& reason() const { return reason_; }
+  /// Whether a worker that refuses connections may have got the request, on an earlier one.
+  [[nodiscard]] bool was_sent() const { return was_sent_; }
   /// Whether another stream of the worker has brought a token since this one's last, or since the
   /// call began.
   [[nodiscard]] bool others_moved() const;
@@ -86,6 +88,7 @@ class UpstreamCall {
   const base::Duration first_token_limit_;
   http::Pool::Lease connection_;
   bool is_cut_ = false;
+  bool was_sent_ = false;
   std::string reason_;
   TimePoint began_;
   TimePoint last_token_;

@@ -109,6 +109,12 @@ bool Choice::has_room(const Worker& worker, const Candidate& request) const {
   return worker.tokens + request.tokens <= *room.kv_tokens;
 }
 
+bool Choice::has_room(std::uint64_t tokens) const {
+  const Candidate candidate{.tokens = tokens};
+  return std::ranges::any_of(workers_,
+                             [&](const Worker& worker) { return has_room(worker, candidate); });
+}
+
 std::optional<WorkerNumber> Choice::choose(const Candidate& request) {
   const Worker* chosen = nullptr;
   if (policy_ == Policy::kRoundRobin) chosen = find_next(request);

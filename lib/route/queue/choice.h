@@ -54,6 +54,8 @@ class Choice {
   void set_worker(WorkerNumber worker, const Room& room);
   void remove_worker(WorkerNumber worker);
 
+  /// Whether a worker has room for a request of so many tokens.
+  [[nodiscard]] bool has_room(std::uint64_t tokens) const;
   /// A worker with room for the request: a free slot, and as many free tokens as it needs. A
   /// request that is larger than all the caches may have a worker that has nothing else to do.
   /// nullopt if there is none.

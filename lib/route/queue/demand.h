@@ -74,8 +74,8 @@ struct MeanRequest {
 /// A mean in which later requests have more weight.
 class ServedMean {
  public:
-  /// `ttft` is the time to the first token, or to the end of an answer in one piece, whose
-  /// `answer_tokens` are 1; `total` is the time to the last token.
+  /// `ttft` is the time to the first token, or to the end of an answer in one piece; `total` is the
+  /// time to the last token.
   void add(base::Duration ttft, base::Duration total, std::uint64_t prompt_tokens,
            std::uint64_t answer_tokens);
   /// nullopt before the first request.

@@ -23,9 +23,8 @@ using Clock = Deadline::Clock;
 
 // Interval in which a waiting request looks for another set while its own has no usable worker.
 constexpr base::Duration kLook = std::chrono::seconds(1);
-// Before a request goes to a worker that failed it in vain: a process that is ending may accept
-// connections for a while, only to reset them.
-constexpr base::Duration kPauseAfterFailure = std::chrono::seconds(1);
+// The requests beside the queue for which a worker is sought after one change.
+constexpr std::size_t kMaxSought = 256;
 
 }  // namespace
 
@@ -59,6 +58,7 @@ struct Dispatcher::State {
     bool has_probation = false;
     /// Its workers are for decode, and have none for prefill.
     bool lacks_prefill = false;
+    TimePoint pumped_at{};
   };
 
   State(boost::asio::any_io_executor on, DispatchOptions with, Workers& its_workers,
@@ -81,7 +81,7 @@ struct Dispatcher::State {
     bool has_others = false;
   };
   Excluded excluded(const Set& set, const Job& job) const;
-  bool may_go_anywhere(const Set& set, const Job& job) const;
+  bool holds_up_others(const Set& set, const Job& job) const;
   bool take(Set& set, Job& job);
   bool take_without(Set& set, Job& job, const std::vector<WorkerNumber>& excluded);
   WorkerPtr find_probation(const Set& set, Job& job,
@@ -136,7 +136,8 @@ Dispatcher::State::Set& Dispatcher::State::set(const SetKey& key) {
 
 bool Dispatcher::State::is_usable(const SetKey& key) const {
   const Workers::Set& members = workers.set(key);
-  return std::any_of(members.begin(), members.end(),
+  return !workers.lacks_prefill(key) &&
+         std::any_of(members.begin(), members.end(),
                      [](const WorkerPtr& worker) { return worker->weight > 0; });
 }
 
@@ -226,11 +227,10 @@ Dispatcher::State::Excluded Dispatcher::State::excluded(const Set& set, const Jo
     const bool has_failed =
         failure != job.failed_on.end() && failure->second.arrivals == worker->arrivals;
     // An answer that has begun waits here, where its client is told so.
-    const bool is_fruitless = has_failed && failure->second.is_fruitless;
-    const bool is_recent = is_fruitless && Clock::now() < failure->second.at + kPauseAfterFailure;
     const bool must_wait =
-        job.resume_until ? worker->is_awaited || is_fruitless : is_recent;
-    const bool is_excluded = must_wait || (has_failed && worker->share.is_overloaded(Clock::now()));
+        job.resume_until && (worker->is_awaited || (has_failed && failure->second.is_fruitless));
+    const bool is_recent = has_failed && Clock::now() < failure->second.until;
+    const bool is_excluded = must_wait || is_recent || (has_failed && worker->share.is_overloaded(Clock::now()));
     const bool can_continue = worker->can_continue(job.exchange.continues_as_text());
     if (is_other || is_refused || is_excluded || (job.resume_until && !can_continue)) {
       excluded.never.push_back(number);
@@ -269,13 +269,14 @@ std::optional<WorkerNumber> Dispatcher::State::choose_preferred(Set& set, const 
   return set.choice.choose(candidate);
 }
 
-// Whether each worker of the set may get the job.
-bool Dispatcher::State::may_go_anywhere(const Set& set, const Job& job) const {
-  return excluded(set, job).never.empty();
+// Whether a worker has room for the job at the head of the queue, but must not get it.
+bool Dispatcher::State::holds_up_others(const Set& set, const Job& job) const {
+  return !set.lacks_prefill && set.choice.has_room(job.tokens) && set.first.size() < kMaxSought;
 }
 
 // Gives the job to a worker; false if none has room.
 bool Dispatcher::State::take(Set& set, Job& job) {
+  if (set.lacks_prefill && !job.resume_until) return false;
   const Excluded excluded = this->excluded(set, job);
   std::vector<WorkerNumber> all = excluded.never;
   all.insert(all.end(), excluded.failed.begin(), excluded.failed.end());
@@ -304,30 +305,35 @@ bool Dispatcher::State::take_without(Set& set, Job& job,
 
 // A request that waits for certain workers holds up none that others may get.
 void Dispatcher::State::pump(Set& set) {
+  set.pumped_at = Clock::now();
+  std::size_t sought = 0;
   set.resumes.begin_next([&](std::uint64_t answer) {
     Waiting& waiting = *set.resuming.at(answer);
     if (!take(set, waiting.job)) {
-      const bool is_for_all = may_go_anywhere(set, waiting.job);
-      return is_for_all ? ResumeBudget::Begun::kNone : ResumeBudget::Begun::kNotThisOne;
+      return ++sought < kMaxSought ? ResumeBudget::Begun::kNotThisOne : ResumeBudget::Begun::kNone;
     }
     set.resuming.erase(answer);
     waiting.changed.notify();
     return ResumeBudget::Begun::kYes;
   });
-  for (auto at = set.first.begin(); at != set.first.end();) {
+  sought = 0;
+  for (auto at = set.first.begin(); at != set.first.end() && sought < kMaxSought;) {
     Waiting& waiting = **at;
     const bool is_taken = take(set, waiting.job);
     at = is_taken ? set.first.erase(at) : std::next(at);
     if (is_taken) waiting.changed.notify();
+    if (!is_taken) ++sought;
   }
   while (const std::optional<QueuedRequest> head = set.queue.head()) {
     Waiting& waiting = *set.queued.at(head->id);
     if (take(set, waiting.job)) {
       set.queue.take(time_now());
       waiting.changed.notify();
-    } else if (!may_go_anywhere(set, waiting.job) && set.first.size() < options.queue.requests) {
+    } else if (holds_up_others(set, waiting.job)) {
       set.queue.cancel(head->id, time_now());
-      set.first.push_back(&waiting);
+      const auto later = std::ranges::find_if(
+          set.first, [&](const Waiting* other) { return other->job.tier > waiting.job.tier; });
+      set.first.insert(later, &waiting);
     } else {
       return;
     }
@@ -458,10 +464,8 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
     Job& job, const std::function<awaitable<void>()>& while_waiting) {
   State& state = *state_;
   if (job.number == 0) job.number = ++state.ids;
-  const base::Duration patience = std::chrono::duration_cast<base::Duration>(
-      state.options.queue.timeout * state.level.deadline_factor);
   const Deadline deadline =
-      job.resume_until.value_or(Deadline::after(job.received + patience - Clock::now()))
+      job.resume_until.value_or(Deadline::after(job.received + timeout() - Clock::now()))
           .sooner(job.deadline);
   // Leaves the queue, and releases what it got, if the coroutine is cancelled meanwhile.
   struct Stay {
@@ -505,13 +509,6 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
                                     base::quoted(job.model),
                          .code = "worker_misconfigured"};
     }
-    if (set.lacks_prefill && !job.resume_until) {
-      co_return ApiError{.status = 503,
-                         .message = "model " + base::quoted(job.model) +
-                                    ": no worker for prefill matches those for decode",
-                         .code = "no_pair",
-                         .retry_after = std::chrono::seconds(1)};
-    }
     job.tokens = job.request.prompt_tokens +
                  std::min(job.request.max_tokens.value_or(set.lengths.p95()), set.lengths.p95());
     State::Waiting waiting(job, state.executor);
@@ -530,7 +527,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
       if (!look.expired()) continue;
       look = deadline.sooner(Deadline::after(kLook));
       // The pause of an overloaded worker may be over.
-      state.pump(set);
+      if (Clock::now() - set.pumped_at >= kLook / 2) state.pump(set);
       is_stuck = !job.resume_until && !state.is_usable(*key);
       if (while_waiting && !is_over()) co_await while_waiting();
     }
@@ -539,6 +536,13 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
       if (!job.has_waited) state.metrics.queue_time.observe(Clock::now() - job.received);
       job.has_waited = true;
       co_return std::nullopt;
+    }
+    if (!job.is_killed && set.lacks_prefill && deadline.expired()) {
+      co_return ApiError{.status = 503,
+                         .message = "model " + base::quoted(job.model) +
+                                    ": no worker for prefill matches those for decode",
+                         .code = "no_pair",
+                         .retry_after = std::chrono::seconds(1)};
     }
     if (!job.is_killed && (waiting.is_removed || deadline.expired())) {
       const char* const reason =
@@ -569,6 +573,11 @@ void Dispatcher::end_resume(Job& job) {
   State::Set& set = state_->set(job.set);
   set.resumes.remove(job.number);
   state_->pump(set);
+}
+
+base::Duration Dispatcher::timeout() const {
+  return std::chrono::duration_cast<base::Duration>(state_->options.queue.timeout *
+                                                    state_->level.deadline_factor);
 }
 
 Suspects& Dispatcher::suspects() { return state_->suspects; }

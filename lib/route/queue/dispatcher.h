@@ -1,7 +1,7 @@
 // Assigns requests to workers. Each request waits in the queue of its set until a worker of the set
-// has a slot and room for its tokens. A request that a worker had before, or that only one worker
-// can answer, waits beside the queue, and is served before it. All calls are made on one event
-// loop.
+// has a slot and room for its tokens. A request that a worker had before, that only one worker can
+// answer, or that a worker with room must not get, waits beside the queue, and is served before it.
+// All calls are made on one event loop.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -60,6 +60,8 @@ class Dispatcher {
   /// To be called after a change of workers or their health, or of a waiting job: gives waiting
   /// requests to the workers that have room now.
   void on_change();
+  /// How long a request waits at most, at the present level.
+  [[nodiscard]] base::Duration timeout() const;
   /// To be called about twice a second: the workers' health depends on the time.
   void apply_time();
   /// Sets the ratio of the workers' capacity, without spares, to the demand: below 1, spares take

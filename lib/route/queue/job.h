@@ -70,7 +70,8 @@ struct Job {
     std::uint64_t arrivals = 0;
     /// Another attempt had failed before, and there was no progress between both, nor since.
     bool is_fruitless = false;
-    TimePoint at{};
+    /// Until then, the worker does not get it again.
+    TimePoint until{};
   };
   /// Workers that failed it, by id: it goes to another one if there is one.
   std::map<std::string, Failure> failed_on;

@@ -195,17 +195,17 @@ TEST_F(DispatcherTest, AWorkerThatFailedARequestGetsItOnlyIfNoOtherIsLeft) {
 
 TEST_F(DispatcherTest, TheOnlyWorkerIsAskedAThirdTimeAfterAPauseOrWhenItHasArrivedAgain) {
   const WorkerPtr a = add("a", 10);
-  const auto failed_ago = [&](base::Duration time) {
+  const auto may_go_since = [&](base::Duration time) {
     Placed placed = make();
     placed->job.failed_on = {{"a",
                               {.arrivals = a->arrivals,
                                .is_fruitless = true,
-                               .at = base::Deadline::Clock::now() - time}}};
+                               .until = base::Deadline::Clock::now() - time}}};
     place(placed);
     return placed;
   };
-  EXPECT_EQ(failed_ago(std::chrono::seconds(1))->worker(), "a");
-  const Placed waits = failed_ago(-std::chrono::hours(1));
+  EXPECT_EQ(may_go_since(base::Duration::zero())->worker(), "a");
+  const Placed waits = may_go_since(-std::chrono::hours(1));
   EXPECT_FALSE(waits->is_over);
   ++a->arrivals;
   dispatcher_.on_change();
@@ -482,7 +482,11 @@ TEST_F(DispatcherTest, ADecodeWorkerWithoutOneForPrefillGetsNoRequest) {
   const WorkerPtr decode = add("decode", 10);
   decode->role = route::Role::kDecode;
   dispatcher_.on_change();
-  const Placed refused = place();
+  const Placed waits = place();
+  EXPECT_FALSE(waits->is_over);
+  const Placed refused = make();
+  refused->job.received -= std::chrono::hours(1);
+  place(refused);
   ASSERT_EQ(refused->refusal(), 503);
   EXPECT_EQ(refused->error->code, "no_pair");
   EXPECT_TRUE(refused->error->retry_after.has_value());
@@ -498,6 +502,8 @@ TEST_F(DispatcherTest, ADecodeWorkerWithoutOneForPrefillGetsNoRequest) {
   prefill->is_reachable = true;
   workers_.add(prefill);
   dispatcher_.on_change();
+  loop_.run_ready();
+  EXPECT_EQ(waits->worker(), "decode");
   EXPECT_EQ(place()->worker(), "decode");
 }
 
