@@ -308,6 +308,7 @@ no_example man/fo-route.1 'worker_lost'
   stub registry 'read -r line; echo "$line" >>/tmp/registry
     printf "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"'
   start_bg registry "${INSIDE[@]}" socat TCP-LISTEN:8500,fork,reuseaddr EXEC:registry
+  wait_for 'inside bash -c ": <>/dev/tcp/127.0.0.1/8500"'
   start_example engine VLLM_SERVER_DEV_MODE=1
   wait_for 'inside gms-probe engine -q --state active'
   grep -q '^PUT /e ' "$ROOM/tmp/registry"
