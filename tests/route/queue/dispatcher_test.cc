@@ -236,6 +236,26 @@ TEST_F(DispatcherTest, RequestsForAnAdapterOfOtherWorkersHoldUpNoOthers) {
   EXPECT_EQ(place()->worker(), "b");
 }
 
+TEST_F(DispatcherTest, AnAnswerThatIsTooLargeAtPresentLeavesTheRoomToSmallerOnes) {
+  const WorkerPtr a = add("a", 10);
+  a->kv_tokens = 1000;
+  dispatcher_.on_change();
+  const Placed running = make(500);
+  place(running);
+  const auto resuming = [&](std::uint64_t tokens) {
+    Placed placed = make(tokens);
+    placed->job.set = {"m", ""};
+    placed->job.resume_until = soon();
+    place(placed);
+    return placed;
+  };
+  const Placed large = resuming(900);
+  EXPECT_FALSE(large->is_over);
+  EXPECT_EQ(resuming(10)->worker(), "a");
+  release(running);
+  EXPECT_EQ(large->worker(), "a");
+}
+
 TEST_F(DispatcherTest, AnswersThatOneWorkerCanNotResumeLeaveItToOthers) {
   const WorkerPtr a = add("a", 10);
   const auto resuming = [&](bool is_fruitless) {
