@@ -662,8 +662,9 @@ class Matrix {
     }
     wait_for_state(victim, "standby");
     send(find(active_, Who::kEngine), SIGKILL);
-    expect_end(active_, {137});
+    // It wakes once the other fo-shadow has ended.
     wait_for_state(victim, "waking");
+    expect_end(active_, {137});
   }
 
   // The process to strike.
