@@ -229,8 +229,10 @@ Dispatcher::State::Excluded Dispatcher::State::excluded(const Set& set, const Jo
     // An answer that has begun waits here, where its client is told so.
     const bool must_wait =
         job.resume_until && (worker->is_awaited || (has_failed && failure->second.is_fruitless));
-    const bool is_recent = has_failed && Clock::now() < failure->second.until;
-    const bool is_excluded = must_wait || is_recent || (has_failed && worker->share.is_overloaded(Clock::now()));
+    const TimePoint now = Clock::now();
+    const bool is_busy =
+        has_failed && (now < failure->second.until || worker->share.is_overloaded(now));
+    const bool is_excluded = must_wait || is_busy;
     const bool can_continue = worker->can_continue(job.exchange.continues_as_text());
     if (is_other || is_refused || is_excluded || (job.resume_until && !can_continue)) {
       excluded.never.push_back(number);
