@@ -164,8 +164,8 @@ TEST_F(FdCounting, CommentsAreNoSignOfLife) {
   options.resume.enabled = false;
   Fleet fleet(std::move(options));
   ScriptedWorker pings(fleet.executor(), [](Peer& peer, const std::string&) {
-    return flood(peer, kRawStreamHead + "\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n",
-                 ": ping\n\n", 1000 * kMiB);
+    const std::string token = R"(data: {"choices":[{"delta":{"content":"a"}}]})";
+    return flood(peer, kRawStreamHead + "\r\n" + token + "\n\n", ": ping\n\n", 1000 * kMiB);
   });
   fleet.add_worker(pings.url());
   const Client call = fleet.ask(chat(true));

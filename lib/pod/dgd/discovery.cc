@@ -41,7 +41,9 @@ bool keeps_services(const Dgd& dgd) {
                      [](const Service& service) { return !service.failover; });
 }
 
-bool selects_etcd(const yaml::Node* said) { return said != nullptr && said->text() != "kubernetes"; }
+bool selects_etcd(const yaml::Node* said) {
+  return said != nullptr && said->text() != "kubernetes";
+}
 
 // Whether an entry means the same at any position.
 bool stands_alone(const yaml::Node& entry) {

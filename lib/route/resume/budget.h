@@ -33,8 +33,8 @@ class ResumeBudget {
     kNotThisOne,  // no worker that may resume it has room, but others may have
     kNone,        // no worker has room
   };
-  /// Has answers resumed until the budget is used up: `begin` is called for each one that waits, the
-  /// next one first. One that has begun counts until remove().
+  /// Has answers resumed until the budget is used up: `begin` is called for each one that waits,
+  /// the next one first. One that has begun counts until remove().
   void begin_next(const std::function<Begun(std::uint64_t answer)>& begin);
   /// The answer has been resumed, or its resume has failed, or it does not wait any more. An answer
   /// that is unknown is ignored.
