@@ -30,8 +30,8 @@ class ResumeBudget {
   void add(std::uint64_t answer, std::size_t tier, base::Duration deadline);
   enum class Begun {
     kYes,
-    kNotThisOne,  // no worker that may resume it has room, but others may have
-    kNone,        // no worker has room
+    kNotThisOne,  // no worker that may resume it has room
+    kNone,        // nor is another one to be tried now
   };
   /// Has answers resumed until the budget is used up: `begin` is called for each one that waits,
   /// the next one first. One that has begun counts until remove().
