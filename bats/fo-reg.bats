@@ -341,7 +341,7 @@ $1 -" ]
   echo '{}' >"$T/registry/other/x"
   run -0 --separate-stderr reg ls weights/
   [ "$output" = "weights/good  {}" ]
-  [ "$(sort <<<"$stderr")" = "fo-reg: warning: registry 'dir:$T/registry': record 'weights/bad' is ignored: not JSON
+  [ "$(sort <<<"$stderr")" = "fo-reg: warning: registry 'dir:$T/registry': record 'weights/bad' is ignored: expected an object
 fo-reg: warning: registry 'dir:$T/registry': record 'weights/long' is ignored: too long" ]
 }
 

@@ -17,6 +17,9 @@ std::string checked_life(const Record& record) {
   std::optional<std::string> named;
   std::string life;
   fo::json::Scanner scanner(record.text);
+  if (scanner.kind() != fo::json::Scanner::Kind::kObject) {
+    throw fo::json::Misfit("expected an object");
+  }
   scanner.object([&](std::string_view name) {
     const bool is_id = name == "id";
     const bool is_life = name == "life";
