@@ -86,11 +86,11 @@ void declare_serve(CLI::App& app, Options& options) {
          },
          "")
       ->type_name("N");
-  app.add_option("--choice", options.choice, "how an engine is chosen")
+  app.add_option("--choice", options.choice, "how an engine is chosen, and by which rules one is out")
       ->check(CLI::IsMember({"prefix", "least", "round-robin"}))
       ->capture_default_str()
       ->type_name("POLICY");
-  app.add_option("--breaker", options.breaker, "the rules by which an engine is out")
+  app.add_option("--breaker", options.breaker, "")
       ->check(CLI::IsMember({"standard", "classic"}))
       ->capture_default_str()
       ->type_name("RULES");
