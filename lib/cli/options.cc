@@ -85,7 +85,7 @@ CLI::Option* add_duration(CLI::App& app, const std::string& name,
 CLI::Option* add_positive_duration(CLI::App& app, const std::string& name, base::Duration& value,
                                    const std::string& description, base::Duration max) {
   const auto check = [max](const std::string& text) -> std::string {
-    // add_duration() refuses what is no duration.
+    // add_duration() reports a text that is not a duration.
     const base::Duration duration = base::parse_duration(text).value_or(base::Duration(1));
     if (duration <= base::Duration::zero()) return "'" + text + "' is not above 0";
     return duration > max ? "'" + text + "' is over " + base::format_duration(max) : "";

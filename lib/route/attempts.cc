@@ -394,7 +394,7 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
     }
   }
   Attempt attempt = facts_of(end, exchange_, call.others_moved());
-  // It may have died of it.
+  // The worker may have died of the request.
   if (end == CallEnd::kRefused && call.was_sent()) {
     parts_.dispatcher.suspects().on_death(worker->number);
   }
@@ -767,7 +767,7 @@ awaitable<void> Attempts::run() {
       co_await refuse(*refusal);
       co_return;
     }
-    // Before anything else is waited for, which may be cancelled.
+    // Made before the next co_await, which may throw.
     Placed placed(parts_.dispatcher, job_);
     const Next next = co_await attempt(placed);
     if (next == Next::kDone) co_return;

@@ -107,17 +107,19 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
             metrics.resume_gap);
   text.begin("dynamo_migration_total", "counter",
              "Answers that continued on another worker, by how their KV cache got there.");
-  for (std::size_t i = 0; i < kMoveMethodNames.size() && !metrics.has_groups; ++i) {
-    const auto found = metrics.moves.find({"", "", static_cast<MoveMethod>(i)});
-    text.add({{"method", kMoveMethodNames[i]}}, found == metrics.moves.end() ? 0 : found->second);
-  }
-  for (const auto& [key, count] : metrics.moves) {
-    if (!metrics.has_groups) break;
-    const auto& [source, target, method] = key;
-    text.add({{"source_group", source},
-              {"target_group", target},
-              {"method", kMoveMethodNames[static_cast<std::size_t>(method)]}},
-             count);
+  if (metrics.has_groups) {
+    for (const auto& [key, count] : metrics.moves) {
+      const auto& [source, target, method] = key;
+      text.add({{"source_group", source},
+                {"target_group", target},
+                {"method", kMoveMethodNames[static_cast<std::size_t>(method)]}},
+               count);
+    }
+  } else {
+    for (std::size_t i = 0; i < kMoveMethodNames.size(); ++i) {
+      const auto found = metrics.moves.find({"", "", static_cast<MoveMethod>(i)});
+      text.add({{"method", kMoveMethodNames[i]}}, found == metrics.moves.end() ? 0 : found->second);
+    }
   }
   text.begin(
       "dynamo_migration_duration_seconds", "histogram",

@@ -1,4 +1,4 @@
-// A client's key is forwarded to a worker only where nobody else can read it.
+// A client's key is forwarded only over https, or to this machine.
 #include <gtest/gtest.h>
 
 #include <boost/asio/awaitable.hpp>

@@ -30,7 +30,7 @@ constexpr std::string_view kEndpoint = "generate";
 
 text::WallTime wall_now() { return std::chrono::system_clock::now(); }
 
-// nullopt for what is no worker.
+// nullopt if the endpoint is not that of a worker.
 std::optional<Role> role_of(const fleet::EndpointId& id) {
   if (id.endpoint != kEndpoint) return std::nullopt;
   if (id.component == "worker") return Role::kWhole;

@@ -188,7 +188,7 @@ struct Worker {
   void set_url(const std::string& text, const net::Url& parsed,
                const std::optional<net::TlsFiles>& tls);
 
-  /// Whether nobody in the network can read what it is sent.
+  /// Whether its requests are encrypted, or stay on this machine.
   [[nodiscard]] bool is_private() const;
   /// Whether it takes new requests while it can be reached.
   [[nodiscard]] bool is_offered() const {

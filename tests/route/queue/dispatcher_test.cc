@@ -106,6 +106,13 @@ class DispatcherTest : public testing::Test {
     placed_.push_back(std::make_shared<Placement>(id, prompt_tokens));
     return placed_.back();
   }
+  /// Places a job whose answer has begun.
+  Placed resume(const Placed& placed) {
+    placed->job.set = {"m", ""};
+    placed->job.resume_until = soon();
+    place(placed);
+    return placed;
+  }
   void place(const Placed& placed) {
     placed->is_over = false;
     boost::asio::co_spawn(loop_.io(), run(dispatcher_, placed), boost::asio::detached);
@@ -242,16 +249,9 @@ TEST_F(DispatcherTest, AnAnswerThatIsTooLargeAtPresentLeavesTheRoomToSmallerOnes
   dispatcher_.on_change();
   const Placed running = make(500);
   place(running);
-  const auto resuming = [&](std::uint64_t tokens) {
-    Placed placed = make(tokens);
-    placed->job.set = {"m", ""};
-    placed->job.resume_until = soon();
-    place(placed);
-    return placed;
-  };
-  const Placed large = resuming(900);
+  const Placed large = resume(make(900));
   EXPECT_FALSE(large->is_over);
-  EXPECT_EQ(resuming(10)->worker(), "a");
+  EXPECT_EQ(resume(make(10))->worker(), "a");
   release(running);
   EXPECT_EQ(large->worker(), "a");
 }
@@ -259,14 +259,11 @@ TEST_F(DispatcherTest, AnAnswerThatIsTooLargeAtPresentLeavesTheRoomToSmallerOnes
 TEST_F(DispatcherTest, AnswersThatOneWorkerCanNotResumeLeaveItToOthers) {
   const WorkerPtr a = add("a", 10);
   const auto resuming = [&](bool is_fruitless) {
-    Placed placed = make();
-    placed->job.set = {"m", ""};
-    placed->job.resume_until = soon();
+    const Placed placed = make();
     if (is_fruitless) {
       placed->job.failed_on = {{"a", {.arrivals = a->arrivals, .is_fruitless = true}}};
     }
-    place(placed);
-    return placed;
+    return resume(placed);
   };
   // As many as may be resumed at a time.
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(resuming(true)->is_over);
@@ -277,12 +274,9 @@ TEST_F(DispatcherTest, AnswersThatOneWorkerCanNotResumeLeaveItToOthers) {
 TEST_F(DispatcherTest, AnAnswerWaitsForAnotherWorkerThanOneThatBroughtItNothing) {
   const WorkerPtr a = add("a", 10);
   const auto resuming = [&](bool is_fruitless) {
-    Placed placed = make();
-    placed->job.set = {"m", ""};
-    placed->job.resume_until = soon();
+    const Placed placed = make();
     placed->job.failed_on = {{"a", {.arrivals = a->arrivals, .is_fruitless = is_fruitless}}};
-    place(placed);
-    return placed;
+    return resume(placed);
   };
   EXPECT_EQ(resuming(false)->worker(), "a");
   const Placed waits = resuming(true);
@@ -473,10 +467,7 @@ TEST_F(DispatcherTest, AtTheAddressOfAnEngineThatHandsOverNewRequestsWaitForTheS
   loop_.run_ready();
   EXPECT_EQ(fresh->worker(), "spare");
   // An answer that has begun waits until the spare is active.
-  const Placed begun = make();
-  begun->job.set = {"m", ""};
-  begun->job.resume_until = soon();
-  place(begun);
+  const Placed begun = resume(make());
   EXPECT_FALSE(begun->is_over);
   spare->life = fleet::Life::kReady;
   a->life = fleet::Life::kSpare;
@@ -511,10 +502,7 @@ TEST_F(DispatcherTest, ADecodeWorkerWithoutOneForPrefillGetsNoRequest) {
   EXPECT_EQ(refused->error->code, "no_pair");
   EXPECT_TRUE(refused->error->retry_after.has_value());
   // An answer that has begun may go on there.
-  const Placed begun = make();
-  begun->job.set = {"m", ""};
-  begun->job.resume_until = soon();
-  place(begun);
+  const Placed begun = resume(make());
   EXPECT_EQ(begun->worker(), "decode");
   const WorkerPtr prefill = std::make_shared<route::Worker>("prefill", fleet::Health{});
   prefill->model = "m";
