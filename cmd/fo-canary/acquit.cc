@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "canary/judge/acquittal.h"
 #include "commands.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "loop/run.h"
 
 namespace fo::fo_canary {

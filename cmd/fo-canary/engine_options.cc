@@ -2,7 +2,7 @@
 
 #include "base/strong.h"
 #include "base/text.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::fo_canary {
 

@@ -6,13 +6,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "commands.h"
 #include "engine_options.h"
 #include "fleet/card/card.h"
 #include "json/dump.h"
 #include "loop/run.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "os/log.h"
 
 namespace fo::fo_canary {

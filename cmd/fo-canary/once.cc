@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "canary/check/full_check.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "commands.h"
 #include "engine_options.h"
 #include "json/dump.h"

@@ -1,6 +1,6 @@
 #include "base/exit_status.h"
 #include "canary/alerts/alerts.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "commands.h"
 
 namespace fo::fo_canary {

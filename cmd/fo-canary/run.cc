@@ -7,8 +7,8 @@
 #include "canary/xid/kernel_log.h"
 #include "commands.h"
 #include "engine_options.h"
-#include "os/file.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/process/process.h"
 
 namespace fo::fo_canary {
 

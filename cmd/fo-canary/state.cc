@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "canary/daemon/metrics.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "commands.h"
 #include "fleet/admin_socket.h"
 #include "http/message.h"

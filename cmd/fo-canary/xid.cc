@@ -11,9 +11,9 @@
 #include "base/unique_fd.h"
 #include "canary/xid/kernel_log.h"
 #include "canary/xid/xid_report.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "commands.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::fo_canary {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "cuda/gpu_health.h"
 #include "json/dump.h"
 #include "text/table.h"

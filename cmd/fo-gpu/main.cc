@@ -4,7 +4,7 @@
 
 #include "base/exit_status.h"
 #include "cli/app.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "cuda/device.h"
 #include "cuda/device_memory.h"
 #include "cuda/driver.h"

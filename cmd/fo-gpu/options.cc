@@ -5,8 +5,8 @@
 #include <cctype>
 
 #include "base/error.h"
+#include "cli/config/variables.h"
 #include "cli/options.h"
-#include "cli/variables.h"
 
 namespace fo::fo_gpu {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "os/file.h"
-#include "os/sibling.h"
+#include "os/file/file.h"
+#include "os/process/sibling.h"
 
 namespace fo::fo_plan {
 namespace {

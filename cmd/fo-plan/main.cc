@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "cli/app.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "draw.h"
 #include "options.h"
 #include "plan/figures.h"

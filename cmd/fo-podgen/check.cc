@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "commands.h"
 #include "sources.h"
 

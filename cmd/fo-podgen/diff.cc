@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "commands.h"
 #include "os/log.h"
 #include "pod/manifest.h"

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "commands.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "os/log.h"
 #include "pod/filter.h"
 #include "pod/krm_function.h"

@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "commands.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::fo_podgen {
 namespace {

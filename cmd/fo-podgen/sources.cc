@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "os/file.h"
-#include "os/input.h"
+#include "os/file/file.h"
+#include "os/file/input.h"
 #include "pod/krm_function.h"
 
 namespace fo::fo_podgen {

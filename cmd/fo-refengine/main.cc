@@ -3,7 +3,7 @@
 
 #include "base/exit_status.h"
 #include "cli/app.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "options.h"
 #include "refengine/rank_process.h"
 

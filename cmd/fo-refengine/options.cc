@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "cli/config/variables.h"
 #include "cli/options.h"
-#include "cli/variables.h"
 #include "gms/protocol/endpoint.h"
 
 namespace fo::refengine_tool {

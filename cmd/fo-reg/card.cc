@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
-#include "cli/output.h"
-#include "cli/progress.h"
+#include "cli/screen/output.h"
+#include "cli/screen/progress.h"
 #include "commands.h"
 #include "fleet/card/digest_cache.h"
 #include "fleet/card/model_card.h"

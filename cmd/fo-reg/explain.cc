@@ -1,6 +1,6 @@
 #include <string>
 
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "commands.h"
 #include "fleet/card/card_comparison.h"
 #include "input.h"

@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "commands.h"
-#include "fleet/deployment_hash.h"
+#include "fleet/record/deployment_hash.h"
 #include "input.h"
 #include "pod/dgd/dgd.h"
 #include "yaml/reader.h"

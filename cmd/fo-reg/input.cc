@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
-#include "os/file.h"
-#include "os/input.h"
+#include "os/file/file.h"
+#include "os/file/input.h"
 
 namespace fo::fo_reg {
 

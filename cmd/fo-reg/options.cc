@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "cli/variables.h"
+#include "cli/config/variables.h"
 #include "text/dns_name.h"
 
 namespace fo::fo_reg {

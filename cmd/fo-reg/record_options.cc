@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "cli/config/variables.h"
 #include "cli/options.h"
-#include "cli/variables.h"
 
 namespace fo::fo_reg {
 namespace {

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/units.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
+#include "fleet/record/selection.h"
+#include "fleet/record/worker_url.h"
 #include "fleet/registry/uri.h"
 #include "fleet/run_worker.h"
-#include "fleet/selection.h"
-#include "fleet/worker_url.h"
 
 namespace CLI {
 class App;

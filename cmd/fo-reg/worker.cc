@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "fleet/card/card.h"
 #include "input.h"
-#include "os/process.h"
+#include "os/process/process.h"
 #include "text/time_text.h"
 
 namespace fo::fo_reg {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/registry/registry.h"
 #include "record_options.h"
 

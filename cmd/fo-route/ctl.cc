@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/exit_status.h"
 #include "base/text.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "http/message.h"
 #include "os/log.h"
 #include "route/admin.h"

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/strong.h"
 #include "base/text.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "route/metrics.h"
 
 namespace fo::fo_route {

@@ -6,10 +6,10 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "cli/config/variables.h"
 #include "cli/options.h"
-#include "cli/variables.h"
 #include "keys.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::fo_route {
 namespace {

@@ -1,7 +1,7 @@
 // fo-shadow: drives one engine of a failover pair, which sleeps until it is needed.
 #include "base/exit_status.h"
 #include "cli/app.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "engine/pair.h"
 #include "engine/shadow/shadow.h"
 #include "lock/lock_status.h"

@@ -8,8 +8,8 @@
 #include <map>
 
 #include "base/error.h"
+#include "cli/config/variables.h"
 #include "cli/options.h"
-#include "cli/variables.h"
 #include "engine/drivers/recipe.h"
 #include "gms/client/discover.h"
 #include "gms/protocol/endpoint.h"

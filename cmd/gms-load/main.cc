@@ -4,13 +4,13 @@
 
 #include "base/error.h"
 #include "base/exit_status.h"
-#include "cli/output.h"
-#include "cli/progress.h"
+#include "cli/screen/output.h"
+#include "cli/screen/progress.h"
 #include "cuda/device.h"
 #include "gms/protocol/endpoint.h"
 #include "options.h"
 #include "os/log.h"
-#include "os/process.h"
+#include "os/process/process.h"
 #include "weights/unpublish.h"
 
 namespace {

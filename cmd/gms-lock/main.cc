@@ -6,13 +6,13 @@
 
 #include "base/exit_status.h"
 #include "cli/app.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "lock/acquire.h"
 #include "lock/grant.h"
 #include "lock/lock_status.h"
 #include "lock/lock_uri.h"
 #include "options.h"
-#include "os/signals.h"
+#include "os/process/signals.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/config/variables.h"
 #include "cli/options.h"
-#include "cli/variables.h"
 #include "lock/lock_uri.h"
 
 namespace fo::gms_lock {

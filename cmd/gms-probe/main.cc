@@ -2,7 +2,7 @@
 #include "base/exit_status.h"
 #include "base/text.h"
 #include "cli/app.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "options.h"
 #include "os/log.h"
 

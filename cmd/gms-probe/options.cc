@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "cli/config/variables.h"
 #include "cli/options.h"
-#include "cli/variables.h"
 #include "engine/status_socket.h"
 #include "gms/client/remap_check.h"
 #include "gms/protocol/endpoint.h"

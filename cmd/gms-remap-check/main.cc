@@ -1,12 +1,12 @@
 // gms-remap-check: proves that a sleeping engine could wake, and optionally execs it.
 #include "base/exit_status.h"
 #include "cli/app.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "gms/client/remap_check.h"
 #include "options.h"
-#include "os/exec.h"
 #include "os/log.h"
-#include "os/status_fd.h"
+#include "os/process/exec.h"
+#include "os/socket/status_fd.h"
 
 namespace {
 

@@ -3,13 +3,13 @@
 
 #include "base/error.h"
 #include "base/exit_status.h"
-#include "cli/output.h"
-#include "cli/progress.h"
+#include "cli/screen/output.h"
+#include "cli/screen/progress.h"
 #include "cuda/device.h"
 #include "gms/protocol/endpoint.h"
 #include "options.h"
-#include "os/process.h"
-#include "os/signals.h"
+#include "os/process/process.h"
+#include "os/process/signals.h"
 
 namespace {
 

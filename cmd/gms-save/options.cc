@@ -2,8 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/config/variables.h"
 #include "cli/options.h"
-#include "cli/variables.h"
 
 namespace fo::gms_save {
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "base/units.h"
+#include "cli/config/variables.h"
 #include "cli/options.h"
-#include "cli/variables.h"
 
 namespace fo::gms_serve {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/exit_status.h"
 #include "cli/app.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "gms/client/discover.h"
 #include "gms/protocol/endpoint.h"
 #include "gms/server/holders.h"

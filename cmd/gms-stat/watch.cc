@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cli/screen.h"
+#include "cli/screen/screen.h"
 #include "gms/client/discover.h"
 #include "gms/stat/stat_watch.h"
-#include "os/signals.h"
-#include "os/unix_socket.h"
+#include "os/process/signals.h"
+#include "os/socket/unix_socket.h"
 #include "patient_output.h"
 
 namespace fo::gms_stat {

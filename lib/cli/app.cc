@@ -13,12 +13,12 @@
 #include "base/text.h"
 #include "cli/build_info.h"
 #include "cli/completion.h"
+#include "cli/config/print_config.h"
+#include "cli/config/settings.h"
+#include "cli/config/variables.h"
 #include "cli/help.h"
-#include "cli/output.h"
-#include "cli/print_config.h"
-#include "cli/settings.h"
+#include "cli/screen/output.h"
 #include "cli/suggest.h"
-#include "cli/variables.h"
 #include "os/log.h"
 
 namespace fo::cli {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/settings.h"
-#include "cli/variables.h"
+#include "cli/config/settings.h"
+#include "cli/config/variables.h"
 
 namespace fo::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "os/file.h"
+#include "os/file/file.h"
 #include "os/log.h"
 
 namespace fo::device {

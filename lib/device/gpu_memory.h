@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/strong.h"
 #include "base/units.h"
-#include "os/sibling.h"
+#include "os/process/sibling.h"
 
 namespace fo::device {
 

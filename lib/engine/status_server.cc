@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "http/pages.h"
-#include "os/server_socket.h"
+#include "os/socket/server_socket.h"
 
 namespace fo::engine {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "loop/backoff.h"
 #include "loop/pause.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::etcd {
 namespace {

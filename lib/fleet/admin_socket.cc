@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "http/client.h"
 #include "http/message.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::fleet {
 

@@ -17,7 +17,7 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "http/client.h"
 #include "json/object.h"
 #include "loop/backoff.h"
@@ -26,12 +26,12 @@
 #include "loop/event.h"
 #include "loop/pause.h"
 #include "net/line_buffer.h"
+#include "os/file/pipe.h"
 #include "os/log.h"
 #include "os/log_limit.h"
-#include "os/pipe.h"
-#include "os/process.h"
-#include "os/process_tree.h"
-#include "os/signals.h"
+#include "os/process/process.h"
+#include "os/process/process_tree.h"
+#include "os/process/signals.h"
 
 namespace fo::fleet {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "loop/blocking.h"
 #include "loop/pause.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "os/log.h"
 
 namespace fo::fleet {

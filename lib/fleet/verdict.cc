@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "fleet/record_members.h"
+#include "fleet/record/record_members.h"
 #include "fleet/registry/key.h"
 #include "json/dump.h"
 #include "json/object.h"

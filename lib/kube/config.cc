@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "net/address.h"
 #include "net/resolve.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::kube {
 namespace {

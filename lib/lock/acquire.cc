@@ -18,10 +18,10 @@
 #include "lock/lock_status.h"
 #include "lock/status_events.h"
 #include "lock/supervise.h"
-#include "os/core_dump.h"
-#include "os/exec.h"
 #include "os/log.h"
-#include "os/signals.h"
+#include "os/process/core_dump.h"
+#include "os/process/exec.h"
+#include "os/process/signals.h"
 #include "text/time_text.h"
 
 namespace fo::lock {

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/exit_status.h"
 #include "lock/lock_uri.h"
-#include "os/file_lock.h"
+#include "os/file/file_lock.h"
 
 namespace fo::lock {
 

@@ -11,7 +11,7 @@
 #include "json/dump.h"
 #include "json/object.h"
 #include "os/engine_id.h"
-#include "os/process.h"
+#include "os/process/process.h"
 
 namespace fo::lock {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "lock/lock_status.h"
 #include "os/log.h"
-#include "os/thread.h"
+#include "os/process/thread.h"
 
 namespace fo::lock {
 

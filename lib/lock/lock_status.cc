@@ -19,9 +19,9 @@
 #include "lock/lease/kube_client.h"
 #include "lock/lockd/lockd_client.h"
 #include "lock/lockd/lockd_lock.h"
-#include "os/file.h"
-#include "os/file_lock.h"
-#include "os/proc.h"
+#include "os/file/file.h"
+#include "os/file/file_lock.h"
+#include "os/process/proc.h"
 
 namespace fo::lock {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/strong.h"
 #include "lock/failover_lock.h"
-#include "os/status_fd.h"
+#include "os/socket/status_fd.h"
 
 namespace fo::lock {
 

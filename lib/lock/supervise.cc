@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "os/log.h"
 #include "os/pause.h"
-#include "os/process.h"
-#include "os/process_tree.h"
-#include "os/signals.h"
+#include "os/process/process.h"
+#include "os/process/process_tree.h"
+#include "os/process/signals.h"
 #include "os/terminal.h"
 
 namespace fo::lock {

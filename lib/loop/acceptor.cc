@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "loop/adopt.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::loop {
 namespace {

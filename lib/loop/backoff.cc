@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "os/random.h"
+#include "os/file/random.h"
 
 namespace fo::loop {
 

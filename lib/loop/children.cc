@@ -21,10 +21,10 @@
 #include "base/unique_fd.h"
 #include "loop/adopt.h"
 #include "loop/event.h"
-#include "os/file.h"
-#include "os/pipe.h"
-#include "os/process_tree.h"
-#include "os/signals.h"
+#include "os/file/file.h"
+#include "os/file/pipe.h"
+#include "os/process/process_tree.h"
+#include "os/process/signals.h"
 
 namespace fo::loop {
 namespace {

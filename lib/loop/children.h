@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "os/process.h"
-#include "os/sibling.h"
+#include "os/process/process.h"
+#include "os/process/sibling.h"
 
 namespace fo::loop {
 

@@ -10,7 +10,7 @@
 #include "base/deadline.h"
 #include "loop/event.h"
 #include "os/log.h"
-#include "os/signals.h"
+#include "os/process/signals.h"
 
 namespace fo::loop {
 

@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "base/unique_fd.h"
-#include "os/notify.h"
-#include "os/ready_fd.h"
+#include "os/socket/notify.h"
+#include "os/socket/ready_fd.h"
 
 namespace fo::loop {
 

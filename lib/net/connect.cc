@@ -15,7 +15,7 @@
 #include "loop/adopt.h"
 #include "loop/alarm.h"
 #include "loop/pause.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 
 namespace fo::net {
 namespace {

@@ -12,9 +12,9 @@
 #include "base/error.h"
 #include "loop/event.h"
 #include "loop/pause.h"
-#include "os/fd_passing.h"
 #include "os/log.h"
-#include "os/unix_socket.h"
+#include "os/socket/fd_passing.h"
+#include "os/socket/unix_socket.h"
 
 // The giver sends batches, each a Batch and its descriptors. The receiver answers each with one
 // byte before the next is sent, because the kernel limits descriptors in flight; the answer to the

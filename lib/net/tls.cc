@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "net/resolve.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::net {
 namespace {

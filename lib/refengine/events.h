@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
-#include "os/status_fd.h"
+#include "os/socket/status_fd.h"
 
 namespace fo::refengine {
 

@@ -7,7 +7,7 @@
 
 #include "json/dump.h"
 #include "json/object.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::refengine {
 namespace {

@@ -20,8 +20,8 @@
 
 #include "json/object.h"
 #include "loop/event.h"
-#include "os/file.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/process/process.h"
 #include "refengine/kv/kv_layout.h"
 
 namespace fo::refengine {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "os/signals.h"
+#include "os/process/signals.h"
 #include "refengine/events.h"
 #include "refengine/frame.h"
 #include "refengine/rank.h"

@@ -11,13 +11,13 @@
 #include "http/connection.h"
 #include "http/sse.h"
 #include "loop/pause.h"
+#include "os/file/random.h"
 #include "os/log.h"
-#include "os/random.h"
 #include "route/answer/outcome.h"
 #include "route/request/api_error.h"
 #include "route/resume/kv_move.h"
 #include "route/resume/resumption.h"
-#include "route/resume/seam.h"
+#include "route/resume/text/seam.h"
 
 namespace fo::route {
 namespace {

@@ -14,7 +14,7 @@
 #include "http/server.h"
 #include "loop/event.h"
 #include "net/socket_handover.h"
-#include "os/server_socket.h"
+#include "os/socket/server_socket.h"
 
 namespace fo::route {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "json/dump.h"
 #include "json/object.h"
 #include "route/metrics.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "fleet/health.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "metrics/prometheus_text.h"
 
 namespace fo::route {

@@ -18,7 +18,7 @@
 #include "loop/pause.h"
 #include "net/address.h"
 #include "os/log.h"
-#include "os/process.h"
+#include "os/process/process.h"
 #include "route/admin.h"
 #include "route/listeners.h"
 #include "route/settings.h"

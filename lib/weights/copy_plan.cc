@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "weights/weight_file.h"
+#include "weights/file/weight_file.h"
 
 namespace fo::weights {
 namespace {

@@ -13,7 +13,7 @@
 #include "cuda/driver.h"
 #include "cuda/memory.h"
 #include "weights/copy_plan.h"
-#include "weights/weight_file.h"
+#include "weights/file/weight_file.h"
 
 namespace fo::weights {
 

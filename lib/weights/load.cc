@@ -22,7 +22,7 @@
 #include "os/engine_id.h"
 #include "os/log.h"
 #include "weights/copy_plan.h"
-#include "weights/model.h"
+#include "weights/file/model.h"
 #include "weights/ordered_hash.h"
 #include "weights/pack.h"
 #include "weights/workers.h"

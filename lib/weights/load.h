@@ -14,8 +14,8 @@
 #include "cuda/device.h"
 #include "cuda/driver.h"
 #include "gms/protocol/types.h"
-#include "weights/model.h"
-#include "weights/snapshot.h"
+#include "weights/file/model.h"
+#include "weights/snapshot/snapshot.h"
 
 namespace fo::weights {
 

@@ -16,9 +16,9 @@
 #include "gms/client/memory_manager.h"
 #include "gms/protocol/layout.h"
 #include "gms/protocol/sha256.h"
-#include "os/file.h"
-#include "weights/shard_file.h"
-#include "weights/snapshot_manifest.h"
+#include "os/file/file.h"
+#include "weights/snapshot/shard_file.h"
+#include "weights/snapshot/snapshot_manifest.h"
 #include "weights/workers.h"
 
 namespace fo::weights {

@@ -13,7 +13,7 @@
 #include "cuda/device.h"
 #include "cuda/driver.h"
 #include "gms/protocol/types.h"
-#include "weights/snapshot_folder.h"
+#include "weights/snapshot/snapshot_folder.h"
 
 namespace fo::weights {
 

@@ -94,7 +94,7 @@ function(fo_tool name)
   endforeach()
   if(arg_PRIVATE_HELPER)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec/fo)
-    # Tools expect it there: lib/os/sibling.cc.
+    # Tools expect it there: lib/os/process/sibling.cc.
     install(TARGETS ${name} DESTINATION libexec/fo COMPONENT ${component})
     return()
   endif()

@@ -13,9 +13,9 @@
 #include "gms/client/memory_manager.h"
 #include "gms/protocol/protocol.h"
 #include "gms_server.h"
-#include "os/fd_passing.h"
-#include "os/pipe.h"
-#include "os/unix_socket.h"
+#include "os/file/pipe.h"
+#include "os/socket/fd_passing.h"
+#include "os/socket/unix_socket.h"
 #include "report.h"
 
 namespace {

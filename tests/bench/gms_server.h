@@ -15,8 +15,8 @@
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "folder.h"
-#include "os/pipe.h"
-#include "os/process.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
 #include "support/driver.h"
 
 namespace fo::bench {

@@ -7,7 +7,7 @@
 
 #include "gms/client/rpc_client.h"
 #include "gms_server.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 #include "report.h"
 
 namespace {

@@ -33,12 +33,12 @@
 #include "cuda/device.h"
 #include "cuda/memory.h"
 #include "folder.h"
-#include "os/file.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/process/process.h"
 #include "report.h"
 #include "support/driver.h"
+#include "weights/file/model.h"
 #include "weights/lane.h"
-#include "weights/model.h"
 #include "weights/save.h"
 
 namespace {

@@ -26,11 +26,11 @@
 #include "etcd/server.h"
 #include "lock/flock/flock_lock.h"
 #include "lock/lock_status.h"
-#include "os/exec.h"
-#include "os/file.h"
-#include "os/file_lock.h"
-#include "os/pipe.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/file/file_lock.h"
+#include "os/file/pipe.h"
+#include "os/process/exec.h"
+#include "os/process/process.h"
 #include "report.h"
 
 namespace {

@@ -25,8 +25,8 @@
 #include "device/gpu_gate.h"
 #include "lock/engine_process.h"
 #include "lock/flock/flock_lock.h"
-#include "os/file.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/process/process.h"
 #include "report.h"
 
 namespace {

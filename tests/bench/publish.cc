@@ -30,7 +30,7 @@
 #include "base/units.h"
 #include "engine/publish/control_paths.h"
 #include "engine/publish/publisher.h"
-#include "os/process.h"
+#include "os/process/process.h"
 #include "report.h"
 #include "support/ports.h"
 

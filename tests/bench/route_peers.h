@@ -20,8 +20,8 @@
 #include "base/error.h"
 #include "folder.h"
 #include "http/client.h"
-#include "os/file.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/process/process.h"
 #include "support/ports.h"
 #include "support/soon.h"
 

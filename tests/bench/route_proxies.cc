@@ -26,7 +26,7 @@
 #include "http/client.h"
 #include "loop/pause.h"
 #include "loop/run.h"
-#include "os/process.h"
+#include "os/process/process.h"
 #include "report.h"
 #include "route/resume/budget.h"
 #include "route_deaths.h"

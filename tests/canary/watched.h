@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "canary/daemon/workers.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/registry/key.h"
 
 namespace fo::canary {

@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 #include "cli/build_info.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "some_tool.h"
 
 namespace fo::cli::test {

@@ -1,4 +1,4 @@
-#include "cli/color.h"
+#include "cli/screen/color.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/config.h"
+#include "cli/config/config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The values of options and their sources, and the output of --print-config.
-#include "cli/settings.h"
+#include "cli/config/settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/variables.h"
+#include "cli/config/variables.h"
 #include "some_tool.h"
 
 namespace fo::cli::test {

@@ -21,8 +21,8 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "os/fd_passing.h"
-#include "os/process.h"
+#include "os/process/process.h"
+#include "os/socket/fd_passing.h"
 
 namespace fo::cuda {
 

@@ -36,8 +36,8 @@
 #include "base/units.h"
 #include "engine/pair_process.h"
 #include "lock/lock_status.h"
-#include "os/file.h"
-#include "os/file_lock.h"
+#include "os/file/file.h"
+#include "os/file/file_lock.h"
 
 namespace {
 

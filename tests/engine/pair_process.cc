@@ -19,8 +19,8 @@
 #include "base/error.h"
 #include "http/client.h"
 #include "lock/lock_status.h"
-#include "os/file.h"
-#include "os/sibling.h"
+#include "os/file/file.h"
+#include "os/process/sibling.h"
 
 namespace fo::test {
 namespace {

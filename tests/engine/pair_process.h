@@ -20,7 +20,7 @@
 #include "base/strong.h"
 #include "base/unique_fd.h"
 #include "lock/lock_uri.h"
-#include "os/process.h"
+#include "os/process/process.h"
 #include "support/ports.h"
 
 namespace fo::test {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "cli/app.h"
 #include "fo-shadow/options.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 #include "support/environment.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"

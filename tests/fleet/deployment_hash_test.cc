@@ -1,4 +1,4 @@
-#include "fleet/deployment_hash.h"
+#include "fleet/record/deployment_hash.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "fleet/endpoint_id.h"
+#include "fleet/record/endpoint_id.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "fleet/listing.h"
+#include "fleet/record/listing.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/registry/records.h"
 
 namespace fo::fleet {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "support/soon.h"
 #include "support/stderr_text.h"
 #include "support/temp_dir.h"

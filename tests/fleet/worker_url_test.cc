@@ -1,4 +1,4 @@
-#include "fleet/worker_url.h"
+#include "fleet/record/worker_url.h"
 
 #include <gtest/gtest.h>
 

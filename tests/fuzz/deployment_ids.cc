@@ -1,5 +1,5 @@
 // The endpoint ids of a DynamoGraphDeployment.
-#include "fleet/deployment_hash.h"
+#include "fleet/record/deployment_hash.h"
 #include "fuzz.h"
 #include "pod/dgd/dgd.h"
 #include "yaml/reader.h"

@@ -1,5 +1,5 @@
 // model.safetensors.index.json: no name in it may lead out of its folder.
-#include "weights/model_index.h"
+#include "weights/file/model_index.h"
 
 #include "fuzz.h"
 

@@ -19,10 +19,10 @@
 #include "json/object.h"
 #include "json/scanner.h"
 #include "oracle/answer.h"
-#include "oracle/generation.h"
-#include "oracle/half_characters.h"
+#include "oracle/model/generation.h"
+#include "oracle/model/half_characters.h"
+#include "oracle/model/vocabulary.h"
 #include "oracle/request.h"
-#include "oracle/vocabulary.h"
 #include "route/answer/exchange.h"
 #include "route/request/client_request.h"
 

@@ -1,6 +1,6 @@
 // Headers of safetensors files. The first byte selects: the remaining bytes are a whole file, or
 // the header of a file with a valid prefix and as much data as its next 8 bytes state.
-#include "weights/safetensors.h"
+#include "weights/file/safetensors.h"
 
 #include <limits>
 #include <string>

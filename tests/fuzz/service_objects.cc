@@ -2,7 +2,7 @@
 // ConfigMaps with cards.
 #include "fleet/registry/kube/service_objects.h"
 
-#include "fleet/worker_url.h"
+#include "fleet/record/worker_url.h"
 #include "fuzz.h"
 
 namespace fo::fleet {

@@ -4,7 +4,7 @@
 
 #include "fuzz.h"
 #include "text/base64.h"
-#include "weights/snapshot_manifest.h"
+#include "weights/snapshot/snapshot_manifest.h"
 
 namespace fo::weights {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "base/unique_fd.h"
 #include "gms/protocol/protocol.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 
 namespace fo::gms {
 

@@ -19,9 +19,9 @@
 #include "base/deadline.h"
 #include "cuda/test_device.h"
 #include "gms/client/rpc_client.h"
-#include "os/pipe.h"
-#include "os/process.h"
-#include "os/unix_socket.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
+#include "os/socket/unix_socket.h"
 #include "support/environment.h"
 #include "support/soon.h"
 

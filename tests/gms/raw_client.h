@@ -14,9 +14,9 @@
 #include "base/deadline.h"
 #include "base/unique_fd.h"
 #include "gms/protocol/protocol.h"
-#include "os/fd_passing.h"
-#include "os/file.h"
-#include "os/unix_socket.h"
+#include "os/file/file.h"
+#include "os/socket/fd_passing.h"
+#include "os/socket/unix_socket.h"
 
 namespace fo::gms {
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 #include "support.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"

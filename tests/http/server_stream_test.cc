@@ -18,7 +18,7 @@
 #include "http/connection.h"
 #include "http/server.h"
 #include "loop/test_loop.h"
-#include "os/sibling.h"
+#include "os/process/sibling.h"
 #include "support.h"
 #include "support/authority.h"
 #include "support/await.h"

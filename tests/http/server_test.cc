@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "http/client.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 #include "support.h"
 #include "support/await.h"
 #include "support/failure.h"

@@ -24,7 +24,7 @@
 #include "net/dns_server.h"
 #include "net/tls.h"
 #include "net/tls_server.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 #include "support/authority.h"
 #include "support/fds.h"
 #include "support/inherited_fds.h"

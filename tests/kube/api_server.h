@@ -19,8 +19,8 @@
 #include "base/unique_fd.h"
 #include "http/client.h"
 #include "net/tls_files.h"
-#include "os/pipe.h"
-#include "os/process.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
 #include "support/await.h"
 
 namespace fo::test {

@@ -30,9 +30,9 @@
 #include "cuda/device_memory.h"
 #include "cuda/driver_calls.h"
 #include "cuda/memory.h"
-#include "os/file.h"
-#include "os/pipe.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
 #include "support/driver.h"
 
 namespace {

@@ -24,11 +24,11 @@
 #include "base/error.h"
 #include "base/strong.h"
 #include "base/unique_fd.h"
-#include "os/file.h"
-#include "os/file_lock.h"
-#include "os/pipe.h"
-#include "os/process.h"
-#include "os/process_tree.h"
+#include "os/file/file.h"
+#include "os/file/file_lock.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
+#include "os/process/process_tree.h"
 
 namespace fo::test {
 

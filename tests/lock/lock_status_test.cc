@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lock/support.h"
-#include "os/file.h"
-#include "os/file_lock.h"
+#include "os/file/file.h"
+#include "os/file/file_lock.h"
 #include "support/must_run.h"
 
 namespace fo::lock {

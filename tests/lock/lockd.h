@@ -16,8 +16,8 @@
 #include "base/unique_fd.h"
 #include "lock/lockd/lockd_state.h"
 #include "lock/support.h"
-#include "os/pipe.h"
-#include "os/process.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
 
 namespace fo::test {
 

@@ -27,7 +27,7 @@
 #include "device/gpu_gate.h"
 #include "lock/engine_process.h"
 #include "lock/flock/flock_lock.h"
-#include "os/process.h"
+#include "os/process/process.h"
 #include "support/driver.h"
 #include "support/must_run.h"
 #include "support/sanitizers.h"

@@ -35,9 +35,9 @@
 #include "base/units.h"
 #include "etcd/server.h"
 #include "http/client.h"
-#include "os/file.h"
-#include "os/file_lock.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/file/file_lock.h"
+#include "os/process/process.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "loop/test_loop.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 #include "support/fds.h"
 #include "support/must_run.h"
 #include "support/sanitizers.h"

@@ -11,9 +11,9 @@
 
 #include "base/units.h"
 #include "loop/test_loop.h"
-#include "os/file.h"
-#include "os/pipe.h"
-#include "os/process_tree.h"
+#include "os/file/file.h"
+#include "os/file/pipe.h"
+#include "os/process/process_tree.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/temp_dir.h"

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "os/pipe.h"
-#include "os/process.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/service_manager.h"

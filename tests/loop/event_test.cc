@@ -8,7 +8,7 @@
 
 #include "loop/pause.h"
 #include "loop/test_loop.h"
-#include "os/pipe.h"
+#include "os/file/pipe.h"
 #include "support/fds.h"
 #include "support/must_run.h"
 #include "support/sanitizers.h"

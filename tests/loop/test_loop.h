@@ -17,7 +17,7 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "os/signals.h"
+#include "os/process/signals.h"
 #include "support/soon.h"
 
 namespace fo::test {

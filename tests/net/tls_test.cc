@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "os/file.h"
+#include "os/file/file.h"
 #include "support/authority.h"
 #include "support/failure.h"
 #include "support/fds.h"

@@ -16,9 +16,9 @@
 #include "http/sse.h"
 #include "loop/pause.h"
 #include "oracle/answer.h"
-#include "oracle/half_characters.h"
+#include "oracle/model/half_characters.h"
+#include "os/file/random.h"
 #include "os/log.h"
-#include "os/random.h"
 #include "refengine/api/completion_answer.h"
 #include "text/ascii.h"
 

@@ -15,7 +15,7 @@
 #include "oracle/completion_job.h"
 #include "oracle/engine_state.h"
 #include "oracle/other_apis.h"
-#include "os/random.h"
+#include "os/file/random.h"
 #include "refengine/api/completion_answer.h"
 
 namespace fo::oracle {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "oracle/generation.h"
 #include "oracle/knobs.h"
+#include "oracle/model/generation.h"
 #include "refengine/api/completion_request.h"
 
 namespace fo::oracle {

@@ -1,4 +1,4 @@
-#include "os/exec.h"
+#include "os/process/exec.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #include <csignal>
 #include <fstream>
 
-#include "os/process.h"
-#include "os/signals.h"
+#include "os/process/process.h"
+#include "os/process/signals.h"
 #include "support.h"
 #include "support/temp_dir.h"
 

@@ -1,4 +1,4 @@
-#include "os/fd_passing.h"
+#include "os/socket/fd_passing.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "os/file_lock.h"
+#include "os/file/file_lock.h"
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "os/file.h"
+#include "os/file/file.h"
 #include "support/await.h"
 #include "support/failure.h"
 #include "support/forked.h"

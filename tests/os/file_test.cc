@@ -1,4 +1,4 @@
-#include "os/file.h"
+#include "os/file/file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

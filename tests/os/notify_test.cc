@@ -1,4 +1,4 @@
-#include "os/notify.h"
+#include "os/socket/notify.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include <iterator>
 #include <thread>
 
-#include "os/process.h"
-#include "os/sibling.h"
+#include "os/process/process.h"
+#include "os/process/sibling.h"
 #include "support/environment.h"
 #include "support/fds.h"
 #include "support/service_manager.h"

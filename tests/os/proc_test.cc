@@ -1,4 +1,4 @@
-#include "os/proc.h"
+#include "os/process/proc.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

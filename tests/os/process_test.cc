@@ -1,4 +1,4 @@
-#include "os/process.h"
+#include "os/process/process.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <csignal>
 #include <stdexcept>
 
-#include "os/signals.h"
+#include "os/process/signals.h"
 #include "support.h"
 #include "support/fds.h"
 #include "support/must_run.h"

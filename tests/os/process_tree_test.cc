@@ -1,4 +1,4 @@
-#include "os/process_tree.h"
+#include "os/process/process_tree.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "os/random.h"
+#include "os/file/random.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "os/ready_fd.h"
+#include "os/socket/ready_fd.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <array>
 #include <string>
 
-#include "os/pipe.h"
+#include "os/file/pipe.h"
 #include "support/failure.h"
 #include "support/fds.h"
 

@@ -25,10 +25,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "os/file.h"
-#include "os/file_lock.h"
-#include "os/pipe.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/file/file_lock.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
 #include "support/must_run.h"
 #include "support/temp_dir.h"
 

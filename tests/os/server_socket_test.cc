@@ -1,4 +1,4 @@
-#include "os/server_socket.h"
+#include "os/socket/server_socket.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,9 +8,9 @@
 #include <fstream>
 #include <thread>
 
-#include "os/pipe.h"
-#include "os/process.h"
-#include "os/unix_socket.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
+#include "os/socket/unix_socket.h"
 #include "support.h"
 #include "support/failure.h"
 #include "support/fds.h"

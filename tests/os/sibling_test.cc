@@ -1,4 +1,4 @@
-#include "os/sibling.h"
+#include "os/process/sibling.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "os/pipe.h"
+#include "os/file/pipe.h"
 #include "support/environment.h"
 #include "support/failure.h"
 #include "support/soon.h"

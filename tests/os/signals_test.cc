@@ -1,11 +1,11 @@
-#include "os/signals.h"
+#include "os/process/signals.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <csignal>
 
-#include "os/process.h"
+#include "os/process/process.h"
 #include "support.h"
 #include "support/fds.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
-#include "os/pipe.h"
+#include "os/file/pipe.h"
 #include "support/failure.h"
 #include "support/soon.h"
 

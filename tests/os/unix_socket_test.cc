@@ -1,4 +1,4 @@
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "os/file.h"
-#include "os/pipe.h"
+#include "os/file/file.h"
+#include "os/file/pipe.h"
 #include "refengine/model/generation.h"
 #include "support/failure.h"
 

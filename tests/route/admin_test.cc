@@ -12,7 +12,7 @@
 #include "http/server.h"
 #include "loop/adopt.h"
 #include "loop/test_loop.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/soon.h"

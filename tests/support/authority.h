@@ -9,8 +9,8 @@
 
 #include "base/deadline.h"
 #include "net/tls_files.h"
-#include "os/file.h"
-#include "os/sibling.h"
+#include "os/file/file.h"
+#include "os/process/sibling.h"
 #include "support/temp_dir.h"
 
 namespace fo::test {

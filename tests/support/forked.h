@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/unique_fd.h"
-#include "os/pipe.h"
-#include "os/process.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
 #include "support/await.h"
 
 namespace fo::test {

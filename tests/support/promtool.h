@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "os/file.h"
-#include "os/sibling.h"
+#include "os/file/file.h"
+#include "os/process/sibling.h"
 #include "support/must_run.h"
 #include "support/temp_dir.h"
 

@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "os/exec.h"
 #include "os/log.h"
-#include "os/process.h"
-#include "os/signals.h"
+#include "os/process/exec.h"
+#include "os/process/process.h"
+#include "os/process/signals.h"
 #include "support/worker/engine_core.h"
 #include "support/worker/front_end.h"
 #include "support/worker/launch.h"

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "weights/weight_file.h"
+#include "weights/file/weight_file.h"
 
 namespace fo::weights {
 namespace {

@@ -13,7 +13,7 @@
 #include "served.h"
 #include "support.h"
 #include "support/environment.h"
-#include "weights/dtype.h"
+#include "weights/file/dtype.h"
 
 namespace fo::weights {
 namespace {

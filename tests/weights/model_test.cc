@@ -1,11 +1,11 @@
-#include "weights/model.h"
+#include "weights/file/model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "support.h"
-#include "weights/model_index.h"
+#include "weights/file/model_index.h"
 
 namespace fo::weights {
 namespace {

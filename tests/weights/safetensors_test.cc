@@ -1,4 +1,4 @@
-#include "weights/safetensors.h"
+#include "weights/file/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <random>
 
 #include "support.h"
-#include "weights/dtype.h"
+#include "weights/file/dtype.h"
 
 namespace fo::weights {
 namespace {

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "os/process.h"
+#include "os/process/process.h"
 #include "snapshot_fixture.h"
 
 namespace fo::weights {

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "os/file.h"
+#include "os/file/file.h"
 #include "served.h"
 #include "weights/load.h"
 #include "weights/save.h"

@@ -1,4 +1,4 @@
-#include "weights/snapshot_folder.h"
+#include "weights/snapshot/snapshot_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "weights/snapshot_manifest.h"
+#include "weights/snapshot/snapshot_manifest.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

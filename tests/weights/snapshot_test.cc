@@ -1,5 +1,5 @@
 // Snapshots with a real gms-serve: loading, and everything that can be invalid.
-#include "weights/snapshot.h"
+#include "weights/snapshot/snapshot.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

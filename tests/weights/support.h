@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
 

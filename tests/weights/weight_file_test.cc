@@ -1,4 +1,4 @@
-#include "weights/weight_file.h"
+#include "weights/file/weight_file.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -9,7 +9,7 @@
 #include "json/dump.h"
 #include "json/object.h"
 #include "net/address.h"
-#include "os/random.h"
+#include "os/file/random.h"
 
 namespace fo::canary {
 namespace {

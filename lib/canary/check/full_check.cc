@@ -8,7 +8,7 @@
 #include "base/deadline.h"
 #include "canary/judge/repetitions.h"
 #include "loop/pause.h"
-#include "os/random.h"
+#include "os/file/random.h"
 
 namespace fo::canary {
 namespace {

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "canary/daemon/gpu_errors.h"
 #include "loop/pause.h"
+#include "os/file/random.h"
 #include "os/log.h"
-#include "os/random.h"
 
 namespace fo::canary {
 namespace {

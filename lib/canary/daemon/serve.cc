@@ -25,11 +25,11 @@
 #include "loop/backoff.h"
 #include "loop/daemon.h"
 #include "loop/pause.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "os/log.h"
 #include "os/log_limit.h"
-#include "os/process.h"
-#include "os/server_socket.h"
+#include "os/process/process.h"
+#include "os/socket/server_socket.h"
 
 namespace fo::canary {
 namespace {

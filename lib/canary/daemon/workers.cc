@@ -9,8 +9,8 @@
 #include "canary/judge/acquittal.h"
 #include "canary/xid/xid.h"
 #include "fleet/registry/key.h"
+#include "os/file/random.h"
 #include "os/log.h"
-#include "os/random.h"
 
 namespace fo::canary {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "os/log.h"
 #include "text/ascii.h"
 

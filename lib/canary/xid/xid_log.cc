@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::canary {
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "net/socket_handover.h"
-#include "os/server_socket.h"
+#include "os/socket/server_socket.h"
 
 namespace fo::engine {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "loop/pause.h"
 #include "net/address.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 
 namespace fo::engine {
 

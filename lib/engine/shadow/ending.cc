@@ -13,7 +13,7 @@
 #include "lock/status_events.h"
 #include "loop/pause.h"
 #include "os/log.h"
-#include "os/process_tree.h"
+#include "os/process/process_tree.h"
 
 namespace fo::engine {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "engine/shadow/parts.h"
 #include "lock/failover_lock.h"
-#include "os/process.h"
-#include "os/status_fd.h"
+#include "os/process/process.h"
+#include "os/socket/status_fd.h"
 
 namespace fo::engine {
 

@@ -10,10 +10,10 @@
 #include "base/unique_fd.h"
 #include "loop/blocking.h"
 #include "loop/pause.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "os/log.h"
-#include "os/process_tree.h"
-#include "os/server_socket.h"
+#include "os/process/process_tree.h"
+#include "os/socket/server_socket.h"
 
 namespace fo::engine {
 namespace {

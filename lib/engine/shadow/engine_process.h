@@ -14,7 +14,7 @@
 #include "engine/shadow/lock_holder.h"
 #include "engine/shadow/shadow.h"
 #include "loop/children.h"
-#include "os/status_fd.h"
+#include "os/socket/status_fd.h"
 
 namespace fo::engine {
 

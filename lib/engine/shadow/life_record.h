@@ -15,7 +15,7 @@
 #include "engine/state.h"
 #include "lock/failover_lock.h"
 #include "loop/daemon.h"
-#include "os/status_fd.h"
+#include "os/socket/status_fd.h"
 
 namespace fo::engine {
 

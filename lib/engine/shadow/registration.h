@@ -16,7 +16,7 @@
 #include "engine/shadow/engine_process.h"
 #include "engine/shadow/shadow.h"
 #include "loop/children.h"
-#include "os/status_fd.h"
+#include "os/socket/status_fd.h"
 
 namespace fo::engine {
 

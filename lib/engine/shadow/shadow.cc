@@ -27,11 +27,11 @@
 #include "lock/holder_report.h"
 #include "loop/children.h"
 #include "loop/daemon.h"
-#include "os/core_dump.h"
 #include "os/log.h"
-#include "os/process.h"
-#include "os/signals.h"
-#include "os/status_fd.h"
+#include "os/process/core_dump.h"
+#include "os/process/process.h"
+#include "os/process/signals.h"
+#include "os/socket/status_fd.h"
 
 namespace fo::engine {
 namespace {

@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "base/hex.h"
 #include "json/object.h"
-#include "os/file.h"
-#include "os/input.h"
+#include "os/file/file.h"
+#include "os/file/input.h"
 #include "os/log.h"
 
 namespace fo::fleet {

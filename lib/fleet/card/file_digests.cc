@@ -20,9 +20,9 @@
 #include "fleet/card/digest.h"
 #include "fleet/card/digest_cache.h"
 #include "gms/protocol/sha256.h"
-#include "os/thread.h"
-#include "weights/model.h"
-#include "weights/weight_file.h"
+#include "os/process/thread.h"
+#include "weights/file/model.h"
+#include "weights/file/weight_file.h"
 
 namespace fo::fleet {
 namespace {

@@ -16,8 +16,8 @@
 #include "fleet/card/digest.h"
 #include "json/canonical.h"
 #include "json/object.h"
-#include "os/file.h"
-#include "weights/model_index.h"
+#include "os/file/file.h"
+#include "weights/file/model_index.h"
 
 namespace fo::fleet {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/registry/dir_store.h"
 #include "fleet/registry/dir_view.h"
 #include "fleet/registry/key.h"

@@ -17,8 +17,8 @@
 #include "base/units.h"
 #include "fleet/registry/key.h"
 #include "fleet/registry/registry.h"
-#include "os/file.h"
-#include "os/random.h"
+#include "os/file/file.h"
+#include "os/file/random.h"
 
 namespace fo::fleet {
 namespace {

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "base/error.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/registry/key.h"
 #include "fleet/registry/reports.h"
 #include "loop/backoff.h"
 #include "loop/pause.h"
+#include "os/file/random.h"
 #include "os/log.h"
 #include "os/log_limit.h"
-#include "os/random.h"
 
 namespace fo::fleet {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/registry/key.h"
 #include "json/object.h"
 #include "os/log.h"

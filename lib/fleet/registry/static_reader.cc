@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "fleet/instance.h"
-#include "fleet/worker_url.h"
+#include "fleet/record/instance.h"
+#include "fleet/record/worker_url.h"
 #include "loop/event.h"
 
 namespace fo::fleet {

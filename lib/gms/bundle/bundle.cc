@@ -21,12 +21,12 @@
 #include "gms/server/metrics_server.h"
 #include "gms/server/server.h"
 #include "gms/server/server_counters.h"
-#include "os/file.h"
+#include "os/file/file.h"
+#include "os/file/pipe.h"
 #include "os/log.h"
-#include "os/notify.h"
-#include "os/pipe.h"
-#include "os/process.h"
-#include "os/signals.h"
+#include "os/process/process.h"
+#include "os/process/signals.h"
+#include "os/socket/notify.h"
 
 namespace fo::gms {
 namespace {

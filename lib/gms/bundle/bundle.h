@@ -9,8 +9,8 @@
 #include "base/strong.h"
 #include "base/unique_fd.h"
 #include "gms/bundle/serve.h"
-#include "os/ready_fd.h"
-#include "os/server_socket.h"
+#include "os/socket/ready_fd.h"
+#include "os/socket/server_socket.h"
 
 namespace fo::gms {
 

@@ -18,13 +18,13 @@
 #include "gms/protocol/endpoint.h"
 #include "gms/server/server.h"
 #include "http/server.h"
-#include "os/file.h"
+#include "os/file/file.h"
+#include "os/file/pipe.h"
 #include "os/log.h"
-#include "os/pipe.h"
-#include "os/process.h"
-#include "os/ready_fd.h"
-#include "os/server_socket.h"
-#include "os/signals.h"
+#include "os/process/process.h"
+#include "os/process/signals.h"
+#include "os/socket/ready_fd.h"
+#include "os/socket/server_socket.h"
 
 namespace fo::gms {
 namespace {

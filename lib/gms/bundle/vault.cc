@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "os/fd_passing.h"
+#include "os/socket/fd_passing.h"
 
 namespace fo::gms {
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "loop/event.h"
-#include "os/fd_passing.h"
+#include "os/socket/fd_passing.h"
 
 namespace fo::gms {
 

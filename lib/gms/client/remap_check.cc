@@ -10,8 +10,8 @@
 #include "base/units.h"
 #include "gms/client/rpc_client.h"
 #include "json/dump.h"
-#include "os/file.h"
-#include "os/sibling.h"
+#include "os/file/file.h"
+#include "os/process/sibling.h"
 
 namespace fo::gms {
 namespace {

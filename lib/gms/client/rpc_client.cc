@@ -12,9 +12,9 @@
 
 #include "base/text.h"
 #include "gms/protocol/endpoint.h"
-#include "os/fd_passing.h"
 #include "os/pause.h"
-#include "os/unix_socket.h"
+#include "os/socket/fd_passing.h"
+#include "os/socket/unix_socket.h"
 #include "text/table.h"
 
 namespace fo::gms {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 
 namespace fo::gms {
 

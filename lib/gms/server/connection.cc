@@ -20,7 +20,7 @@
 #include "base/error.h"
 #include "gms/protocol/protocol.h"
 #include "loop/adopt.h"
-#include "os/fd_passing.h"
+#include "os/socket/fd_passing.h"
 
 namespace fo::gms {
 

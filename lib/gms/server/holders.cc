@@ -27,10 +27,10 @@
 #include "cuda/driver.h"
 #include "gms/client/discover.h"
 #include "json/dump.h"
-#include "os/proc.h"
-#include "os/process.h"
-#include "os/sibling.h"
-#include "os/unix_socket.h"
+#include "os/process/proc.h"
+#include "os/process/process.h"
+#include "os/process/sibling.h"
+#include "os/socket/unix_socket.h"
 #include "text/table.h"
 
 namespace fo::gms {

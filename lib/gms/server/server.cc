@@ -31,12 +31,12 @@
 #include "loop/acceptor.h"
 #include "loop/adopt.h"
 #include "loop/event.h"
-#include "os/fd_passing.h"
-#include "os/file.h"
+#include "os/file/file.h"
+#include "os/file/random.h"
 #include "os/log.h"
 #include "os/log_limit.h"
-#include "os/random.h"
-#include "os/unix_socket.h"
+#include "os/socket/fd_passing.h"
+#include "os/socket/unix_socket.h"
 
 namespace fo::gms {
 namespace {

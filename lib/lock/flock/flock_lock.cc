@@ -14,10 +14,10 @@
 #include "base/units.h"
 #include "lock/grant.h"
 #include "lock/lock_status.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "os/log.h"
-#include "os/proc.h"
-#include "os/process.h"
+#include "os/process/proc.h"
+#include "os/process/process.h"
 #include "text/time_text.h"
 
 namespace fo::lock {

@@ -16,8 +16,8 @@
 #include "loop/backoff.h"
 #include "loop/pause.h"
 #include "loop/run.h"
-#include "os/process.h"
-#include "os/random.h"
+#include "os/file/random.h"
+#include "os/process/process.h"
 #include "text/time_text.h"
 
 namespace fo::lock {

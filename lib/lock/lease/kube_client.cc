@@ -19,8 +19,8 @@
 #include "loop/backoff.h"
 #include "loop/pause.h"
 #include "loop/run.h"
+#include "os/file/random.h"
 #include "os/log.h"
-#include "os/random.h"
 #include "text/time_text.h"
 
 namespace fo::lock {

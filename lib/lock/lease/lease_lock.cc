@@ -20,7 +20,7 @@
 #include "loop/backoff.h"
 #include "loop/run.h"
 #include "os/log.h"
-#include "os/thread.h"
+#include "os/process/thread.h"
 
 namespace fo::lock {
 namespace {

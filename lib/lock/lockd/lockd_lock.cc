@@ -14,11 +14,11 @@
 #include "base/error.h"
 #include "lock/lockd/lockd_status.h"
 #include "loop/backoff.h"
-#include "os/fd_passing.h"
+#include "os/file/pipe.h"
 #include "os/log.h"
-#include "os/pipe.h"
-#include "os/process.h"
-#include "os/unix_socket.h"
+#include "os/process/process.h"
+#include "os/socket/fd_passing.h"
+#include "os/socket/unix_socket.h"
 
 namespace fo::lock {
 namespace {

@@ -29,13 +29,13 @@
 #include "net/address.h"
 #include "net/resolve.h"
 #include "net/tls.h"
-#include "os/file.h"
+#include "os/file/file.h"
+#include "os/file/random.h"
 #include "os/log.h"
 #include "os/log_limit.h"
-#include "os/process.h"
-#include "os/random.h"
-#include "os/server_socket.h"
-#include "os/unix_socket.h"
+#include "os/process/process.h"
+#include "os/socket/server_socket.h"
+#include "os/socket/unix_socket.h"
 
 namespace fo::lock {
 namespace {

@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "lock/descriptor.h"
 #include "loop/adopt.h"
-#include "os/fd_passing.h"
+#include "os/socket/fd_passing.h"
 
 namespace fo::lock {
 namespace {

@@ -15,9 +15,9 @@
 #include "json/dump.h"
 #include "json/object.h"
 #include "lock/grant.h"
-#include "os/file.h"
-#include "os/input.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/file/input.h"
+#include "os/process/process.h"
 #include "text/time_text.h"
 
 namespace fo::lock {

@@ -1,7 +1,7 @@
 #include "lock/lockd/lockd_status.h"
 
 #include "base/error.h"
-#include "os/process.h"
+#include "os/process/process.h"
 #include "text/time_text.h"
 
 namespace fo::lock {

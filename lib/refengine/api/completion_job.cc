@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "http/sse.h"
-#include "os/random.h"
+#include "os/file/random.h"
 #include "refengine/api/completion_answer.h"
 
 namespace fo::refengine {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "os/random.h"
+#include "os/file/random.h"
 
 namespace fo::refengine {
 

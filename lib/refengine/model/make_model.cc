@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "os/file.h"
-#include "os/file_lock.h"
+#include "os/file/file.h"
+#include "os/file/file_lock.h"
 #include "refengine/model/splitmix.h"
 
 namespace fo::refengine {

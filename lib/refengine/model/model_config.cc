@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "json/object.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::refengine {
 namespace {

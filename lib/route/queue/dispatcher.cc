@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "loop/event.h"
+#include "os/file/random.h"
 #include "os/log.h"
-#include "os/random.h"
 #include "route/resume/budget.h"
 
 namespace fo::route {

@@ -16,8 +16,8 @@
 #include "route/answer/stream_chunk.h"
 #include "route/request/client_request.h"
 #include "route/resume/client_events.h"
-#include "route/resume/stop_matcher.h"
-#include "route/resume/text_continuation.h"
+#include "route/resume/text/stop_matcher.h"
+#include "route/resume/text/text_continuation.h"
 #include "route/resume/transcript.h"
 
 namespace fo::route {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "route/answer/stream_chunk.h"
-#include "route/resume/received_text.h"
+#include "route/resume/text/received_text.h"
 
 namespace fo::route {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/registry/follow.h"
 #include "fleet/registry/key.h"
 #include "json/dump.h"

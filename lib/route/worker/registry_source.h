@@ -15,11 +15,11 @@
 #include <string_view>
 #include <vector>
 
-#include "fleet/endpoint_id.h"
 #include "fleet/health.h"
+#include "fleet/record/endpoint_id.h"
+#include "fleet/record/worker_url.h"
 #include "fleet/registry/registry.h"
 #include "fleet/verdict.h"
-#include "fleet/worker_url.h"
 #include "net/tls_files.h"
 #include "route/worker/workers.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "json/dump.h"
 #include "loop/backoff.h"
 #include "loop/pause.h"

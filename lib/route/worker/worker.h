@@ -15,7 +15,7 @@
 #include "base/units.h"
 #include "fleet/card/card.h"
 #include "fleet/health.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/verdict.h"
 #include "http/connection.h"
 #include "net/address.h"

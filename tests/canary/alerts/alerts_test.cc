@@ -15,7 +15,7 @@
 #include "canary/watched.h"
 #include "engine/metrics.h"
 #include "gms/server/metrics.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "route/metrics.h"
 
 namespace fo::canary {

@@ -25,15 +25,15 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/registry/dir_registry.h"
 #include "fleet/verdict.h"
 #include "http/client.h"
 #include "loop/pause.h"
 #include "loop/run.h"
-#include "os/file.h"
-#include "os/pipe.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
 #include "support/soon.h"
 
 namespace fo::pipeline {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "os/file.h"
+#include "os/file/file.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
 

@@ -1,6 +1,6 @@
 #include "engine/drivers/driver_test.h"
-#include "os/file.h"
-#include "os/process_tree.h"
+#include "os/file/file.h"
+#include "os/process/process_tree.h"
 #include "support/temp_dir.h"
 
 namespace fo::engine {

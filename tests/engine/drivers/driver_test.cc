@@ -1,6 +1,6 @@
 #include "engine/drivers/driver_test.h"
 
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 #include "support/temp_dir.h"
 
 namespace fo::engine {

@@ -8,7 +8,7 @@
 #include "engine/status_server.h"
 #include "engine/status_socket.h"
 #include "http/support.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
 

@@ -22,7 +22,7 @@
 #include "base/error.h"
 #include "http/client.h"
 #include "http/support.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 #include "support/await.h"
 #include "support/failure.h"
 #include "support/fds.h"

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "loop/run.h"
-#include "os/server_socket.h"
-#include "os/unix_socket.h"
+#include "os/socket/server_socket.h"
+#include "os/socket/unix_socket.h"
 #include "support/fds.h"
 #include "support/soon.h"
 #include "support/temp_dir.h"

@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "etcd/server.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/registry/dir_registry.h"
 #include "fleet/registry/etcd_registry.h"
 #include "fleet/registry/kube/kube_objects.h"

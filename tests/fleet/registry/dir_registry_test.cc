@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/registry/dir_store.h"
 #include "fleet/registry/records.h"
 #include "fleet/registry/watching.h"

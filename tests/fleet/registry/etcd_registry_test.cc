@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "etcd/server.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/registry/records.h"
 #include "fleet/registry/watching.h"
 #include "loop/run.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 
 namespace fo::test {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "loop/run.h"
 #include "support/failure.h"
 #include "support/soon.h"

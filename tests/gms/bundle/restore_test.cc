@@ -7,7 +7,7 @@
 #include "gms/protocol/endpoint.h"
 #include "gms/server/server.h"
 #include "gms/server/server_counters.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::gms {
 namespace {

@@ -4,7 +4,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include "os/fd_passing.h"
+#include "os/socket/fd_passing.h"
 #include "support/fds.h"
 
 namespace fo::gms {

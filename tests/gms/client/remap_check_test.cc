@@ -10,7 +10,7 @@
 #include "gms/client/rpc_client.h"
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "gms/protocol/layout_hash.h"
-#include "os/file.h"
+#include "os/file/file.h"
 
 namespace fo::gms {
 namespace {

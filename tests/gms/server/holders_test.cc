@@ -16,7 +16,7 @@
 
 #include "gms/client/rpc_client.h"
 #include "gms/gms_process.h"
-#include "os/fd_passing.h"
+#include "os/socket/fd_passing.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/temp_dir.h"

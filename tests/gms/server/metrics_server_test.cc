@@ -11,8 +11,8 @@
 #include "http/client.h"
 #include "http/support.h"
 #include "metrics/prometheus_text.h"
-#include "os/pipe.h"
-#include "os/process.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
 #include "support/fds.h"
 
 namespace fo::gms {

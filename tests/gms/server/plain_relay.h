@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "gms/protocol/protocol.h"
-#include "os/fd_passing.h"
-#include "os/unix_socket.h"
+#include "os/socket/fd_passing.h"
+#include "os/socket/unix_socket.h"
 
 namespace fo::gms {
 

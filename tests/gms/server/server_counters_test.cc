@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "os/process.h"
+#include "os/process/process.h"
 
 namespace fo::gms {
 namespace {

@@ -15,7 +15,7 @@
 #include "gms/gms_process.h"
 #include "gms/raw_client.h"
 #include "gms/server/server_counters.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "support/failure.h"
 
 namespace fo::gms {

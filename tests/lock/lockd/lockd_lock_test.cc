@@ -12,7 +12,7 @@
 
 #include "lock/lockd/wire.h"
 #include "lock/support.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 #include "support/soon.h"
 
 namespace fo::lock {

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "lock/support.h"
-#include "os/process.h"
+#include "os/process/process.h"
 #include "support/failure.h"
 #include "text/time_text.h"
 

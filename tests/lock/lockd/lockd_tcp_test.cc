@@ -19,7 +19,7 @@
 #include "lock/lockd/lockd_state.h"
 #include "lock/lockd/wire.h"
 #include "net/address.h"
-#include "os/unix_socket.h"
+#include "os/socket/unix_socket.h"
 #include "support/ports.h"
 #include "support/soon.h"
 #include "text/time_text.h"

@@ -20,7 +20,7 @@
 #include "base/unique_fd.h"
 #include "lock/lockd/lockd_protocol.h"
 #include "net/line_buffer.h"
-#include "os/fd_passing.h"
+#include "os/socket/fd_passing.h"
 #include "support/await.h"
 #include "support/soon.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/exit_status.h"
 #include "cli/app.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "loop/daemon.h"
 #include "net/address.h"
 #include "options.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cli/config/variables.h"
 #include "cli/options.h"
-#include "cli/variables.h"
 
 namespace fo::oracle_tool {
 namespace {

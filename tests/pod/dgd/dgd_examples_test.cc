@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "os/file.h"
+#include "os/file/file.h"
 #include "pod/dgd/dgd.h"
 #include "pod/dgd/pod_schema.h"
 #include "support/must_run.h"

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <set>
 
-#include "os/file.h"
+#include "os/file/file.h"
 #include "refengine/reference_model.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"

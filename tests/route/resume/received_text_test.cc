@@ -1,4 +1,4 @@
-#include "route/resume/received_text.h"
+#include "route/resume/text/received_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "route/resume/seam.h"
+#include "route/resume/text/seam.h"
 
 #include <gtest/gtest.h>
 

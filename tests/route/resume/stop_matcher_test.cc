@@ -1,4 +1,4 @@
-#include "route/resume/stop_matcher.h"
+#include "route/resume/text/stop_matcher.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "oracle/output_text.h"
-#include "oracle/vocabulary.h"
+#include "oracle/model/output_text.h"
+#include "oracle/model/vocabulary.h"
 
 namespace fo::test {
 namespace {

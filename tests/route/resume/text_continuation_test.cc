@@ -1,4 +1,4 @@
-#include "route/resume/text_continuation.h"
+#include "route/resume/text/text_continuation.h"
 
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "os/process.h"
+#include "os/process/process.h"
 #include "route/torture/processes.h"
 #include "route/torture/relay.h"
 #include "support/ports.h"

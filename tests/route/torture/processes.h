@@ -22,9 +22,9 @@
 #include "base/error.h"
 #include "loop/event.h"
 #include "net/line_buffer.h"
-#include "os/file.h"
-#include "os/pipe.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/file/pipe.h"
+#include "os/process/process.h"
 #include "support/ports.h"
 #include "support/soon.h"
 

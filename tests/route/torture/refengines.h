@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "os/exec.h"
-#include "os/file.h"
-#include "os/process.h"
+#include "os/file/file.h"
+#include "os/process/exec.h"
+#include "os/process/process.h"
 #include "support/soon.h"
 
 namespace fo::torture {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "loop/event.h"
 #include "loop/test_loop.h"
 #include "route/queue/dispatcher.h"

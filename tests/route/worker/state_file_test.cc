@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "fleet/instance.h"
-#include "os/file.h"
+#include "fleet/record/instance.h"
+#include "os/file/file.h"
 #include "support/failure.h"
 #include "support/soon.h"
 #include "support/stderr_text.h"

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "os/file.h"
-#include "os/file_lock.h"
-#include "os/status_fd.h"
+#include "os/file/file.h"
+#include "os/file/file_lock.h"
+#include "os/socket/status_fd.h"
 
 namespace fo::stand_in {
 namespace {

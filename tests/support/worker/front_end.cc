@@ -22,9 +22,9 @@
 #include "loop/blocking.h"
 #include "loop/event.h"
 #include "metrics/prometheus_text.h"
-#include "os/file.h"
+#include "os/file/file.h"
 #include "os/log.h"
-#include "os/signals.h"
+#include "os/process/signals.h"
 #include "support/worker/discovery.h"
 
 namespace fo::stand_in {

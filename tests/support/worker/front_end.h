@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/unique_fd.h"
-#include "os/process.h"
+#include "os/process/process.h"
 #include "support/worker/launch.h"
 
 namespace fo::stand_in {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "fleet/endpoint_id.h"
-#include "fleet/worker_url.h"
+#include "fleet/record/endpoint_id.h"
+#include "fleet/record/worker_url.h"
 #include "json/object.h"
 #include "kube/reading.h"
 #include "net/address.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fleet/card/card.h"
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "kube/api.h"
 
 namespace fo::fleet {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "fleet/instance.h"
+#include "fleet/record/instance.h"
 #include "fleet/registry/kube/kube_objects.h"
 #include "fleet/registry/kube/service_objects.h"
 #include "fleet/registry/records.h"
