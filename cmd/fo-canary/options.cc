@@ -11,25 +11,7 @@ namespace fo::fo_canary {
 namespace {
 
 void declare_registry(CLI::App& app, Options& options) {
-  app.add_option("--registry", options.registry, "the registry's URI")
-      ->envname("FO_REGISTRY")
-      ->capture_default_str()
-      ->type_name("URI");
-  app.add_option("--state-registry", options.state_registry,
-                 "for verdicts, where workers are only read")
-      ->envname("FO_STATE_REGISTRY")
-      ->type_name("URI");
-  cli::add_variables(app, {"KUBERNETES_SERVICE_*"});
-}
-
-void add_text(CLI::App& app, const char* name, std::string& value, const char* description,
-              const char* type) {
-  app.add_option(name, value, description)->type_name(type);
-}
-
-void add_list(CLI::App& app, const char* name, std::vector<std::string>& values,
-              const char* description, const char* type) {
-  app.add_option(name, values, description)->expected(1)->take_all()->type_name(type);
+  cli::add_registries(app, options.registry, options.state_registry, "verdicts");
 }
 
 void add_count(CLI::App& app, const char* name, std::uint64_t& value, const char* description) {
@@ -39,27 +21,13 @@ void add_count(CLI::App& app, const char* name, std::uint64_t& value, const char
       ->type_name("N");
 }
 
-void declare_worker_access(CLI::App& app, Options& options) {
-  add_text(app, "--worker-key", options.worker_key_file, "the engines' API key", "FILE");
-  add_text(app, "--worker-ca", options.worker_ca, "the authority of the engines' certificates",
-           "FILE");
-}
-
-void declare_admin(CLI::App& app, Options& options) {
-  app.add_option("--admin", options.admin,
-                 "admin socket (default: $XDG_RUNTIME_DIR/fo/canary.sock)")
-      ->envname("FO_CANARY_ADMIN")
-      ->type_name("PATH");
-  cli::add_variables(app, {"XDG_RUNTIME_DIR"});
-}
-
 // The limit of durations of which several are added.
 constexpr base::Duration kDay = std::chrono::hours(24);
 
 // The options of a check.
 void declare_check(CLI::App& app, Options& options) {
-  add_list(app, "--canaries", options.canaries, "a file of fo-canary learn", "FILE");
-  app.get_option("--canaries")->required();
+  cli::add_list(app, "--canaries", options.canaries, "a file of fo-canary learn", "FILE")
+      ->required();
   app.add_option("--tolerance", options.rules.tolerance,
                  "of log-probabilities, beyond their learned spread")
       ->check(CLI::NonNegativeNumber)
@@ -73,56 +41,54 @@ void declare_check(CLI::App& app, Options& options) {
 }
 
 void declare_learn(CLI::App& app, Options& options) {
-  add_text(app, "--model", options.model, "the name of the model", "NAME");
-  app.get_option("--model")->required();
-  add_list(app, "--worker", options.workers, "a good engine; two or more", "URL");
-  app.get_option("--worker")->required();
-  add_text(app, "--card", options.card_file, "the engines' card, as fo-reg card prints it", "FILE");
-  add_text(app, "--prompts", options.prompts, "a prompt on each line (default: built-in texts)",
-           "FILE");
+  cli::add_text(app, "--model", options.model, "the name of the model", "NAME")->required();
+  cli::add_list(app, "--worker", options.workers, "a good engine; two or more", "URL")->required();
+  cli::add_text(app, "--card", options.card_file, "the engines' card, as fo-reg card prints it",
+                "FILE");
+  cli::add_text(app, "--prompts", options.prompts,
+                "a prompt on each line (default: built-in texts)", "FILE");
   add_count(app, "--min-canaries", options.min_canaries, "exit 1 if fewer are left");
-  add_text(app, "-o,--output", options.output, "write the canaries here", "FILE");
-  app.get_option("--output")->required();
-  declare_worker_access(app, options);
+  cli::add_text(app, "-o,--output", options.output, "write the canaries here", "FILE")->required();
+  cli::add_worker_access(app, options.worker_key_file, options.worker_ca);
 }
 
 void declare_once(CLI::App& app, Options& options) {
-  add_list(app, "--worker", options.workers, "the engine", "URL");
-  app.get_option("--worker")->required();
-  add_text(app, "--model", options.model, "the name of the model (default: of the file)", "NAME");
+  cli::add_list(app, "--worker", options.workers, "the engine", "URL")->required();
+  cli::add_text(app, "--model", options.model, "the name of the model (default: of the file)",
+                "NAME");
   declare_check(app, options);
-  declare_worker_access(app, options);
+  cli::add_worker_access(app, options.worker_key_file, options.worker_ca);
 }
 
 void declare_run(CLI::App& app, Options& options) {
   declare_registry(app, options);
-  add_list(app, "--namespace", options.namespaces,
-           "only workers of this namespace, or of NAME-*; repeatable", "NAMESPACE");
-  add_text(app, "--allow-workers", options.allowed_workers,
-           "networks of workers (default: loopback and private ones)", "NETWORK,...");
+  cli::add_list(app, "--namespace", options.namespaces,
+                "only workers of this namespace, or of NAME-*; repeatable", "NAMESPACE");
+  cli::add_allowed_workers(app, options.allowed_workers);
   declare_check(app, options);
   cli::add_positive_duration(app, "--interval", options.interval,
                              "between two questions to a worker", kDay);
-  add_list(app, "--xid", options.xid_logs,
-           "convict by GPU errors in this log of the kernel; repeatable", "[HOST=]FILE");
-  declare_worker_access(app, options);
-  add_text(app, "--name", options.name, "of this canary in its verdicts (default: the host's)",
-           "NAME");
-  add_text(app, "--state", options.state, "what is known of the workers, over a restart", "FILE");
-  declare_admin(app, options);
+  cli::add_list(app, "--xid", options.xid_logs,
+                "convict by GPU errors in this log of the kernel; repeatable", "[HOST=]FILE");
+  cli::add_worker_access(app, options.worker_key_file, options.worker_ca);
+  cli::add_text(app, "--name", options.name, "of this canary in its verdicts (default: the host's)",
+                "NAME");
+  cli::add_text(app, "--state", options.state, "what is known of the workers, over a restart",
+                "FILE");
+  cli::add_admin(app, options.admin, "canary.sock", "FO_CANARY_ADMIN");
   cli::add_metrics(app, options.metrics);
   cli::add_ready_fd(app, options.ready_fd, "the checks have begun");
   cli::add_variables(app, {"NOTIFY_SOCKET", "WATCHDOG_*"});
 }
 
 void declare_state(CLI::App& app, Options& options) {
-  add_text(app, "ID", options.id, "the worker (default: all)", "ID");
-  declare_admin(app, options);
+  cli::add_text(app, "ID", options.id, "the worker (default: all)", "ID");
+  cli::add_admin(app, options.admin, "canary.sock", "FO_CANARY_ADMIN");
   cli::add_duration(app, "--timeout", options.timeout, "how long the canary may take to answer");
 }
 
 void declare_acquit(CLI::App& app, Options& options) {
-  app.add_option("ID", options.id, "the worker")->required()->type_name("ID");
+  cli::add_text(app, "ID", options.id, "the worker", "ID")->required();
   declare_registry(app, options);
   cli::add_duration(app, "--timeout", options.timeout, "how long the registry may take");
 }

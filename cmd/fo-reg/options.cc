@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/config/variables.h"
+#include "cli/options.h"
 #include "text/dns_name.h"
 
 namespace fo::fo_reg {
@@ -44,14 +45,6 @@ void declare_id(CLI::App& app, Options& options) {
 void declare_card(CLI::App& app, Options& options) {
   fleet::ModelCardOptions& card = options.card;
   app.add_option("MODEL_DIR", card.folder, "a Hugging Face folder")->required()->type_name("DIR");
-  const auto add_text = [&app](const char* name, std::string& value, const char* description,
-                               const char* type) {
-    app.add_option(name, value, description)->type_name(type);
-  };
-  const auto add_list = [&app](const char* name, std::vector<std::string>& values,
-                               const char* description, const char* type) {
-    app.add_option(name, values, description)->expected(1)->take_all()->type_name(type);
-  };
   const auto add_ids = [&app](const char* name, std::vector<std::uint64_t>& ids,
                               const char* description) {
     app.add_option(name, ids, description)
@@ -60,24 +53,31 @@ void declare_card(CLI::App& app, Options& options) {
         ->check(whole_number())
         ->type_name("ID,...");
   };
-  add_text("--name", card.name, "the name that requests have (default: of the folder)", "NAME");
-  add_list("--alias", card.aliases, "another name for requests; repeatable", "NAME");
-  add_text("--dtype", card.dtype, "the engine computes in it (default: config.json)", "DTYPE");
-  add_text("--quantization", card.quantization, "method (default: config.json)", "METHOD");
+  cli::add_text(app, "--name", card.name, "the name that requests have (default: of the folder)",
+                "NAME");
+  cli::add_list(app, "--alias", card.aliases, "another name for requests; repeatable", "NAME");
+  cli::add_text(app, "--dtype", card.dtype, "the engine computes in it (default: config.json)",
+                "DTYPE");
+  cli::add_text(app, "--quantization", card.quantization, "method (default: config.json)",
+                "METHOD");
   app.add_option("--context-length", card.context_length,
                  "tokens of prompt and answer (default: config.json)")
       ->check(whole_number())
       ->type_name("N");
-  add_text("--revision", card.revision, "default: of the folder", "REVISION");
-  add_text("--tokenizer", card.tokenizer, "another folder with the tokenizer", "DIR");
-  add_text("--chat-template", card.chat_template, "replaces the tokenizer's template", "FILE");
-  add_text("--generation-config", card.generation_config, "replaces generation_config.json",
-           "FILE");
-  add_text("--reasoning-parser", card.reasoning_parser, "the engine's parser of reasoning", "NAME");
-  add_text("--tool-call-parser", card.tool_parser, "the engine's parser of tool calls", "NAME");
-  add_text("--draft", card.draft, "the model of speculative decoding", "NAME");
-  add_list("--adapter", options.adapters, "a LoRA adapter and its folder; repeatable", "NAME=DIR");
-  add_text("--kv-abi", card.kv_abi, "what prefill and decode must agree in", "TEXT");
+  cli::add_text(app, "--revision", card.revision, "default: of the folder", "REVISION");
+  cli::add_text(app, "--tokenizer", card.tokenizer, "another folder with the tokenizer", "DIR");
+  cli::add_text(app, "--chat-template", card.chat_template, "replaces the tokenizer's template",
+                "FILE");
+  cli::add_text(app, "--generation-config", card.generation_config,
+                "replaces generation_config.json", "FILE");
+  cli::add_text(app, "--reasoning-parser", card.reasoning_parser,
+                "the engine's parser of reasoning", "NAME");
+  cli::add_text(app, "--tool-call-parser", card.tool_parser, "the engine's parser of tool calls",
+                "NAME");
+  cli::add_text(app, "--draft", card.draft, "the model of speculative decoding", "NAME");
+  cli::add_list(app, "--adapter", options.adapters, "a LoRA adapter and its folder; repeatable",
+                "NAME=DIR");
+  cli::add_text(app, "--kv-abi", card.kv_abi, "what prefill and decode must agree in", "TEXT");
   add_ids("--end-of-thinking", card.end_of_thinking, "the token ids that end the thinking");
   add_ids("--stop-ids", card.stop_ids, "token ids that end an answer (default: eos_token_id)");
   app.add_flag("--verify", card.digests.verify, "read all weights, also if their hash is known");

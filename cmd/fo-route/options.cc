@@ -19,11 +19,6 @@ using base::ExitStatus;
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ExitStatus::kUsage, reason); }
 
-void add_list(CLI::App& app, const char* name, std::vector<std::string>& values,
-              const char* description, const char* type) {
-  app.add_option(name, values, description)->expected(1)->take_all()->type_name(type);
-}
-
 std::uint64_t read_count(const std::string& name, const std::string& text) {
   const std::optional<std::uint64_t> number = base::parse_uint(text);
   if (number.value_or(0) > 0) return *number;
@@ -38,41 +33,26 @@ void add_count(CLI::App& app, const char* name, std::uint64_t& value, const char
       ->type_name("N");
 }
 
-void declare_admin(CLI::App& app, Options& options) {
-  app.add_option("--admin", options.admin, "admin socket (default: $XDG_RUNTIME_DIR/fo/route.sock)")
-      ->envname("FO_ROUTE_ADMIN")
-      ->type_name("PATH");
-}
-
 void declare_serve(CLI::App& app, Options& options) {
   route::ServeOptions& serve = options.serve;
-  add_list(app, "--listen", serve.listen, "serve clients here; repeatable", "HOST:PORT");
-  add_list(app, "--worker", options.workers, "an engine; repeatable", "[NAME=]URL");
-  app.add_option("--registry", serve.registry, "find engines here")->type_name("URI");
-  app.add_option("--state", serve.state,
-                 "the last engines of the registry, for a start while it is unreachable")
-      ->type_name("FILE");
+  cli::add_list(app, "--listen", serve.listen, "serve clients here; repeatable", "HOST:PORT");
+  cli::add_list(app, "--worker", options.workers, "an engine; repeatable", "[NAME=]URL");
+  cli::add_text(app, "--registry", serve.registry, "find engines here", "URI");
+  cli::add_text(app, "--state", serve.state,
+                "the last engines of the registry, for a start while it is unreachable", "FILE");
   cli::add_duration(app, "--stale", serve.monitor.stale,
                     "how long to use an engine whose record is lost");
-  add_list(app, "--namespace", options.namespaces,
-           "only engines of this namespace, or of NAME-*; repeatable", "NAMESPACE");
-  app.add_option("--worker-key", options.worker_key_file, "the engines' API key")
-      ->type_name("FILE");
-  app.add_option("--worker-ca", options.worker_ca, "the authority of the engines' certificates")
-      ->type_name("FILE");
-  app.add_option("--allow-workers", options.allowed_workers,
-                 "networks of engines in the registry (default: loopback and private ones)")
-      ->type_name("NETWORK,...");
-  declare_admin(app, options);
+  cli::add_list(app, "--namespace", options.namespaces,
+                "only engines of this namespace, or of NAME-*; repeatable", "NAMESPACE");
+  cli::add_worker_access(app, options.worker_key_file, options.worker_ca);
+  cli::add_allowed_workers(app, options.allowed_workers);
+  cli::add_admin(app, options.admin, "route.sock", "FO_ROUTE_ADMIN");
   cli::add_metrics(app, serve.metrics);
   app.add_flag("--metrics-groups", serve.router.metrics_groups,
                "count moved answers by the groups of their engines, too");
-  app.add_option("--tls-cert", serve.tls.certificate,
-                 "serve TLS with this certificate and its key (PEM)")
-      ->type_name("FILE");
-  app.add_option("--tls-key", serve.tls.key, "")->type_name("FILE");
-  app.add_option("--keys", options.keys_file, "the clients' keys, their tiers and limits (TOML)")
-      ->type_name("FILE");
+  cli::add_tls(app, serve.tls.certificate, serve.tls.key);
+  cli::add_text(app, "--keys", options.keys_file,
+                "the clients' keys, their tiers and limits (TOML)", "FILE");
   app.add_flag("--salt-by-key", serve.router.rules.salt_by_key,
                "a prefix cache of its own for each key (cache_salt)");
   app.add_flag("--priority-by-tier", serve.router.rules.priority_by_tier,
@@ -86,7 +66,8 @@ void declare_serve(CLI::App& app, Options& options) {
          },
          "")
       ->type_name("N");
-  app.add_option("--choice", options.choice, "how an engine is chosen, and by which rules one is out")
+  app.add_option("--choice", options.choice,
+                 "how an engine is chosen, and by which rules one is out")
       ->check(CLI::IsMember({"prefix", "least", "round-robin"}))
       ->capture_default_str()
       ->type_name("POLICY");
@@ -132,10 +113,10 @@ void declare_serve(CLI::App& app, Options& options) {
   cli::add_positive_duration(app, "--client-timeout", serve.limits.write_timeout,
                              "for a client to read what was sent");
   cli::add_size(app, "--max-body", serve.limits.body_bytes, "the longest body of a request");
-  add_list(app, "--allow-path", serve.router.allowed_paths, "forward this path, too; repeatable",
-           "PATH");
-  add_list(app, "--allow-field", serve.router.rules.allowed_fields,
-           "forward this field of a body, too; repeatable", "NAME");
+  cli::add_list(app, "--allow-path", serve.router.allowed_paths,
+                "forward this path, too; repeatable", "PATH");
+  cli::add_list(app, "--allow-field", serve.router.rules.allowed_fields,
+                "forward this field of a body, too; repeatable", "NAME");
   app.add_flag("--pass-authorization", serve.router.rules.pass_authorization,
                "forward the clients' Authorization over https, or to this machine");
   app.add_option("--overload-status", serve.router.dispatch.overload_status,
@@ -150,7 +131,7 @@ void declare_serve(CLI::App& app, Options& options) {
   cli::add_duration(app, "--drain", serve.drain,
                     "then, for requests to end; also those of a drained engine");
   cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
-  cli::add_variables(app, {"NOTIFY_SOCKET", "WATCHDOG_*", "XDG_RUNTIME_DIR"});
+  cli::add_variables(app, {"NOTIFY_SOCKET", "WATCHDOG_*"});
 }
 
 void declare_ctl(CLI::App& app, Options& options) {
@@ -159,9 +140,8 @@ void declare_ctl(CLI::App& app, Options& options) {
       ->transform(cli::example_words(
           {"state", "requests", "drain", "undrain", "weight", "level", "kill", "reload"}))
       ->type_name("ACTION [ARGUMENT]...");
-  declare_admin(app, options);
+  cli::add_admin(app, options.admin, "route.sock", "FO_ROUTE_ADMIN");
   cli::add_duration(app, "--timeout", options.timeout, "how long the router may take to answer");
-  cli::add_variables(app, {"XDG_RUNTIME_DIR"});
 }
 
 }  // namespace

@@ -29,11 +29,6 @@ const std::map<std::string, EngineKind> kKinds{{"vllm", EngineKind::kVllm},
                                                {"command", EngineKind::kCommand},
                                                {"cold", EngineKind::kCold}};
 
-CLI::Option* add_text(CLI::App& app, const char* name, std::string& value, const char* type,
-                      const char* description) {
-  return app.add_option(name, value, description)->type_name(type);
-}
-
 void add_pair_lock(CLI::App& app, Options& options, Options::Command command) {
   std::string& lock = options.pair_locks[static_cast<std::size_t>(command)];
   lock = lock::kDefaultLockPath;
@@ -54,8 +49,8 @@ void declare_engine(CLI::App& app, Options& options) {
       ->check(CLI::IsMember(kKinds))
       ->default_str("vllm")
       ->type_name("KIND");
-  add_text(app, "--engine-url", options.engine_url, "URL",
-           "the engine's API (default: http://127.0.0.1:8000, sglang 30000)");
+  cli::add_text(app, "--engine-url", options.engine_url,
+                "the engine's API (default: http://127.0.0.1:8000, sglang 30000)", "URL");
   app.add_option("--engine-port", options.engine_port,
                  "the engine's own DYN_SYSTEM_PORT (default: --port + 100)")
       ->check(CLI::Range(1, 65535).description(""))
@@ -64,11 +59,12 @@ void declare_engine(CLI::App& app, Options& options) {
       ->check(CLI::Range(1, 2).description(""))
       ->capture_default_str()
       ->type_name("N");
-  add_text(app, "--sleep", shadow.driver.sleep_command, "CMD", "run this command for that step");
-  add_text(app, "--wake", shadow.driver.wake_command, "CMD", "");
-  add_text(app, "--health", shadow.driver.health_command, "CMD",
-           "run this command to check, to generate a token");
-  add_text(app, "--prove", shadow.driver.prove_command, "CMD", "");
+  cli::add_text(app, "--sleep", shadow.driver.sleep_command, "run this command for that step",
+                "CMD");
+  cli::add_text(app, "--wake", shadow.driver.wake_command, "", "CMD");
+  cli::add_text(app, "--health", shadow.driver.health_command,
+                "run this command to check, to generate a token", "CMD");
+  cli::add_text(app, "--prove", shadow.driver.prove_command, "", "CMD");
   app.add_flag("--no-failover", options.no_failover, "start, register, serve: no lock, no sleep");
 }
 
@@ -78,7 +74,7 @@ void declare_place(CLI::App& app, Options& options) {
   app.add_option("--gms", options.gms, "sockets of the GMS (default: those in --socket-dir)")
       ->type_name("SOCKET");
   cli::add_socket_dir(app, options.socket_dir)->description("folder of the GMS sockets");
-  add_text(app, "--tag", options.tag, "T", "tag of the weights")->capture_default_str();
+  cli::add_text(app, "--tag", options.tag, "tag of the weights", "T")->capture_default_str();
   cli::add_devices(app, options.devices, "devices of the memory gate; all: the GMS's, else 0");
   cli::add_size(app, "--gpu-free", options.shadow.gpu_free,
                 "free memory to wait for; 0: none (default: what the engine released)");
@@ -87,14 +83,15 @@ void declare_place(CLI::App& app, Options& options) {
       ->check(CLI::Range(-1, 65535).description(""))
       ->capture_default_str()
       ->type_name("PORT");
-  add_text(app, "--host", options.shadow.host, "HOST", "numeric address of --port")
+  cli::add_text(app, "--host", options.shadow.host, "numeric address of --port", "HOST")
       ->capture_default_str();
-  add_text(app, "--publish", options.shadow.publish, "HOST:PORT", "the active engine, for clients");
+  cli::add_text(app, "--publish", options.shadow.publish, "the active engine, for clients",
+                "HOST:PORT");
   app.add_flag("--publish-control", options.shadow.publish_control,
                "publish the engine's control paths, too");
-  add_text(app, "--register", options.shadow.register_command, "CMD",
-           "run when it serves, and before it stops serving");
-  add_text(app, "--deregister", options.shadow.deregister_command, "CMD", "");
+  cli::add_text(app, "--register", options.shadow.register_command,
+                "run when it serves, and before it stops serving", "CMD");
+  cli::add_text(app, "--deregister", options.shadow.deregister_command, "", "CMD");
   app.add_option("--health-target", options.targets, "what /health asks while active")
       ->type_name("NAME=URL");
 }

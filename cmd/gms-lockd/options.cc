@@ -17,22 +17,16 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--state", serve.state_path, "the server's state file (default: PATH.state)")
       ->envname("GMS_LOCKD_STATE")
       ->type_name("FILE");
-  cli::add_duration(app, "--reconnect-window", serve.reconnect_window,
-                    "for the holder to reconnect to a new server")
-      ->check([](const std::string& text) {
-        const auto window = base::parse_duration(text);
-        // Without a window, no holder could reconnect.
-        return window == base::Duration::zero() ? "must be longer than 0" : std::string();
-      });
+  // Without a window, no holder could reconnect.
+  cli::add_positive_duration(app, "--reconnect-window", serve.reconnect_window,
+                             "for the holder to reconnect to a new server");
   CLI::Option* const listen =
       app.add_option("--listen", serve.listen, "serve on this port too: leases for other machines")
           ->envname("GMS_LOCKD_LISTEN")
           ->type_name("HOST:PORT");
-  app.add_option("--tls-cert", serve.tls.certificate, "the server's certificate (PEM)")
-      ->type_name("FILE");
-  app.add_option("--tls-key", serve.tls.key, "the certificate's key")->type_name("FILE");
-  app.add_option("--tls-ca", serve.tls.ca, "the authority of the clients' certificates")
-      ->type_name("FILE");
+  cli::add_tls(app, serve.tls.certificate, serve.tls.key);
+  cli::add_text(app, "--tls-ca", serve.tls.ca, "the authority of the clients' certificates",
+                "FILE");
   cli::add_duration(app, "--expiry", serve.expiry, "of a lease that is not renewed")->needs(listen);
   cli::add_metrics(app, serve.metrics);
   cli::add_ready_fd(app, serve.ready_fd, "clients can connect");

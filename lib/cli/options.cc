@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/config/variables.h"
+
 namespace fo::cli {
 namespace {
 
@@ -106,6 +108,16 @@ CLI::Option* add_size(CLI::App& app, const std::string& name, std::optional<base
                     [&value](base::ByteCount parsed) { value = parsed; });
 }
 
+CLI::Option* add_text(CLI::App& app, const std::string& name, std::string& value,
+                      const std::string& description, const std::string& type) {
+  return app.add_option(name, value, description)->type_name(type);
+}
+
+CLI::Option* add_list(CLI::App& app, const std::string& name, std::vector<std::string>& values,
+                      const std::string& description, const std::string& type) {
+  return app.add_option(name, values, description)->expected(1)->take_all()->type_name(type);
+}
+
 CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir) {
   return app
       .add_option("--socket-dir", socket_dir,
@@ -136,6 +148,41 @@ CLI::Option* add_id(CLI::App& app, std::string& id, const std::string& descripti
 CLI::Option* add_metrics(CLI::App& app, std::string& address) {
   return app.add_option("--metrics", address, "serve Prometheus metrics there")
       ->type_name("HOST:PORT");
+}
+
+void add_tls(CLI::App& app, std::string& certificate, std::string& key) {
+  add_text(app, "--tls-cert", certificate, "serve TLS with this certificate and its key (PEM)",
+           "FILE");
+  add_text(app, "--tls-key", key, "", "FILE");
+}
+
+void add_registries(CLI::App& app, std::string& registry, std::string& state_registry,
+                    const std::string& what) {
+  add_text(app, "--registry", registry, "the registry's URI", "URI")
+      ->envname("FO_REGISTRY")
+      ->capture_default_str();
+  add_text(app, "--state-registry", state_registry, "for " + what + ", where workers are only read",
+           "URI")
+      ->envname("FO_STATE_REGISTRY");
+  add_variables(app, {"KUBERNETES_SERVICE_*"});
+}
+
+void add_worker_access(CLI::App& app, std::string& key_file, std::string& ca) {
+  add_text(app, "--worker-key", key_file, "the engines' API key", "FILE");
+  add_text(app, "--worker-ca", ca, "the authority of the engines' certificates", "FILE");
+}
+
+CLI::Option* add_allowed_workers(CLI::App& app, std::string& networks) {
+  return add_text(app, "--allow-workers", networks,
+                  "networks of workers (default: loopback and private ones)", "NETWORK,...");
+}
+
+CLI::Option* add_admin(CLI::App& app, std::string& path, const std::string& file,
+                       const std::string& variable) {
+  add_variables(app, {"XDG_RUNTIME_DIR"});
+  return add_text(app, "--admin", path, "admin socket (default: $XDG_RUNTIME_DIR/fo/" + file + ")",
+                  "PATH")
+      ->envname(variable);
 }
 
 void add_copy_options(CLI::App& app, std::size_t& threads, std::optional<base::ByteCount>& ring) {

@@ -54,6 +54,13 @@ enum class DeviceOfSocket { kRefused, kWhereToMap };
 void add_endpoint(CLI::App& app, EndpointOptions& endpoint,
                   DeviceOfSocket device_of_socket = DeviceOfSocket::kRefused);
 
+/// An option with a text; `type` stands for it in --help.
+CLI::Option* add_text(CLI::App& app, const std::string& name, std::string& value,
+                      const std::string& description, const std::string& type);
+/// A repeatable option with a text each.
+CLI::Option* add_list(CLI::App& app, const std::string& name, std::vector<std::string>& values,
+                      const std::string& description, const std::string& type);
+
 /// `--socket-dir DIR`, default $GMS_SOCKET_DIR; empty stands for gms::socket_dir_or_default.
 CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir);
 
@@ -67,6 +74,22 @@ CLI::Option* add_id(CLI::App& app, std::string& id, const std::string& descripti
 
 /// `--metrics HOST:PORT`.
 CLI::Option* add_metrics(CLI::App& app, std::string& address);
+
+/// `--tls-cert FILE` and `--tls-key FILE` of a server.
+void add_tls(CLI::App& app, std::string& certificate, std::string& key);
+
+/// `--registry URI`, default $FO_REGISTRY, else the current value; and `--state-registry URI` for
+/// `what`.
+void add_registries(CLI::App& app, std::string& registry, std::string& state_registry,
+                    const std::string& what);
+/// `--worker-key FILE` and `--worker-ca FILE`: how a worker is spoken to.
+void add_worker_access(CLI::App& app, std::string& key_file, std::string& ca);
+/// `--allow-workers NETWORK,...`.
+CLI::Option* add_allowed_workers(CLI::App& app, std::string& networks);
+/// `--admin PATH`, default $`variable`. If it is empty, the caller takes the `file` that --help
+/// names.
+CLI::Option* add_admin(CLI::App& app, std::string& path, const std::string& file,
+                       const std::string& variable);
 
 /// `--copy-threads N`, 0 for the default, and `--ring SIZE`.
 void add_copy_options(CLI::App& app, std::size_t& threads, std::optional<base::ByteCount>& ring);
