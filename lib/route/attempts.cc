@@ -217,6 +217,7 @@ class Attempts {
   void add_health(const WorkerPtr& worker, fleet::HealthEvent event, const std::string& reason);
   void note(const Outcome& outcome, TimePoint began, const std::string& reason);
   void note_progress();
+  void note_prompt();
   void add_failure(OutcomeClass kind, base::Duration pause);
   void note_success(TimePoint began);
 
@@ -238,6 +239,7 @@ class Attempts {
   TimePoint commented_{};
   /// The resumes that the client was told of.
   unsigned announced_ = 0;
+  bool has_response_id_ = false;
 };
 
 // --- One attempt.
@@ -290,8 +292,11 @@ void Attempts::add_ids(http::Fields& headers) const {
 awaitable<void> Attempts::deliver() {
   const bool is_first = !exchange_.is_delivered();
   std::string bytes = exchange_.take_output();
-  if (is_first && job_.request.api == Api::kResponses) {
-    parts_.response_ids.add(find_response_id(bytes), job_.worker->id);
+  if (job_.request.api == Api::kResponses && !has_response_id_) {
+    std::string id = exchange_.response_id();
+    if (id.empty() && is_first) id = find_response_id(bytes);
+    parts_.response_ids.add(id, job_.worker->id);
+    has_response_id_ = !id.empty();
   }
   if (exchange_.is_stream() && !bytes.empty() && announced_ < job_.resumes) {
     announced_ = job_.resumes;
@@ -328,7 +333,13 @@ void Attempts::note_progress() {
   watch_.reset();
 }
 
+void Attempts::note_prompt() {
+  const std::optional<std::uint64_t> tokens = exchange_.prompt_tokens();
+  if (tokens) parts_.dispatcher.set_prompt_tokens(job_, *tokens);
+}
+
 void Attempts::on_first_token(base::Duration gap) {
+  note_prompt();
   if (parts_.dispatcher.suspects().on_token(job_.number)) parts_.dispatcher.on_change();
   const std::optional<TimePoint> moving_since = std::exchange(job_.moving_since, std::nullopt);
   if (job_.resume_until) {
@@ -359,7 +370,7 @@ void Attempts::on_resumed(TimePoint began) {
 awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapshot) {
   const WorkerPtr worker = job_.worker;
   UpstreamCall call(parts_.pool, worker, exchange_, parts_.options.times,
-                    job_.request.prompt_tokens);
+                    job_.prompt_tokens);
   const Called called(job_, call);
   const auto deliver_all = [this] { return deliver(); };
   const auto on_tokens = [this](base::Duration gap, bool is_first) {
@@ -522,7 +533,7 @@ void Attempts::note_success(TimePoint began) {
   parts_.poison.on_success(job_.key, job_.request.body_identity());
   const base::Duration total = Clock::now() - began;
   parts_.served.add(job_.first_token ? *job_.first_token - began : total, total,
-                    job_.request.prompt_tokens, exchange_.delivered_tokens());
+                    job_.prompt_tokens, exchange_.delivered_tokens());
 }
 
 // --- The ends.
@@ -714,6 +725,7 @@ awaitable<Attempts::Next> Attempts::attempt(Placed& placed) {
   if (outcome.kind != OutcomeClass::kSuccess) {
     co_return co_await after_failure(worker, attempt, outcome, reason);
   }
+  note_prompt();
   placed.set_answer_tokens(exchange_.delivered_tokens());
   note_success(began);
   co_return Next::kDone;

@@ -124,7 +124,7 @@ std::string requests_json(const std::map<std::string, Job*>& jobs, TimePoint now
                     {"worker", job->worker ? json(job->worker->name) : json()},
                     {"age_s", std::round(age.count() * 1000) / 1000},
                     {"attempts", job->attempts},
-                    {"prompt_tokens", job->request.prompt_tokens},
+                    {"prompt_tokens", job->prompt_tokens},
                     {"body_bytes", job->request.body.size()},
                     {"sent_bytes", job->bytes_sent}});
   }

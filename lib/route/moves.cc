@@ -213,7 +213,7 @@ awaitable<std::string> warm(const Move& move) {
   const Resumption& resumption = job->exchange.resumption();
   const bool as_text = resumption.continues_as_text();
   const std::uint64_t tokens =
-      as_text ? job->request.prompt_tokens + job->exchange.delivered_tokens()
+      as_text ? job->prompt_tokens + job->exchange.delivered_tokens()
               : resumption.transcript().prompt().size() + resumption.transcript().tokens();
   http::FetchOptions options = options_for(move, *move.target, resumption.warming_body());
   std::string url = move.target->url + (as_text ? job->request.target : "/v1/completions");

@@ -161,7 +161,7 @@ struct Router::State : RouterParts {
     Running(State& state, const Job& job) : state_(state), job_(job) {}
     ~Running() {
       const std::uint64_t answered = job_.exchange.delivered_tokens();
-      state_.admission.end(job_.key, job_.admitted_tokens, job_.request.prompt_tokens + answered,
+      state_.admission.end(job_.key, job_.admitted_tokens, job_.prompt_tokens + answered,
                            time_now());
     }
     Running(const Running&) = delete;

@@ -71,7 +71,8 @@ std::string abort_reason(const StreamChunk& chunk) {
 
 // Reads an answer in one piece, in any API, if it may have something of interest.
 StreamChunk read_whole(const std::string& body) {
-  constexpr std::array<const char*, 3> kNames{"\"abort\"", "\"error\"", "\"completion_tokens\""};
+  constexpr std::array<const char*, 4> kNames{"\"abort\"", "\"error\"", "\"completion_tokens\"",
+                                              "\"output_tokens\""};
   const bool has_any = std::any_of(kNames.begin(), kNames.end(), [&](const char* name) {
     return body.find(name) != body.npos;
   });
@@ -112,7 +113,7 @@ Exchange::Exchange(const ClientRequest& request, const Limits& limits)
       choices_(std::clamp<std::uint64_t>(request.choices, 1, kMaxChoices)),
       wanted_mode_(!request.is_streamed                                            ? Mode::kWhole
                    : request.api == Api::kChat || request.api == Api::kCompletions ? Mode::kChunks
-                                                                                   : Mode::kOpaque),
+                                                                                   : Mode::kOther),
       limits_(limits) {
   if (request.resume && request.resume->refusal.empty()) resumption_.emplace(request);
 }
@@ -124,6 +125,8 @@ void Exchange::begin_attempt() {
   head_ = {};
   kv_snapshot_.clear();
   events_ = http::SseReader(limits_.first_event);
+  other_.reset();
+  usage_.reset();
   is_delivering_ = is_cut_short_ = false;
   error_body_.clear();
   attempt_tokens_ = 0;
@@ -156,6 +159,10 @@ void Exchange::complete() {
   if (state_ == State::kDone) return;
   // Its last events may have an error, which does not matter any more.
   state_ = State::kDone;
+  if (usage_ && asked_ == Asked::kAsGiven) {
+    if (usage_->prompt_tokens > 0) prompt_tokens_ = usage_->prompt_tokens;
+    held_tokens_ = std::max(usage_->completion_tokens, tokens()) - delivered_tokens_;
+  }
   if (asked_ != Asked::kAsGiven && mode_ == Mode::kChunks) add_events(resumption_->closing());
   if (whole_ && mode_ == Mode::kChunks) {
     held_ = whole_->json();
@@ -176,8 +183,8 @@ void Exchange::on_head(http::ResponseHead head) {
   kv_snapshot_ = head.header(kKvSnapshotHeader).value_or("");
   mode_ = Mode::kWhole;
   if (head.status < 400 && is_event_stream(head)) {
-    const bool is_opaque = wanted_mode_ == Mode::kWhole && asked_ == Asked::kAsGiven;
-    mode_ = is_opaque ? Mode::kOpaque : is_stream() ? wanted_mode_ : Mode::kChunks;
+    const bool is_unread = wanted_mode_ == Mode::kWhole && asked_ == Asked::kAsGiven;
+    mode_ = is_unread ? Mode::kOther : is_stream() ? wanted_mode_ : Mode::kChunks;
   }
   const bool is_other = asked_ == Asked::kContinuation && mode_ == Mode::kWhole;
   if (is_other && head.status < 400) {
@@ -196,9 +203,12 @@ void Exchange::on_body(std::string_view bytes) {
     return;
   }
   held_ += bytes;
-  if (mode_ == Mode::kOpaque) {
-    ++held_tokens_;
-    ++attempt_tokens_;
+  if (mode_ == Mode::kOther) {
+    if (!other_) other_.emplace(limits_.first_event);
+    const OtherStream::Progress progress = other_->on_bytes(bytes);
+    held_tokens_ += progress.pieces;
+    attempt_tokens_ += progress.events;
+    usage_ = other_->usage();
     is_delivering_ = true;
   } else if (held_.size() > limits_.held) {
     is_delivering_ = true;
@@ -237,6 +247,7 @@ void Exchange::on_event(const http::SseEvent& event) {
   held_ += http::format_sse(http::SseEvent{event.type, event.data, {}});
   held_tokens_ += chunk.tokens;
   attempt_tokens_ += chunk.tokens;
+  if (chunk.usage) usage_ = chunk.usage;
   if (chunk.has_content || is_finished()) {
     events_.set_limit(limits_.event);
     is_delivering_ = true;
@@ -281,6 +292,11 @@ void Exchange::add_events(const std::string& events) {
   }
   fail({.kind = AnswerFault::Kind::kInvalid,
         .reason = "the answer is longer than " + base::format_size(kMaxWholeBytes)});
+}
+
+std::optional<std::uint64_t> Exchange::prompt_tokens() const {
+  const bool is_named = resumption_ && !resumption_->transcript().prompt().empty();
+  return is_named ? resumption_->transcript().prompt().size() : prompt_tokens_;
 }
 
 bool Exchange::has_part() const {
@@ -329,7 +345,7 @@ void Exchange::on_end() {
           .reason = "the stream ended without a finish_reason"});
   } else if (mode_ == Mode::kWhole && !is_delivering_) {
     const StreamChunk answer = read_whole(held_);
-    if (answer.usage) held_tokens_ = answer.usage->completion_tokens;
+    usage_ = answer.usage;
     const std::string reason = abort_reason(answer);
     reason.empty() ? complete() : fail(aborted(reason));
   } else {

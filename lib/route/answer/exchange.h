@@ -24,6 +24,7 @@
 #include "base/strong.h"
 #include "http/message.h"
 #include "http/sse.h"
+#include "route/answer/other_stream.h"
 #include "route/request/client_request.h"
 #include "route/resume/resumption.h"
 #include "route/resume/whole_answer.h"
@@ -112,13 +113,17 @@ class Exchange {
   [[nodiscard]] bool has_part() const;
   /// Whether a part of the answer has been taken for the client.
   [[nodiscard]] bool is_delivered() const { return is_delivered_; }
-  /// The tokens of the answer that were taken; where the engine does not name tokens, its events
-  /// with content, or those in the usage of an answer in one piece.
+  /// The tokens of the answer that were taken. Where the engine does not name tokens, its events
+  /// with content; once the answer is complete, the number in its usage, if that is more.
   [[nodiscard]] std::uint64_t delivered_tokens() const { return delivered_tokens_; }
   /// The same with those that are still held.
   [[nodiscard]] std::uint64_t tokens() const { return delivered_tokens_ + held_tokens_; }
-  /// The tokens that this attempt has brought; of a stream in another format, the pieces.
+  /// The tokens that this attempt has brought; of a stream in another format, the events.
   [[nodiscard]] std::uint64_t attempt_tokens() const { return attempt_tokens_; }
+  /// The tokens of the prompt, as soon as the engine has named them, or their number.
+  [[nodiscard]] std::optional<std::uint64_t> prompt_tokens() const;
+  /// The id of a streamed answer of /v1/responses; empty as long as it is not known.
+  [[nodiscard]] std::string response_id() const { return other_ ? other_->response_id() : ""; }
 
   /// Delivers a failed answer as the worker gave it: with its status and body, because another
   /// worker would answer the same. Only if nothing was delivered, and the fault is kStatus or
@@ -147,7 +152,7 @@ class Exchange {
  private:
   enum class Mode {
     kWhole,   // held until it is complete
-    kOpaque,  // a stream in a format that is not read, held until its first byte
+    kOther,   // a stream in another format, held until its first byte
     kChunks,  // a stream of OpenAI's chunks
   };
 
@@ -173,6 +178,7 @@ class Exchange {
   Asked asked_ = Asked::kAsGiven;
   bool is_delivered_ = false;
   std::uint64_t delivered_tokens_ = 0;
+  std::optional<std::uint64_t> prompt_tokens_;
 
   // The present attempt:
   State state_ = State::kWaiting;
@@ -181,6 +187,8 @@ class Exchange {
   http::ResponseHead head_;
   std::string kv_snapshot_;
   http::SseReader events_;
+  std::optional<OtherStream> other_;
+  std::optional<Usage> usage_;
   bool is_delivering_ = false;
   /// Bytes received for the client that were not taken yet.
   std::string held_;

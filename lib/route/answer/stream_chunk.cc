@@ -63,7 +63,7 @@ class ChunkReader {
     } else if (name == "prompt_token_ids") {
       chunk_.prompt_ids = read_ids();
     } else if (name == "usage" && kind == Kind::kObject) {
-      read_usage();
+      read_usage(scanner_, chunk_.usage.emplace());
     } else {
       read_error(name);
     }
@@ -84,21 +84,6 @@ class ChunkReader {
       scanner_.skip();
     }
     if (number >= 100 && number <= 599) chunk_.error_status = static_cast<int>(number);
-  }
-
-  void read_usage() {
-    Usage usage;
-    scanner_.object([&](std::string_view name) {
-      const bool is_number = scanner_.kind() == Kind::kNumber;
-      if (is_number && name == "prompt_tokens") {
-        usage.prompt_tokens = scanner_.number().value_or(0);
-      } else if (is_number && name == "completion_tokens") {
-        usage.completion_tokens = scanner_.number().value_or(0);
-      } else {
-        scanner_.skip();
-      }
-    });
-    chunk_.usage = usage;
   }
 
   void read_choice() {
@@ -208,6 +193,20 @@ class ChunkReader {
 };
 
 }  // namespace
+
+void read_usage(Scanner& scanner, Usage& usage) {
+  constexpr std::uint64_t kMaxTokens = std::uint64_t{1} << 32;
+  scanner.object([&](std::string_view name) {
+    const bool is_prompt = name == "prompt_tokens" || name == "input_tokens";
+    const bool is_answer = name == "completion_tokens" || name == "output_tokens";
+    if (scanner.kind() != Kind::kNumber || !(is_prompt || is_answer)) {
+      scanner.skip();
+      return;
+    }
+    std::uint64_t& tokens = is_prompt ? usage.prompt_tokens : usage.completion_tokens;
+    tokens = std::min(scanner.number().value_or(0), kMaxTokens);
+  });
+}
 
 StreamChunk read_stream_chunk(std::string_view data) {
   try {

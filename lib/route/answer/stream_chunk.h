@@ -15,6 +15,7 @@ namespace fo::route {
 
 using TokenId = std::uint32_t;
 
+/// An engine's counts of tokens. Other APIs name them "input_tokens" and "output_tokens".
 struct Usage {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t completion_tokens = 0;
@@ -70,5 +71,9 @@ struct StreamChunk {
 /// object, or nested beyond json::kMaxDepth. Values of other types than expected are ignored. Of
 /// duplicate names the last one counts.
 StreamChunk read_stream_chunk(std::string_view data);
+
+/// Reads the counts that the next value, an object, has; the others stay as they are. A count is at
+/// most 2^32: no model has more tokens, and sums of them cannot overflow.
+void read_usage(fo::json::Scanner& scanner, Usage& usage);
 
 }  // namespace fo::route

@@ -198,17 +198,24 @@ void Choice::begin(WorkerNumber worker, const Candidate& request) {
 }
 
 void Choice::end(WorkerNumber worker, std::uint64_t tokens) {
+  resize(worker, tokens, 0);
   if (const auto left = left_.find(worker); left != left_.end()) {
-    left->second.tokens -= tokens;
     if (--left->second.requests == 0) left_.erase(left);
+  } else if (const auto place = places_.find(worker); place != places_.end()) {
+    --workers_[place->second].requests;
+  }
+}
+
+void Choice::resize(WorkerNumber worker, std::uint64_t before, std::uint64_t after) {
+  if (const auto left = left_.find(worker); left != left_.end()) {
+    left->second.tokens += after - before;
     return;
   }
   const auto place = places_.find(worker);
   if (place == places_.end()) return;
-  Worker& ended = workers_[place->second];
-  --ended.requests;
-  ended.tokens -= tokens;
-  if (ended.room.weight > 0) tokens_ -= tokens;
+  Worker& resized = workers_[place->second];
+  resized.tokens += after - before;
+  if (resized.room.weight > 0) tokens_ += after - before;
 }
 
 std::uint64_t Choice::requests_on(WorkerNumber worker) const {

@@ -63,8 +63,10 @@ class Choice {
 
   /// The request begins on the worker, and its beginning will be in the worker's cache.
   void begin(WorkerNumber worker, const Candidate& request);
-  /// It has ended. `tokens` are those with which it began.
+  /// It has ended. `tokens` are those that it has on it.
   void end(WorkerNumber worker, std::uint64_t tokens);
+  /// A request on the worker has `after` tokens instead of `before`.
+  void resize(WorkerNumber worker, std::uint64_t before, std::uint64_t after);
 
   [[nodiscard]] std::size_t workers() const { return workers_.size(); }
   /// 0 for a worker that is not known.

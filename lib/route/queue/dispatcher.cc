@@ -511,7 +511,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
                                     base::quoted(job.model),
                          .code = "worker_misconfigured"};
     }
-    job.tokens = job.request.prompt_tokens +
+    job.tokens = job.prompt_tokens +
                  std::min(job.request.max_tokens.value_or(set.lengths.p95()), set.lengths.p95());
     State::Waiting waiting(job, state.executor);
     Stay stay{*this, set, waiting};
@@ -569,6 +569,17 @@ void Dispatcher::release(Job& job, std::uint64_t answer_tokens) {
   set.choice.end(worker->number, job.tokens);
   if (answer_tokens > 0) set.lengths.add(answer_tokens);
   state_->pump(set);
+}
+
+void Dispatcher::set_prompt_tokens(Job& job, std::uint64_t tokens) {
+  if (!job.worker || tokens == job.prompt_tokens) return;
+  const std::uint64_t before = job.tokens;
+  job.tokens += tokens - job.prompt_tokens;
+  job.prompt_tokens = tokens;
+  job.worker->tokens += job.tokens - before;
+  State::Set& set = state_->set(job.set);
+  set.choice.resize(job.worker->number, before, job.tokens);
+  if (job.tokens < before) state_->pump(set);
 }
 
 void Dispatcher::end_resume(Job& job) {

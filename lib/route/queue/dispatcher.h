@@ -51,6 +51,8 @@ class Dispatcher {
   /// Frees what the job has on its worker, if it has one. `answer_tokens`, unless 0, is the length
   /// of its complete answer.
   void release(Job& job, std::uint64_t answer_tokens = 0);
+  /// The prompt of the job, which has a worker, has so many tokens.
+  void set_prompt_tokens(Job& job, std::uint64_t tokens);
 
   /// The answer that `job` resumes has brought a token, so that another one may be resumed.
   void end_resume(Job& job);

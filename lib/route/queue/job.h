@@ -25,7 +25,10 @@ inline constexpr int kClientGoneStatus = 499;
 
 struct Job {
   Job(std::string its_id, ClientRequest its_request, const Exchange::Limits& limits)
-      : id(std::move(its_id)), request(std::move(its_request)), exchange(request, limits) {}
+      : id(std::move(its_id)),
+        request(std::move(its_request)),
+        exchange(request, limits),
+        prompt_tokens(request.prompt_tokens) {}
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -35,6 +38,8 @@ struct Job {
   std::size_t tier = 0;
   /// The SHA-256 of its client's key; empty without rules for keys.
   std::string key;
+  /// Of its prompt; those of the request, an estimate, until the engine has said how many they are.
+  std::uint64_t prompt_tokens;
   /// Tokens that count towards the client's limits until the request ends.
   std::uint64_t admitted_tokens = 0;
   TimePoint received = base::Deadline::Clock::now();

@@ -336,6 +336,36 @@ TEST(Exchange, TheTokensOfAnAnswerInOnePieceAreThoseOfItsUsage) {
   answer.head(kJsonHead).body(R"({"choices":[{"message":{"content":"Hi"}}],"usage":)");
   answer.body(R"({"prompt_tokens":3,"completion_tokens":7}})").end();
   EXPECT_EQ(answer.exchange.delivered_tokens(), 7U);
+  EXPECT_EQ(answer.exchange.prompt_tokens(), 3U);
+}
+
+TEST(Exchange, TheTokensOfAStreamAreAtLeastThoseOfItsUsage) {
+  // A chunk may bring several tokens.
+  Answer answer = chat(kText + kFinish);
+  EXPECT_EQ(answer.exchange.delivered_tokens(), 1U);
+  EXPECT_FALSE(answer.exchange.prompt_tokens());
+  answer.body(event(R"({"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4}})") + kDone);
+  EXPECT_EQ(answer.exchange.delivered_tokens(), 4U);
+  EXPECT_EQ(answer.exchange.prompt_tokens(), 9U);
+
+  Answer less = chat(kText + kText + kFinish + kUsage + kDone);
+  EXPECT_EQ(less.exchange.delivered_tokens(), 2U);
+  EXPECT_FALSE(less.exchange.prompt_tokens());
+}
+
+TEST(Exchange, AStreamOfAnotherApiHasTheTokensOfItsUsage) {
+  Answer answer(streamed(Api::kResponses));
+  answer.head(kStreamHead).body(": a comment\n\n");
+  EXPECT_EQ(answer.exchange.attempt_tokens(), 0U);
+  answer.body("event: response.created\n" + event(R"({"response":{"id":"resp_1"}})"));
+  EXPECT_EQ(answer.exchange.attempt_tokens(), 1U);
+  EXPECT_EQ(answer.exchange.tokens(), 0U);
+  EXPECT_EQ(answer.exchange.response_id(), "resp_1");
+  answer.body("event: response.output_text.delta\n" + event(R"({"delta":"a"})"));
+  EXPECT_EQ(answer.exchange.delivered_tokens(), 1U);
+  answer.body(event(R"({"response":{"usage":{"input_tokens":7,"output_tokens":20}}})")).end();
+  EXPECT_EQ(answer.exchange.delivered_tokens(), 20U);
+  EXPECT_EQ(answer.exchange.prompt_tokens(), 7U);
 }
 
 TEST(Exchange, ALongAnswerIsDeliveredAsItArrives) {
@@ -496,7 +526,12 @@ TEST(Exchange, PiecesChangeNothing) {
     ASSERT_EQ(answer.exchange.attempt_tokens(), by_bytes.exchange.attempt_tokens()) << stream;
     if (answer.exchange.is_delivered()) {
       ASSERT_EQ(answer.output, by_bytes.output) << stream;
-      ASSERT_EQ(answer.exchange.delivered_tokens(), answer.exchange.attempt_tokens());
+      ASSERT_EQ(answer.exchange.delivered_tokens(), by_bytes.exchange.delivered_tokens());
+      // The usage of a complete answer may name more.
+      ASSERT_GE(answer.exchange.delivered_tokens(), answer.exchange.attempt_tokens());
+      if (!is_done) {
+        ASSERT_EQ(answer.exchange.delivered_tokens(), answer.exchange.attempt_tokens());
+      }
     } else {
       ASSERT_EQ(answer.output, "");
       ASSERT_EQ(answer.exchange.delivered_tokens(), 0U);
@@ -556,6 +591,12 @@ class Continued : public testing::Test {
     return route::read_request(from, api, {}).request.value();
   }
 };
+
+TEST_F(Continued, TheTokensOfThePromptAreKnownWithTheFirstOnes) {
+  EXPECT_FALSE(answer_.exchange.prompt_tokens());
+  begin();
+  EXPECT_EQ(answer_.exchange.prompt_tokens(), 1U);
+}
 
 TEST_F(Continued, TheRestOfTheAnswerFollows) {
   begin();

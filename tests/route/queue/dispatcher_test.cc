@@ -171,6 +171,29 @@ TEST_F(DispatcherTest, ARequestWaitsForTokens) {
   EXPECT_EQ(second->worker(), "a");
 }
 
+TEST_F(DispatcherTest, APromptNeedsTheRoomThatTheEngineHasNamed) {
+  const WorkerPtr a = add("a", 10);
+  a->kv_tokens = 1000;
+  dispatcher_.on_change();
+  const Placed first = make(600);
+  const Placed second = make(600);
+  place(first);
+  place(second);
+  EXPECT_FALSE(second->is_over);
+  dispatcher_.set_prompt_tokens(first->job, 390);
+  loop_.run_ready();
+  EXPECT_EQ(second->worker(), "a");
+  EXPECT_EQ(first->job.prompt_tokens, 390U);
+  EXPECT_EQ(a->tokens, 992U);
+  // It may also be larger than the estimate, even than the cache.
+  dispatcher_.set_prompt_tokens(second->job, 2000);
+  EXPECT_EQ(a->tokens, 2392U);
+  const Placed third = place();
+  EXPECT_FALSE(third->is_over);
+  release(second);
+  EXPECT_EQ(third->worker(), "a");
+}
+
 TEST_F(DispatcherTest, WhatHadAWorkerIsServedBeforeTheQueue) {
   add("a");
   const Placed first = place();
