@@ -32,7 +32,8 @@ class SettingsTest : public SomeTool {
     add_remap_timeout(app, "--remap", remap_, "another time");
     app.add_flag("--loud", loud_, "shout")->excludes(app.get_option("--name"));
     app.add_option("-E,--exit-code", status_, "a status")->capture_default_str();
-    add_variables(app, {"FO_TEST_ID", "FO_TEST_SIM_*"});
+    add_variables(app, {"FO_TEST_ID"});
+    add_variables(app, {"FO_TEST_SIM_*", "FO_TEST_ID"});
   }
 
   base::Duration remap_{};

@@ -20,7 +20,11 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 // They are kept in the footer: CLI11 has no other place for them.
 void add_variables(CLI::App& app, const std::vector<std::string>& names) {
-  app.footer(CLI::detail::join(names, " "));
+  std::vector<std::string> all = variables_of(app);
+  for (const std::string& name : names) {
+    if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+  }
+  app.footer(CLI::detail::join(all, " "));
 }
 
 std::vector<std::string> variables_of(const CLI::App& app) {

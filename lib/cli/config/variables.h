@@ -16,7 +16,7 @@ namespace fo::cli {
 /// are added later inherit them.
 void add_variables(CLI::App& app, const std::vector<std::string>& names);
 
-/// The names given to add_variables().
+/// The names given to add_variables(), each once.
 std::vector<std::string> variables_of(const CLI::App& app);
 
 struct Variable {
