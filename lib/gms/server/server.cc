@@ -1,6 +1,5 @@
 #include "gms/server/server.h"
 
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -8,34 +7,26 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
 #include <map>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cuda/memory.h"
 #include "gms/bundle/vault_client.h"
-#include "gms/protocol/layout_hash.h"
-#include "gms/protocol/layout_record.h"
 #include "gms/protocol/protocol.h"
 #include "gms/protocol/server_model.h"
 #include "gms/server/answers.h"
 #include "gms/server/connection.h"
 #include "gms/server/memory_pool.h"
+#include "gms/server/served_layout.h"
+#include "gms/server/session.h"
 #include "loop/acceptor.h"
 #include "loop/adopt.h"
-#include "loop/event.h"
-#include "os/file/file.h"
-#include "os/file/random.h"
 #include "os/log.h"
-#include "os/log_limit.h"
-#include "os/socket/fd_passing.h"
 #include "os/socket/unix_socket.h"
 
 namespace fo::gms {
@@ -49,14 +40,6 @@ using base::Error;
 using base::ExitStatus;
 using os::LogLevel;
 
-// A client is disconnected after this time if it sends nothing, stops within a request, or does not
-// read its answer.
-constexpr base::Duration kPeerTimeout = std::chrono::seconds(30);
-// Size of the part of a layout that is hashed or written, about a millisecond's work, before other
-// clients are served.
-constexpr std::size_t kHashedAtOnce = std::size_t{256} * 1024;
-
-using Memory = MemoryPool::Memory;
 using Clock = std::chrono::steady_clock;
 
 class Server {
@@ -66,9 +49,10 @@ class Server {
         counters_(*config_.counters),
         admission_(config_.access, ::geteuid(), config_.max_connections),
         unread_(kMaxUnreadBytes, config_.max_unread_fds),
+        label_("device=" + std::to_string(config_.device.ordinal.value()) + " tag=" + config_.tag),
+        layout_({io_, config_, counters_, model_, pool_, vault_, log_, label_}),
         pool_(io_, config_.driver, config_.device.ordinal,
               [this](std::exception_ptr error) { fail(std::move(error)); }),
-        label_("device=" + std::to_string(config_.device.ordinal.value()) + " tag=" + config_.tag),
         acceptor_(io_.get_executor(), std::move(config_.listener), "accept a client of " + label_) {
     const std::string what = "watch for the end of the server";
     loop::adopt(stop_, loop::duplicate(config_.stop_fd, what), what);
@@ -86,22 +70,6 @@ class Server {
   }
 
  private:
-  struct Session {
-    Session(asio::io_context& io, base::UniqueFd socket, const os::PeerCredentials& credentials,
-            UnreadAnswers& unread)
-        : connection(io, std::move(socket), unread),
-          changed(io.get_executor()),
-          peer(credentials) {}
-    Connection connection;
-    /// Notified when the session is granted its lock, or its client disconnects.
-    loop::Event changed;
-    SessionId id = 0;
-    os::PeerCredentials peer;
-    /// When it requested its lock.
-    Clock::time_point arrived{};
-  };
-  using SessionPtr = std::shared_ptr<Session>;
-
   awaitable<void> wait_for_stop() {
     boost::system::error_code ec;
     co_await stop_.async_wait(asio::posix::descriptor_base::wait_read,
@@ -129,7 +97,7 @@ class Server {
     bool is_lost = false;
     if (config_.deposit) {
       try {
-        restore(std::move(*config_.deposit));
+        layout_.restore(std::move(*config_.deposit));
       } catch (const Error& error) {
         os::log(LogLevel::kError, "the layout is lost, and has to be published again: {}: {}",
                 error.what(), label_);
@@ -141,29 +109,6 @@ class Server {
     counters_.up.set(1);
     on_ready();
     co_await accept_clients();
-  }
-
-  // Changes nothing if it throws.
-  void restore(Deposit deposit) {
-    LayoutRecord record = read_record(deposit.record.get());
-    const auto& allocations = record.layout.allocations();
-    if (allocations.size() != deposit.memory.size()) {
-      throw Error(ExitStatus::kSoftware, "restore a layout: descriptors for " +
-                                             std::to_string(deposit.memory.size()) + " of " +
-                                             base::counted(allocations.size(), "allocation"));
-    }
-    std::size_t next = 0;
-    for (const auto& [slot, allocation] : allocations) {
-      memory_.emplace(allocation.allocation_id,
-                      std::make_shared<ServedMemory>(std::move(deposit.memory[next++]),
-                                                     allocation.aligned_size));
-      bytes_ += allocation.aligned_size;
-    }
-    is_protected_ = true;
-    os::log(LogLevel::kInfo, "restored {}, layout {}: {}",
-            base::counted(allocations.size(), "allocation"), record.hash.value(), label_);
-    model_.restore(std::move(record.layout), std::move(record.hash), record.published);
-    memory_epoch_ = model_.layout_epoch();
   }
 
   awaitable<void> accept_clients() {
@@ -185,16 +130,16 @@ class Server {
         counters_.dropped(admission_.is_allowed(peer, groups) ? DropReason::kTooManyConnections
                                                               : DropReason::kRefusedUser);
         // Limited by user, because it may be a new process each time.
-        log_of({0, peer.uid, peer.gid}, LogLevel::kWarning, "refuse a client: {}: {} pid={} uid={}",
-               *reason, label_, peer.pid, peer.uid);
+        log_.write({0, peer.uid, peer.gid}, LogLevel::kWarning,
+                   "refuse a client: {}: {} pid={} uid={}", *reason, label_, peer.pid, peer.uid);
         return;
       }
       entered = peer;
       start_session(std::move(socket), peer);
     } catch (const std::exception& error) {
       if (entered) admission_.leave(*entered);
-      log_of(entered.value_or(os::PeerCredentials{}), LogLevel::kWarning, "admit a client: {}: {}",
-             error.what(), label_);
+      log_.write(entered.value_or(os::PeerCredentials{}), LogLevel::kWarning,
+                 "admit a client: {}: {}", error.what(), label_);
     }
   }
 
@@ -217,8 +162,8 @@ class Server {
       } else {
         const bool too_big = session->connection.fault() == Connection::Fault::kFrameTooBig;
         counters_.dropped(too_big ? DropReason::kFrameTooBig : DropReason::kMalformed);
-        log_of(session->peer, LogLevel::kWarning, "end a session: {}: {}", error.what(),
-               label(*session));
+        log_.write(session->peer, LogLevel::kWarning, "end a session: {}: {}", error.what(),
+                   session->label(label_));
       }
     } catch (const std::exception&) {
       fail(std::current_exception());
@@ -239,17 +184,17 @@ class Server {
   void count_faults(const Session& session) {
     if (const std::size_t count = session.connection.messages_with_fds(); count > 0) {
       counters_.unexpected_fds.add(count);
-      log_of(session.peer, LogLevel::kWarning, "closed the unexpected descriptors of {}: {}",
-             base::counted(count, "message"), label(session));
+      log_.write(session.peer, LogLevel::kWarning, "closed the unexpected descriptors of {}: {}",
+                 base::counted(count, "message"), session.label(label_));
     }
     using Fault = Connection::Fault;
     const Fault fault = session.connection.fault();
     if (fault != Fault::kSilent && fault != Fault::kSlowReader) return;
     const bool is_silent = fault == Fault::kSilent;
     counters_.dropped(is_silent ? DropReason::kSilent : DropReason::kSlowReader);
-    log_of(session.peer, LogLevel::kWarning, "disconnect a client that {}: {}",
-           is_silent ? "sent no whole message in time" : "does not read its answers",
-           label(session));
+    log_.write(session.peer, LogLevel::kWarning, "disconnect a client that {}: {}",
+               is_silent ? "sent no whole message in time" : "does not read its answers",
+               session.label(label_));
   }
 
   awaitable<void> talk(SessionPtr session) {
@@ -258,8 +203,9 @@ class Server {
     if (!body) co_return;
     if (const std::optional<std::string> mark = other_protocol(*body)) {
       counters_.dropped(DropReason::kOtherProtocol);
-      log_of(session->peer, LogLevel::kWarning,
-             "refuse a client of another protocol: its message has {}: {}", *mark, label(*session));
+      log_.write(session->peer, LogLevel::kWarning,
+                 "refuse a client of another protocol: its message has {}: {}", *mark,
+                 session->label(label_));
       Reply refusal = refuse_other_protocol(*mark);
       co_await send(session, std::move(refusal));
       co_return;
@@ -355,22 +301,8 @@ class Server {
         timeout_ms ? std::clamp<std::int64_t>(*timeout_ms, 0, kYear) : kYear;
     const auto deadline = Deadline::after(std::chrono::milliseconds(wait_ms));
     while (session->connection.is_alive() && !model_.grant_of(session->id) && !deadline.expired()) {
-      co_await wait_while_watching(session, deadline);
+      co_await wait_for_change(session, deadline);
     }
-  }
-
-  static awaitable<void> notify_at_hangup(SessionPtr session) {
-    co_await session->connection.watch_hangup();
-    session->changed.notify();
-  }
-
-  // Waits until `deadline`, or until the session changes, which includes that its client
-  // disconnects.
-  awaitable<void> wait_while_watching(SessionPtr session, Deadline deadline) {
-    asio::co_spawn(io_, notify_at_hangup(session), asio::detached);
-    // The watch may have ended before this wait begins.
-    if (session->connection.is_alive()) co_await session->changed.wait(deadline);
-    co_await session->connection.stop_watching();
   }
 
   // Call it after anything that may free the lock or drop the layout.
@@ -380,21 +312,12 @@ class Server {
       Session& session = *by_id_.at(granted->session);
       const base::Duration waited = Clock::now() - session.arrived;
       counters_.granted(granted->grant, waited);
-      log_of(session.peer, LogLevel::kInfo, "granted {}: {} waited_ms={}",
-             to_string(granted->grant), label(session),
-             std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
+      log_.write(session.peer, LogLevel::kInfo, "granted {}: {} waited_ms={}",
+                 to_string(granted->grant), session.label(label_),
+                 std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
       session.changed.notify();
     }
-    if (model_.layout_epoch() != memory_epoch_) {
-      memory_epoch_ = model_.layout_epoch();
-      if (!memory_.empty()) counters_.layouts_dropped.add();
-      bytes_ = 0;
-      is_protected_ = false;
-      std::vector<Memory> dropped;
-      for (auto& [id, memory] : memory_) dropped.push_back(std::move(memory));
-      memory_.clear();
-      pool_.release(std::move(dropped));
-    }
+    layout_.drop_if_changed();
     update_gauges();
   }
 
@@ -406,24 +329,8 @@ class Server {
          {LockType::kRw, LockType::kRo, LockType::kRwOrRo, LockType::kRwDataOrRw}) {
       counters_.waiting[type].set(model_.waiting(type));
     }
-    counters_.allocations.set(memory_.size());
-    counters_.allocated_bytes.set(bytes_);
     counters_.committed.set(model_.published() ? 1 : 0);
-    counters_.is_protected.set(is_protected_ ? 1 : 0);
-  }
-
-  // A log line that clients can cause at will: limited per client, and for all clients together.
-  template <typename... Args>
-  void log_of(const os::PeerCredentials& peer, LogLevel level, fmt::format_string<Args...> format,
-              Args&&... args) {
-    log_limit_.log(level, fmt::format("pid={} uid={}", peer.pid, peer.uid),
-                   fmt::format(format, std::forward<Args>(args)...));
-  }
-
-  // Identifies the session in log lines.
-  [[nodiscard]] std::string label(const Session& session) const {
-    return fmt::format("{} session={} pid={} uid={}", label_, session.id, session.peer.pid,
-                       session.peer.uid);
+    layout_.update_gauges();
   }
 
   // nullopt if the request needs more than the state. Most do not, and are answered without a
@@ -440,7 +347,9 @@ class Server {
   // nullopt if the client disconnected. Throws errors that end the session or the server.
   awaitable<std::optional<Reply>> answer_in_time(SessionPtr session, Request& request) {
     try {
-      co_return co_await answer_with_device(session, request);
+      std::optional<Reply> answer = co_await layout_.answer(session, request);
+      after_change();
+      co_return answer;
     } catch (...) {
       co_return refuse_or_throw();
     }
@@ -460,279 +369,15 @@ class Server {
     }
   }
 
-  // Requests that need the device or the parent process.
-  awaitable<std::optional<Reply>> answer_with_device(SessionPtr session, Request& request) {
-    if (const auto* one = std::get_if<AllocateRequest>(&request)) {
-      co_return co_await answer_allocate(session, *one);
-    }
-    if (const auto* many = std::get_if<AllocateManyRequest>(&request)) {
-      co_return co_await answer_allocate_many(session, *many);
-    }
-    if (const auto* wanted = std::get_if<ExportAllocationRequest>(&request)) {
-      co_return co_await answer_export(session, *wanted);
-    }
-    if (const auto* wanted = std::get_if<ExportLayoutRequest>(&request)) {
-      co_return co_await answer_export_layout(session, *wanted);
-    }
-    if (const auto* wanted = std::get_if<FreeAllocationRequest>(&request)) {
-      co_return answer_free(*wanted);
-    }
-    const bool publish = std::holds_alternative<CommitRequest>(request);
-    co_return co_await answer_commit(session, publish);
-  }
-
-  Reply answer_free(const FreeAllocationRequest& wanted) {
-    const auto found = memory_.find(wanted.allocation_id);
-    if (found == memory_.end()) return reply(FreeAllocationResponse{false});
-    bytes_ -= found->second->size();
-    pool_.release({std::move(found->second)});
-    memory_.erase(found);
-    update_gauges();
-    return reply(FreeAllocationResponse{model_.layout().remove(wanted.allocation_id)});
-  }
-
-  // The device memory for an allocation of this size. Throws Refusal for more than the device has.
-  [[nodiscard]] base::ByteCount aligned_size(std::int64_t size) const {
-    if (size <= 0) {
-      throw Refusal{"allocate " + std::to_string(size) + " bytes: size must be > 0"};
-    }
-    const auto bytes = static_cast<base::ByteCount>(size);
-    const base::ByteCount aligned = base::round_up(bytes, config_.device.granularity);
-    if (aligned == 0 || aligned > config_.device.total_memory) throw too_big(bytes);
-    return aligned;
-  }
-
-  [[nodiscard]] Refusal too_big(base::ByteCount bytes) const {
-    return {"allocate " + base::format_size(bytes) + ": the device has " +
-            base::format_size(config_.device.total_memory)};
-  }
-
-  AllocateResponse add_allocation(const AllocationWish& wish, Memory memory) {
-    const Allocation& made =
-        model_.layout().add(AllocationId(os::make_uuid4()), static_cast<base::ByteCount>(wish.size),
-                            memory->size(), wish.tag);
-    bytes_ += made.aligned_size;
-    memory_.emplace(made.allocation_id, std::move(memory));
-    counters_.allocations.set(memory_.size());
-    counters_.allocated_bytes.set(bytes_);
-    return {made.allocation_id, wish.size, static_cast<std::int64_t>(made.aligned_size),
-            static_cast<std::int64_t>(made.layout_slot)};
-  }
-
-  awaitable<std::optional<Reply>> answer_allocate(SessionPtr session,
-                                                  const AllocateRequest& request) {
-    const AllocationWish wish{request.size, request.tag};
-    check_room(model_.layout(), {wish});
-    std::vector<base::ByteCount> sizes{aligned_size(wish.size)};
-    std::vector<Memory> memory = co_await create_memory(session, std::move(sizes));
-    if (memory.empty()) co_return std::nullopt;
-    co_return reply(add_allocation(wish, std::move(memory.front())));
-  }
-
-  awaitable<std::optional<Reply>> answer_allocate_many(SessionPtr session,
-                                                       const AllocateManyRequest& request) {
-    const auto& wishes = request.allocations;
-    if (wishes.empty()) throw Refusal{"an empty list of allocations"};
-    check_room(model_.layout(), wishes);
-    std::vector<base::ByteCount> sizes;
-    base::ByteCount sum = 0;
-    for (const AllocationWish& wish : wishes) {
-      sizes.push_back(aligned_size(wish.size));
-      sum += sizes.back();
-      if (sum > config_.device.total_memory) throw too_big(sum);
-    }
-    std::vector<Memory> memory = co_await create_memory(session, std::move(sizes));
-    if (memory.empty()) co_return std::nullopt;
-    AllocateManyResponse response;
-    for (std::size_t i = 0; i < wishes.size(); ++i) {
-      response.allocations.push_back(add_allocation(wishes[i], std::move(memory[i])));
-    }
-    co_return reply(response);
-  }
-
-  // Device memory of these sizes; waits for free memory as configured. Empty if the client
-  // disconnected.
-  awaitable<std::vector<Memory>> create_memory(SessionPtr session,
-                                               std::vector<base::ByteCount> sizes) {
-    const auto deadline = Deadline::after(config_.alloc_retry_timeout);
-    std::vector<Memory> made;
-    for (bool first = true;; first = false) {
-      std::vector<base::ByteCount> missing(sizes.begin() + static_cast<std::ptrdiff_t>(made.size()),
-                                           sizes.end());
-      MemoryPool::Created more = co_await pool_.create(std::move(missing));
-      for (Memory& one : more.memory) made.push_back(std::move(one));
-      if (made.size() == sizes.size()) co_return made;
-      const base::ByteCount size = sizes[made.size()];
-      if (!more.has_descriptors) {
-        pool_.release(std::move(made));
-        throw not_made(size, "no descriptors left (ulimit -n)");
-      }
-      if (first) {
-        model_.add_event("allocation_oom", model_.layout().allocations().size());
-        // Runs detached.
-        asio::co_spawn(io_, log_shortage(size, session->peer, label(*session)), asio::detached);
-      }
-      const bool in_time = !deadline.expired();
-      if (in_time) {
-        const base::Duration pause = std::min(config_.alloc_retry_interval, *deadline.remaining());
-        co_await wait_while_watching(session, Deadline::after(pause));
-      }
-      const bool alive = session->connection.is_alive();
-      if (in_time && alive) {
-        counters_.oom_retries.add();
-        continue;
-      }
-      pool_.release(std::move(made));
-      if (!alive) co_return std::vector<Memory>();
-      counters_.oom_refusals.add();
-      throw not_made(size, "out of memory");
-    }
-  }
-
-  [[nodiscard]] Refusal not_made(base::ByteCount size, const std::string& reason) const {
-    return {"allocate " + base::format_size(size) + " on device " +
-                std::to_string(config_.device.ordinal.value()) + ": " + reason,
-            ExitStatus::kTryAgain};
-  }
-
-  // Logs which processes use the device's memory.
-  awaitable<void> log_shortage(base::ByteCount size, os::PeerCredentials peer, std::string client) {
-    const base::ByteCount ours = bytes_;
-    std::string use = fmt::format("this layout has {} in {}", base::format_size(ours),
-                                  base::counted(memory_.size(), "allocation"));
-    const std::optional<cuda::MemoryInfo> info = co_await pool_.memory_info();
-    if (info) {
-      const base::ByteCount used = info->total - info->free;
-      use += fmt::format(", others {}, of {}", base::format_size(used > ours ? used - ours : 0),
-                         base::format_size(info->total));
-    }
-    log_of(peer, LogLevel::kWarning, "out of memory for {}, retrying: {}: {}",
-           base::format_size(size), use, client);
-  }
-
-  awaitable<std::optional<Reply>> answer_export(SessionPtr session,
-                                                const ExportAllocationRequest& request) {
-    static_cast<void>(find_allocation(model_, request.allocation_id));
-    const bool is_reading = co_await session->connection.make_room(1, kPeerTimeout);
-    if (!is_reading) co_return std::nullopt;
-    const Allocation& allocation = find_allocation(model_, request.allocation_id);
-    Reply answer = reply(ExportAllocationResponse{to_record(allocation)});
-    std::vector<Memory> memory{memory_.at(allocation.allocation_id)};
-    answer.fds = co_await pool_.export_fds(std::move(memory));
-    counters_.exports.add();
-    co_return answer;
-  }
-
-  awaitable<std::optional<Reply>> answer_export_layout(SessionPtr session,
-                                                       const ExportLayoutRequest& request) {
-    const std::size_t most = std::min(
-        {os::kMaxFdsPerMessage, config_.max_unread_fds, model_.layout().allocations().size()});
-    const bool is_reading = co_await session->connection.make_room(most, kPeerTimeout);
-    if (!is_reading) co_return std::nullopt;
-    const LayoutPage page = page_of(model_.layout(), request, most);
-    ExportLayoutResponse response;
-    std::vector<Memory> memory;
-    for (const Allocation* allocation : page.allocations) {
-      response.allocations.push_back({to_record(*allocation)});
-      memory.push_back(memory_.at(allocation->allocation_id));
-    }
-    if (page.next_slot) response.next_slot = static_cast<std::int64_t>(*page.next_slot);
-    response.memory_layout_hash = model_.hash();
-    Reply answer = reply(response);
-    if (!memory.empty()) answer.fds = co_await pool_.export_fds(std::move(memory));
-    counters_.exports.add(answer.fds.size());
-    co_return answer;
-  }
-
-  // The layout cannot change while others are served: it belongs to the writer, who waits for the
-  // answer.
-  awaitable<LayoutHash> hash_layout() {
-    LayoutHasher hasher(std::as_const(model_).layout());
-    while (hasher.step(kHashedAtOnce)) co_await asio::post(io_, use_awaitable);
-    co_return hasher.finish();
-  }
-
-  // A file with the layout's record; empty without a free descriptor or memory for it.
-  awaitable<base::UniqueFd> write_record(const LayoutHash& hash, bool published) {
-    base::UniqueFd file(::memfd_create("gms-layout", MFD_CLOEXEC));
-    RecordWriter writer(std::as_const(model_).layout(), hash, published);
-    for (std::string part = writer.next(); file && !part.empty(); part = writer.next()) {
-      try {
-        os::write_all(file.get(), part, "write a layout's record");
-      } catch (const Error&) {
-        file.reset();
-      }
-      co_await asio::post(io_, use_awaitable);
-    }
-    co_return file;
-  }
-
-  // Publishes or seals the layout. The parent stores it before any client sees it.
-  awaitable<std::optional<Reply>> answer_commit(SessionPtr session, bool publish) {
-    LayoutHash hash = co_await hash_layout();
-    const std::string label = this->label(*session);
-    if (vault_) co_await keep_layout(*session, hash, publish);
-    const std::size_t count = model_.layout().allocations().size();
-    log_of(session->peer, LogLevel::kInfo, "{} {}, layout {}: {}", publish ? "published" : "sealed",
-           base::counted(count, "allocation"), hash.value(), label);
-    (publish ? counters_.commits : counters_.seals).add();
-    if (publish) {
-      model_.publish(std::move(hash));
-      after_change();
-      co_return reply(CommitResponse{true}, true);
-    }
-    model_.seal(std::move(hash));
-    update_gauges();
-    const CommitLayoutResponse response{true, model_.hash(),
-                                        std::string(to_string(Grant::kRwData))};
-    co_return reply(response);
-  }
-
-  awaitable<void> keep_layout(const Session& session, const LayoutHash& hash, bool published) {
-    std::vector<Memory> memory;
-    for (const auto& [slot, allocation] : model_.layout().allocations()) {
-      memory.push_back(memory_.at(allocation.allocation_id));
-    }
-    base::UniqueFd record = co_await write_record(hash, published);
-    VaultClient::Answer answer;
-    if (record) answer = co_await vault_->begin(std::move(record), memory.size());
-    const std::size_t most = std::min(os::kMaxFdsPerMessage, config_.max_unread_fds);
-    for (std::size_t at = 0; answer.accepted && at < memory.size();) {
-      const std::size_t end = std::min(at + most, memory.size());
-      std::vector<Memory> part(memory.begin() + static_cast<std::ptrdiff_t>(at),
-                               memory.begin() + static_cast<std::ptrdiff_t>(end));
-      std::vector<base::UniqueFd> fds;
-      try {
-        fds = co_await pool_.export_fds(std::move(part));
-      } catch (const base::Error& error) {
-        if (error.status() != ExitStatus::kTryAgain) throw;
-        answer = {};
-        break;
-      }
-      answer = co_await vault_->add(std::move(fds));
-      at = end;
-    }
-    if (answer.accepted) answer = co_await vault_->keep();
-    is_protected_ = answer.accepted;
-    if (is_protected_) co_return;
-    log_of(session.peer, LogLevel::kWarning,
-           "layout {} is not protected against a crash of this server: it takes {}, "
-           "there is room for {} (raise the limit on open files): {}",
-           hash.value(), base::counted(memory.size() + 1, "descriptor"), answer.room, label_);
-  }
-
   ServerConfig config_;
   ServerCounters& counters_;
   Admission admission_;
   UnreadAnswers unread_;
   ServerModel model_;
-  os::LogLimit log_limit_;
-  std::uint64_t memory_epoch_ = 0;
-  /// Size of `memory_`.
-  base::ByteCount bytes_ = 0;
-  /// Whether the vault has the layout.
-  bool is_protected_ = false;
-  std::unordered_map<AllocationId, Memory> memory_;
+  ClientLog log_;
+  /// Identifies this server in log lines.
+  const std::string label_;
+  ServedLayout layout_;
   std::exception_ptr failure_;
   // Declared in reverse order of destruction: sockets and timers are destroyed before their loop,
   // and the CUDA thread before the loop that it posts to. The loop destroys pending operations.
@@ -740,8 +385,6 @@ class Server {
   asio::posix::stream_descriptor stop_{io_};
   MemoryPool pool_;
   std::optional<VaultClient> vault_;
-  /// Identifies this server in log lines.
-  std::string label_;
   loop::Acceptor acceptor_;
   std::map<SessionId, SessionPtr> by_id_;
   std::set<SessionPtr> sessions_;
