@@ -112,7 +112,9 @@ void declare_serve(CLI::App& app, Options& options) {
                "resume answers whose tokens are unknown, after their text");
   cli::add_positive_duration(app, "--client-timeout", serve.limits.write_timeout,
                              "for a client to read what was sent");
-  cli::add_size(app, "--max-body", serve.limits.body_bytes, "the longest body of a request");
+  cli::add_size(app, "--max-body", serve.limits.body_bytes,
+                "the longest body of a request, and of all requests at a time together");
+  cli::add_size(app, "--max-bodies", serve.limits.all_bodies, "");
   cli::add_list(app, "--allow-path", serve.router.allowed_paths,
                 "forward this path, too; repeatable", "PATH");
   cli::add_list(app, "--allow-field", serve.router.rules.allowed_fields,

@@ -322,6 +322,7 @@ bool RequestReader::wants_continue() const {
 bool RequestReader::is_http11() const { return parser_->is_http11(); }
 bool RequestReader::is_head() const { return parser_->request.method == "HEAD"; }
 bool RequestReader::keeps_alive() const { return parser_->keeps_alive(); }
+std::size_t RequestReader::body_size() const { return parser_->request.body.size(); }
 Request RequestReader::take() { return std::move(parser_->request); }
 
 }  // namespace fo::http

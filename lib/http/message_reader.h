@@ -137,6 +137,8 @@ class RequestReader {
   [[nodiscard]] bool is_head() const;
   /// True if the client may send further requests.
   [[nodiscard]] bool keeps_alive() const;
+  /// The bytes of the body that were read.
+  [[nodiscard]] std::size_t body_size() const;
   /// After the body: moves the request out. Call once.
   Request take();
 

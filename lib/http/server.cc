@@ -103,6 +103,8 @@ struct Server::State {
   /// Sessions by stage; the one that has been in it for longest is first.
   std::array<std::list<Session*>, kStages> sessions;
   os::LogLimit log_limit;
+  /// Bytes of the bodies of all requests.
+  base::ByteCount bodies = 0;
   bool stopping = false;
   bool closes_after_answers = false;
   bool closes_idle = false;
@@ -198,6 +200,7 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Removes the session from the count.
   void leave() {
     if (std::exchange(has_left_, true)) return;
+    count_body(0);
     sessions_in(stage_).erase(place_);
     state_->session_ended.notify();
     for (loop::Acceptor& acceptor : state_->acceptors) acceptor.notify_room();
@@ -248,6 +251,16 @@ class Session : public std::enable_shared_from_this<Session> {
       error = co_await fill(deadline);
     }
     co_return error;
+  }
+
+  // Whether this request's body does not fit beside those of the others.
+  [[nodiscard]] bool is_beyond_all() const {
+    return body_ > 0 && state_->bodies > state_->limits.all_bodies;
+  }
+
+  // Counts so many bytes for the body of this session's request.
+  void count_body(std::size_t bytes) {
+    state_->bodies += bytes - std::exchange(body_, bytes);
   }
 
   std::list<Session*>& sessions_in(Stage stage) {
@@ -316,7 +329,8 @@ class Session : public std::enable_shared_from_this<Session> {
     const base::Deadline deadline = base::Deadline::after(time);
     for (;;) {
       step = (reader_.*part)();
-      if (step != Step::kNeedsMore) co_return true;
+      count_body(reader_.body_size());
+      if (step != Step::kNeedsMore || is_beyond_all()) co_return true;
       const error_code error = co_await fill(deadline);
       if (error) co_return false;
     }
@@ -325,6 +339,7 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Reads a request. False if the connection should end; then any error answer was sent.
   awaitable<bool> read(Request& request) {
     reader_.begin();
+    count_body(0);
     keep_alive_ = is_http11_ = true;
     is_head_ = false;
     enter(Stage::kReading);
@@ -351,6 +366,10 @@ class Session : public std::enable_shared_from_this<Session> {
       co_await refuse(reader_.refusal_status(), reader_.refusal());
       co_return false;
     }
+    if (is_beyond_all()) {
+      co_await refuse(503, "the requests of all clients are too long together");
+      co_return false;
+    }
     request = reader_.take();
     if (!split_target(request.target, request.path, request.query)) {
       co_await refuse(400, "bad request target");
@@ -362,7 +381,8 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Answers an invalid request, and gives the client time to read the answer.
   awaitable<void> refuse(int status, std::string_view message) {
     keep_alive_ = false;
-    const Response response = error_response(status, message);
+    Response response = error_response(status, message);
+    if (status == 503) response.headers.emplace_back("Retry-After", "1");
     co_await write_response(response);
     const base::Deadline deadline = base::Deadline::after(kRefusalTime);
     co_await stream_.shut_down(deadline);
@@ -428,6 +448,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool is_chunked_ = false;
   bool is_bodiless_ = false;
   std::optional<std::uint64_t> left_;
+  std::size_t body_ = 0;
   // Ends all operations of this session.
   asio::cancellation_signal cancel_;
   bool wants_watch_ = false;

@@ -355,6 +355,7 @@ awaitable<void> Router::handle(const Request& from, Reply& reply) {
 }
 
 Workers& Router::workers() { return state_->workers; }
+ResponseIds& Router::response_ids() { return state_->response_ids; }
 std::string Router::requests() const { return requests_json(state_->jobs, Clock::now()); }
 
 bool Router::kill(const std::string& request_id) {

@@ -18,6 +18,7 @@
 #include "route/queue/dispatcher.h"
 #include "route/request/admission.h"
 #include "route/request/client_request.h"
+#include "route/request/response_ids.h"
 #include "route/resume/kv_move.h"
 #include "route/worker/workers.h"
 
@@ -67,6 +68,7 @@ class Router {
   boost::asio::awaitable<void> handle(const http::Request& from, http::Reply& reply);
 
   Workers& workers();
+  ResponseIds& response_ids();
   /// Functions of the admin socket: the requests in flight (requests_json), and ending one of them;
   /// false if it is unknown.
   [[nodiscard]] std::string requests() const;

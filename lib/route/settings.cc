@@ -12,7 +12,8 @@ std::string to_json(const OperatorSettings& settings) {
   nlohmann::json object = {{"version", 1},
                            {"drained", settings.drained},
                            {"weights", settings.weights},
-                           {"level", nullptr}};
+                           {"level", nullptr},
+                           {"responses", settings.responses}};
   if (settings.level) object["level"] = *settings.level;
   return fo::json::dump(object);
 }
@@ -33,6 +34,10 @@ OperatorSettings read_settings(std::string_view text) {
       if (!level->is_number_unsigned() || *settings.level >= plan::kDegradationLevels.size()) {
         throw fo::json::Misfit("the level is unknown");
       }
+    }
+    // Older routers do not write them.
+    if (const nlohmann::json* const responses = fo::json::find(object, "responses")) {
+      responses->get_to(settings.responses);
     }
     return settings;
   });
@@ -69,11 +74,15 @@ OperatorSettings OperatorControl::settings() const {
     const auto found = in_force.find(entry.first);
     return found == in_force.end() || found->second != entry.second;
   });
+  settings.responses = router_.response_ids().latest(kMaxHandedResponses);
   return settings;
 }
 
 void OperatorControl::set_all(OperatorSettings settings) {
   if (settings.level) set_level(settings.level);
+  for (const auto& [id, worker] : std::exchange(settings.responses, {})) {
+    router_.response_ids().add(id, worker);
+  }
   settings_ = std::move(settings);
   for (const auto& [model, weights] : settings_.weights) {
     router_.workers().set_weights(model, weights);

@@ -1,5 +1,5 @@
-// Settings that an operator made in a router with fo-route ctl, and that no file or registry has.
-// The next router takes them over.
+// What a router knows, and no file or registry has: the settings that an operator made with
+// fo-route ctl, and the workers of responses. The next router takes it over.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,8 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/strong.h"
 #include "route/router.h"
@@ -22,15 +24,19 @@ struct OperatorSettings {
   std::map<std::string, CardWeights> weights;
   /// The level of degradation; nullopt: automatic.
   std::optional<std::size_t> level;
+  /// The latest responses of /v1/responses, each with the id of the worker that made it.
+  std::vector<std::pair<std::string, std::string>> responses;
   friend bool operator==(const OperatorSettings&, const OperatorSettings&) = default;
 };
 
 inline constexpr double kMaxWeight = 1e6;
+/// Responses that the next router knows: so many are written in a few milliseconds.
+inline constexpr std::size_t kMaxHandedResponses = 20'000;
 /// Limit of their JSON.
 inline constexpr base::ByteCount kMaxSettingsBytes = 16 * base::kMiB;
 
-/// {"version": 1, "drained": [ID...], "weights": {MODEL: {CARD: WEIGHT}}, "level": N or null}, on
-/// one line.
+/// {"version": 1, "drained": [ID...], "weights": {MODEL: {CARD: WEIGHT}}, "level": N or null,
+/// "responses": [[ID, WORKER]...]}, on one line.
 std::string to_json(const OperatorSettings& settings);
 /// Throws kProtocol for another text.
 OperatorSettings read_settings(std::string_view text);

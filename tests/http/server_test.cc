@@ -201,6 +201,30 @@ TEST(HttpServer, TooLongBodiesAre413) {
   EXPECT_THAT(huge.read_to_end(), StartsWith("HTTP/1.1 4"));
 }
 
+TEST(HttpServer, TheBodiesOfAllRequestsHaveALimitTogether) {
+  ServerLimits limits;
+  limits.all_bodies = 1000;
+  TestServer server(echo(), limits);
+  FetchOptions options;
+  options.body = std::string(600, 'x');
+  const auto post = [&] { return fetch("POST", server.url(), soon(), options); };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(post().status, 200);
+  RawClient slow(server.port());
+  slow.send("POST / HTTP/1.1\r\nContent-Length: 501\r\n\r\n" + std::string(500, 'x'));
+  // The server may not have read it yet.
+  const base::Deadline deadline = soon();
+  Response refused = post();
+  while (refused.status == 200 && !deadline.expired()) refused = post();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.header("Retry-After"), "1");
+  EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
+  slow.send("x");
+  slow.read_until("POST / ");
+  slow.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  slow.read_until("GET / ");
+  EXPECT_EQ(post().status, 200);
+}
+
 TEST(HttpServer, TheAnswerToATooLongBodySurvivesTheBody) {
   ServerLimits limits;
   limits.body_bytes = 1000;

@@ -22,6 +22,7 @@ TEST(Settings, AreReadAsTheyWereWritten) {
   settings.drained = {"a", "http://127.0.0.1:1"};
   settings.weights = {{"llama", {{"", 2}, {"sha256:1", 0.5}}}};
   settings.level = 4;
+  settings.responses = {{"resp_1", "a"}, {"resp_2", "b"}};
   EXPECT_EQ(route::read_settings(to_json(settings)), settings);
 }
 
@@ -39,7 +40,9 @@ TEST(Settings, OtherTextsAreRefused) {
         R"("drained":[],"weights":[])", R"("drained":[],"weights":{"m":1})",
         R"("drained":[],"weights":{"m":{"":"1"}})", R"("drained":[],"weights":{"m":{"":-1}})",
         R"("drained":[],"weights":{},"level":5)", R"("drained":[],"weights":{},"level":-1)",
-        R"("drained":[],"weights":{},"level":"auto")"}) {
+        R"("drained":[],"weights":{},"level":"auto")",
+        R"("drained":[],"weights":{},"responses":[["resp_1"]])",
+        R"("drained":[],"weights":{},"responses":{"resp_1":1}})"}) {
     EXPECT_EQ(reason(members).status, base::ExitStatus::kProtocol) << members;
   }
   EXPECT_EQ(reason(R"("drained":[],"weights":{},"level":9)").message,
@@ -85,6 +88,19 @@ TEST_F(OperatorControlTest, WhatIsSetIsInForceAndKept) {
   EXPECT_TRUE(control_.set_drained("a", true));
   control_.on_removed(a);
   EXPECT_EQ(control_.settings(), OperatorSettings{});
+}
+
+TEST_F(OperatorControlTest, AnotherRouterKnowsTheWorkersOfResponses) {
+  router_.response_ids().add("resp_1", "a");
+  router_.response_ids().add("resp_2", "b");
+  const OperatorSettings settings = control_.settings();
+  ASSERT_EQ(settings.responses.size(), 2U);
+  route::Router next(loop_.io().get_executor(), {});
+  route::OperatorControl control(next);
+  control.set_all(settings);
+  EXPECT_EQ(next.response_ids().worker_of("resp_1"), "a");
+  EXPECT_EQ(next.response_ids().worker_of("resp_2"), "b");
+  EXPECT_EQ(control.settings(), settings);
 }
 
 TEST_F(OperatorControlTest, AnotherRouterContinuesWithIt) {

@@ -23,6 +23,11 @@ std::string ResponseIds::worker_of(const std::string& response_id) const {
   return found == places_.end() ? std::string() : found->second->second;
 }
 
+std::vector<std::pair<std::string, std::string>> ResponseIds::latest(std::size_t count) const {
+  const std::size_t kept = std::min(count, order_.size());
+  return {std::prev(order_.end(), static_cast<std::ptrdiff_t>(kept)), order_.end()};
+}
+
 std::string find_response_id(std::string_view answer) {
   constexpr std::string_view kMember = "\"id\"";
   constexpr std::string_view kBegin = "\"resp";

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace fo::route {
 
@@ -18,6 +19,8 @@ class ResponseIds {
   void add(const std::string& response_id, const std::string& worker_id);
   /// The id of the worker; empty if the response is unknown.
   [[nodiscard]] std::string worker_of(const std::string& response_id) const;
+  /// The latest `count` responses and their workers, the oldest first.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> latest(std::size_t count) const;
 
  private:
   std::size_t max_ids_;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace fo::test {
 namespace {
@@ -31,6 +33,9 @@ TEST(ResponseIds, ForgetTheOldest) {
   EXPECT_EQ(ids.worker_of("resp_1"), "b");
   EXPECT_EQ(ids.worker_of("resp_2"), "");
   EXPECT_EQ(ids.worker_of("resp_3"), "a");
+  using Responses = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(ids.latest(1), (Responses{{"resp_3", "a"}}));
+  EXPECT_EQ(ids.latest(9), (Responses{{"resp_1", "b"}, {"resp_3", "a"}}));
 }
 
 TEST(FindResponseId, InAnAnswerInOnePieceOrAStream) {
