@@ -1,5 +1,6 @@
 #include "os/process/process_tree.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -76,6 +77,27 @@ TEST(ProcessTree, HasGrandchildren) {
     return found.size() == 2 && found.front() == child ? 0 : 1;
   });
   EXPECT_EQ(tree.wait(), 0);
+}
+
+TEST(ProcessTree, ThreeDescriptorsAreEnoughToKillMany) {
+  for (const rlim_t left : {3U, 16U, 17U, 18U}) {
+    Forked tree([left](int) {
+      for (int count = 0; count < 20; ++count) {
+        static_cast<void>(fork_child(test::pause_for_ever, {.parent_death_signal = SIGKILL}));
+      }
+      // Its number and all lower ones are in use.
+      const rlim_t limit = static_cast<rlim_t>(::dup(0)) + 1 + left;
+      const rlimit few{limit, limit};
+      if (::setrlimit(RLIMIT_NOFILE, &few) != 0) return 99;
+      const base::Deadline deadline = base::Deadline::after(test::kLong);
+      while (!reap_any().none_left) {
+        if (deadline.expired()) return 1;
+        signal_descendants(SIGKILL);
+      }
+      return 0;
+    });
+    ASSERT_EQ(tree.wait(), 0) << left;
+  }
 }
 
 }  // namespace

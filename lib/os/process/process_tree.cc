@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "os/file/pipe.h"
 #include "os/log.h"
 #include "os/process/proc.h"
 
@@ -38,11 +39,14 @@ constexpr std::size_t kBatch = 16;
 
 void signal_batch(std::span<const pid_t> pids, int signal) {
   std::map<pid_t, base::UniqueFd> opened;
-  for (const pid_t pid : pids) {
-    try {
-      if (auto pidfd = open_pidfd(pid)) opened.emplace(pid, std::move(*pidfd));
-    } catch (const base::Error&) {
-      continue;  // no descriptor left
+  {
+    const Pipe reserved;  // the two descriptors that descendants() needs below
+    for (const pid_t pid : pids) {
+      try {
+        if (auto pidfd = open_pidfd(pid)) opened.emplace(pid, std::move(*pidfd));
+      } catch (const base::Error&) {
+        continue;  // no descriptor left
+      }
     }
   }
   // The pid may have been reused before its pidfd was opened; then it is not listed again.
