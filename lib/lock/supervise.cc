@@ -25,9 +25,8 @@ class Supervisor {
       : lock_(lock), grace_(options.grace), events_(events) {
     sigset_t signals = os::forwardable_signals();
     sigaddset(&signals, SIGCHLD);
-    sigset_t blocked = signals;
-    sigaddset(&blocked, SIGTTOU);
-    os::block_signals(blocked);
+    os::block_signals(signals);
+    os::block_signals(os::signal_set({SIGTTOU}));
     signal_fd_ = os::open_signal_fd(signals);
     os::become_subreaper();
     check_lock();
@@ -47,7 +46,7 @@ class Supervisor {
       while (!reap()) {
         check_lock();
         if (grace_end_.expired()) {
-          kill_all();
+          os::signal_left(SIGKILL);
           grace_end_ = Deadline::after(os::kAgainAfter);
         }
         wait();
@@ -55,7 +54,7 @@ class Supervisor {
     } catch (...) {
       // Whatever the error, no process of ours continues without a lock.
       while (!reap()) {
-        kill_all();
+        os::signal_left(SIGKILL);
         os::pause_for(os::kAgainAfter);
       }
       throw;
@@ -88,7 +87,7 @@ class Supervisor {
     const std::optional<Loss> loss = lock_.check();
     if (!loss) return;
     // Another process may be active already, or soon, so this comes first.
-    if (loss->end_by.expired()) kill_all();
+    if (loss->end_by.expired()) os::signal_left(SIGKILL);
     end_all();
     grace_end_ = grace_end_.sooner(loss->end_by);
     const bool is_worse =
@@ -118,15 +117,6 @@ class Supervisor {
       } else {
         forward(signal);
       }
-    }
-  }
-
-  // Called again until no process is left.
-  static void kill_all() {
-    try {
-      os::signal_descendants(SIGKILL);
-    } catch (const base::Error& error) {
-      os::log(os::LogLevel::kWarning, "kill the remaining processes: {}", error.what());
     }
   }
 
