@@ -16,13 +16,6 @@ using base::Duration;
 using base::Error;
 using boost::asio::awaitable;
 
-namespace {
-
-constexpr Duration kFirstPause = std::chrono::milliseconds(50);
-constexpr Duration kLongestPause = std::chrono::seconds(1);
-
-}  // namespace
-
 Duration LeaseClient::longest_pause() const { return kLongestPause; }
 
 Deadline LeaseClient::step_deadline(Duration time) const {

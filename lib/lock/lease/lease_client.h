@@ -19,6 +19,10 @@
 
 namespace fo::lock {
 
+/// The pauses between attempts to acquire, renew or release a lease.
+inline constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
+inline constexpr base::Duration kLongestPause = std::chrono::seconds(1);
+
 /// A request that the lock service has answered. It grants the lock to no other contender before
 /// `sent` + `ttl`, because it cannot have begun to count before the request was sent.
 struct Renewal {

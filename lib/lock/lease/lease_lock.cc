@@ -33,9 +33,6 @@ using base::ExitStatus;
 using base::time_until;
 
 constexpr base::Duration kReleaseTime = std::chrono::seconds(2);
-// The pauses between renewal attempts, up to a tenth of the lease.
-constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
-constexpr base::Duration kLongestPause = std::chrono::seconds(1);
 
 // Sets the flag when `fd`, which the caller owns, becomes readable.
 asio::posix::stream_descriptor watch_for(asio::io_context& loop, int fd,
@@ -146,6 +143,7 @@ void LeaseLock::stop_renewing() {
 
 awaitable<void> LeaseLock::keep_renewing() {
   asio::steady_timer timer(loop_);
+  // The pauses are at most a tenth of the lease.
   loop::Backoff backoff(kFirstPause, std::clamp(times_->ttl() / 10, kFirstPause, kLongestPause));
   // Set after a failed attempt.
   std::optional<base::Duration> pause;
