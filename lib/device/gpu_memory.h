@@ -48,10 +48,11 @@ class GpuMemory {
   [[nodiscard]] base::ByteCount free() const { return free_; }
   /// "device 0 has 1 GiB free of the 2 GiB wanted".
   [[nodiscard]] std::string describe() const;
-  /// "query the free memory of device 0", for messages.
-  [[nodiscard]] std::string what() const;
 
  private:
+  // "query the free memory of device 0", for messages.
+  [[nodiscard]] std::string what() const;
+
   base::ByteCount wanted_;
   base::DeviceOrdinal device_;
   base::ByteCount free_ = 0;

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "base/deadline.h"
-#include "base/error.h"
 #include "device/gpu_memory.h"
 
 namespace fo::device {
@@ -14,9 +13,7 @@ GpuAnswer probe_gpu(const GpuProbe& probe) {
   // One query for the whole wait: the helper polls the driver by itself.
   const std::optional<bool> enough =
       memory.ask(probe.wait, base::Deadline::after(probe.wait + probe.timeout));
-  if (!enough) {
-    throw base::Error(base::ExitStatus::kUnavailable, memory.what() + ": no answer in time");
-  }
+  if (!enough) throw memory.no_answer();
   GpuAnswer answer;
   answer.yes = *enough;
   answer.free = memory.free();

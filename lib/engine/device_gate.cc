@@ -22,14 +22,18 @@ using boost::asio::awaitable;
 constexpr base::Duration kTimeToSettle = std::chrono::seconds(2);
 constexpr base::Duration kSettleInterval = std::chrono::milliseconds(50);
 
-awaitable<std::optional<os::Captured>> run_helper(loop::Children& children,
-                                                  std::vector<std::string> argv,
-                                                  Deadline deadline) {
+// Like GpuMemory::ask, without blocking.
+awaitable<std::optional<bool>> ask(loop::Children& children, device::GpuMemory& memory,
+                                   base::Duration time) {
+  const Deadline answer_by = memory.answer_by(time);
+  std::vector<std::string> argv = memory.question(time);
+  std::optional<os::Captured> answer;
   try {
-    co_return co_await children.run_captured(std::move(argv), deadline);
+    answer = co_await children.run_captured(std::move(argv), answer_by);
   } catch (const base::Error& error) {
     throw device::GpuMemory::unavailable(error.what());
   }
+  co_return answer ? std::optional(memory.read_answer(*answer)) : std::nullopt;
 }
 
 }  // namespace
@@ -48,11 +52,8 @@ DeviceGate::DeviceGate(loop::Children& children, std::vector<base::DeviceOrdinal
 
 awaitable<void> DeviceGate::query_all() {
   for (device::GpuMemory& memory : memory_) {
-    const Deadline answer_by = memory.answer_by(base::Duration::zero());
-    std::vector<std::string> argv = memory.question(base::Duration::zero());
-    const auto answer = co_await run_helper(children_, std::move(argv), answer_by);
+    const std::optional<bool> answer = co_await ask(children_, memory, base::Duration::zero());
     if (!answer) throw memory.no_answer();
-    memory.read_answer(*answer);
   }
 }
 
@@ -116,10 +117,8 @@ awaitable<bool> DeviceGate::wait(Deadline deadline) {
     bool enough = wanted_[i] == 0;
     while (!enough) {
       const base::Duration time = std::min(kSlice, deadline.remaining().value_or(kSlice));
-      const Deadline answer_by = memory.answer_by(time);
-      std::vector<std::string> argv = memory.question(time);
-      const auto answer = co_await run_helper(children_, std::move(argv), answer_by);
-      enough = answer && memory.read_answer(*answer);
+      const std::optional<bool> answer = co_await ask(children_, memory, time);
+      enough = answer.value_or(false);
       if (enough || !deadline.expired()) continue;
       if (!answer) throw memory.no_answer();
       throw base::Error(base::ExitStatus::kTryAgain,
