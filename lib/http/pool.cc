@@ -1,14 +1,13 @@
 #include "http/pool.h"
 
 #include <algorithm>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/system/error_code.hpp>
 #include <deque>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "loop/alarm.h"
 #include "loop/event.h"
 
 namespace fo::http {
@@ -37,7 +36,7 @@ std::string key_of(const Origin& origin) {
 
 }  // namespace
 
-struct Pool::State : std::enable_shared_from_this<Pool::State> {
+struct Pool::State {
   struct Idle {
     std::unique_ptr<Connection> connection;
     Clock::time_point born;
@@ -47,7 +46,7 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
   using Shelf = std::deque<Idle>;
 
   State(const asio::any_io_executor& executor, const PoolLimits& within)
-      : limits(within), freed(executor), timer(executor) {}
+      : limits(within), freed(executor), expiry(executor) {}
 
   // Removes an idle connection that is alive.
   std::optional<Idle> take(const std::string& key);
@@ -69,10 +68,10 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
  private:
   void close_oldest(std::map<std::string, Shelf>::iterator shelf);
   void close_expired();
-  void set_timer();
+  void set_expiry();
 
-  asio::steady_timer timer;
-  bool is_timer_set = false;
+  loop::Alarm expiry;
+  bool is_expiry_set = false;
 };
 
 std::optional<Pool::State::Idle> Pool::State::take(const std::string& key) {
@@ -100,7 +99,7 @@ void Pool::State::put_back(const std::string& key, std::unique_ptr<Connection> c
     shelf->second.push_back({std::move(connection), born, now});
     ++idle;
     if (shelf->second.size() > limits.idle_per_origin) close_oldest(shelf);
-    set_timer();
+    set_expiry();
   }
   end_use();
 }
@@ -134,16 +133,13 @@ void Pool::State::close_expired() {
   }
 }
 
-// One timer serves all idle connections; it runs while there are any.
-void Pool::State::set_timer() {
-  if (std::exchange(is_timer_set, true)) return;
-  timer.expires_after(limits.idle_time);
-  timer.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
-    const std::shared_ptr<State> self = weak.lock();
-    if (error || !self) return;
-    self->is_timer_set = false;
-    self->close_expired();
-    if (self->idle > 0) self->set_timer();
+// One alarm serves all idle connections; it is set while there are any.
+void Pool::State::set_expiry() {
+  if (std::exchange(is_expiry_set, true)) return;
+  expiry.set(Deadline::after(limits.idle_time), [this] {
+    is_expiry_set = false;
+    close_expired();
+    if (idle > 0) set_expiry();
   });
 }
 

@@ -1,40 +1,46 @@
-// Ends the waits on a socket of a loop at a deadline.
+// Limits the time of an operation that another call ends early, such as the close of its socket.
 #pragma once
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/system/error_code.hpp>
 #include <memory>
+#include <utility>
 
 #include "base/deadline.h"
 
 namespace fo::loop {
 
-/// Closes `socket` when the deadline passes, unless this object is destroyed before. The socket
-/// must outlive it.
-template <typename Socket>
 class Alarm {
  public:
-  Alarm(Socket& socket, const base::Deadline& deadline)
-      : timer_(socket.get_executor()), state_(std::make_shared<State>(State{socket})) {
-    if (!deadline.at()) return;
-    timer_.expires_at(*deadline.at());
-    timer_.async_wait(
-        [weak = std::weak_ptr<State>(state_)](const boost::system::error_code& error) {
-          const std::shared_ptr<State> state = weak.lock();
-          if (error || !state) return;
-          state->has_rung = true;
-          boost::system::error_code ignored;
-          state->socket.close(ignored);
-        });
+  explicit Alarm(const boost::asio::any_io_executor& executor)
+      : state_(std::make_shared<State>(executor)) {}
+
+  /// Calls `ring` on the loop when the deadline passes, unless set() or cancel() is called or this
+  /// object is destroyed before. `ring` may do any of these.
+  template <typename Ring>
+  void set(const base::Deadline& deadline, Ring ring) {
+    cancel();
+    if (deadline.is_never()) return;
+    state_->timer.expires_at(*deadline.at());
+    // A queued handler cannot be cancelled, so it checks whether it is outdated.
+    state_->timer.async_wait([weak = std::weak_ptr(state_), setting = state_->setting,
+                              ring = std::move(ring)](const boost::system::error_code&) mutable {
+      const std::shared_ptr<State> state = weak.lock();
+      if (state && state->setting == setting) ring();
+    });
   }
-  [[nodiscard]] bool has_rung() const { return state_->has_rung; }
+  void cancel() {
+    ++state_->setting;
+    state_->timer.cancel();
+  }
 
  private:
   struct State {
-    Socket& socket;
-    bool has_rung = false;
+    explicit State(const boost::asio::any_io_executor& executor) : timer(executor) {}
+    boost::asio::steady_timer timer;
+    unsigned setting = 0;
   };
-  boost::asio::steady_timer timer_;
   std::shared_ptr<State> state_;
 };
 

@@ -43,9 +43,15 @@ awaitable<error_code> try_connect(tcp::socket& socket, tcp::endpoint endpoint,
   if (error) co_return error;
   socket.set_option(tcp::no_delay(true), error);
   if (error) co_return error;
-  const loop::Alarm alarm(socket, deadline);
+  bool is_late = false;
+  loop::Alarm alarm(socket.get_executor());
+  alarm.set(deadline, [&] {
+    error_code ignored;
+    is_late = true;
+    socket.close(ignored);
+  });
   co_await socket.async_connect(endpoint, asio::redirect_error(asio::use_awaitable, error));
-  if (alarm.has_rung()) co_return asio::error::timed_out;
+  if (is_late) co_return asio::error::timed_out;
   // A cancellation ends the whole connect(), not only this endpoint.
   if (error == asio::error::operation_aborted) throw boost::system::system_error(error);
   if (error) co_return error;

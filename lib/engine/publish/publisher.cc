@@ -10,7 +10,6 @@
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <cerrno>
 #include <functional>
 #include <list>
@@ -26,6 +25,7 @@
 #include "http/message.h"
 #include "loop/acceptor.h"
 #include "loop/adopt.h"
+#include "loop/alarm.h"
 #include "loop/event.h"
 #include "loop/pause.h"
 #include "os/log.h"
@@ -43,7 +43,6 @@ namespace asio = boost::asio;
 using asio::awaitable;
 using base::Error;
 using base::UniqueFd;
-using boost::system::error_code;
 
 constexpr std::size_t kBufferBytes = std::size_t{64} * 1024;
 // A read of this size is followed by a splice, if the framing need not see the following bytes.
@@ -82,7 +81,7 @@ using Connections = std::list<ConnectionPtr>;
 struct Connection {
   Connection(const asio::any_io_executor& executor, UniqueFd accepted,
              const HttpFraming::Judge& judge)
-      : client(executor), engine(executor), framing(judge), limit(executor) {
+      : client(executor), engine(executor), framing(judge), alarm(executor) {
     set_option(accepted.get(), IPPROTO_TCP, TCP_NODELAY);
     set_option(accepted.get(), SOL_SOCKET, SO_KEEPALIVE);  // a client's machine may vanish
     loop::adopt(client, std::move(accepted), kWatch);
@@ -130,7 +129,7 @@ struct Connection {
   Connections* list = nullptr;
   Connections::iterator place;
   /// Ends operations with a time limit.
-  asio::steady_timer limit;
+  loop::Alarm alarm;
 };
 
 }  // namespace
@@ -325,7 +324,7 @@ awaitable<bool> Publisher::State::connect(Ptr self, ConnectionPtr connection) {
     if (--self->starved == 0) self->notify_room();
     if (!connection->client.is_open()) break;
   }
-  connection->limit.expires_at(asio::steady_timer::time_point::max());
+  connection->alarm.cancel();
   co_return err == 0;
 }
 
@@ -481,14 +480,10 @@ void Publisher::State::end_direction(const ConnectionPtr& connection, Side side)
 }
 
 void Publisher::State::limit(const ConnectionPtr& connection, base::Duration duration, bool reset) {
-  connection->limit.expires_after(duration);
-  connection->limit.async_wait(
-      [self = weak_from_this(), weak = std::weak_ptr(connection), reset](const error_code&) {
-        const auto state = self.lock();
-        const auto late = weak.lock();
-        if (!state || !late || late->limit.expiry() > asio::steady_timer::clock_type::now()) return;
-        state->drop(late, reset);
-      });
+  connection->alarm.set(base::Deadline::after(duration),
+                        [self = weak_from_this(), late = std::weak_ptr(connection), reset] {
+                          if (const auto state = self.lock()) state->drop(late.lock(), reset);
+                        });
 }
 
 // Detaches the connection from the engine if it is between two requests.
@@ -505,7 +500,7 @@ void Publisher::State::drop(const ConnectionPtr& connection, bool reset) {
   if (!reset && connection->client.is_open()) discard_unread(connection->client.native_handle());
   close(connection->client, reset);
   close(connection->engine, reset);
-  connection->limit.expires_at(asio::steady_timer::time_point::max());
+  connection->alarm.cancel();
   Connections* const list = std::exchange(connection->list, nullptr);
   if (list != nullptr) list->erase(connection->place);
   notify_room();

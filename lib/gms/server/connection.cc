@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "gms/protocol/protocol.h"
 #include "loop/adopt.h"
+#include "loop/pause.h"
 #include "os/socket/fd_passing.h"
 
 namespace fo::gms {
@@ -82,7 +83,7 @@ void UnreadAnswers::remove(Connection& client) {
 
 Connection::Connection(asio::io_context& io, base::UniqueFd socket, UnreadAnswers& unread)
     : socket_(io),
-      timer_(io),
+      alarm_(io.get_executor()),
       chunk_(std::make_unique_for_overwrite<char[]>(kChunk)),
       unread_(unread) {
   loop::adopt(socket_, std::move(socket), "watch a client's socket",
@@ -116,20 +117,10 @@ asio::awaitable<bool> Connection::fill() {
 }
 
 void Connection::arm(base::Duration timeout, Fault fault) {
-  timer_.expires_after(timeout);
-  // A queued handler cannot be cancelled, so it checks whether it is outdated.
-  timer_.async_wait([this, fault, arming = std::weak_ptr(arming_),
-                     mine = ++*arming_](boost::system::error_code ec) {
-    const auto current = arming.lock();
-    if (ec || !current || *current != mine) return;
+  alarm_.set(base::Deadline::after(timeout), [this, fault] {
     fault_ = fault;
     close();
   });
-}
-
-void Connection::disarm() {
-  ++*arming_;
-  timer_.cancel();
 }
 
 asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
@@ -138,7 +129,7 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
     frames_at_once_ = 0;
     co_await asio::post(socket_.get_executor(), asio::use_awaitable);
   }
-  // The timer ends the wait, which then looks like a disconnected client.
+  // The alarm ends the wait, which then looks like a disconnected client.
   bool timer_runs = timeout.has_value();
   if (timeout) arm(*timeout, Fault::kSilent);
   std::optional<std::string_view> body;
@@ -166,7 +157,7 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
     const bool filled = co_await fill();
     if (!filled) break;
   }
-  if (timer_runs) disarm();
+  if (timer_runs) alarm_.cancel();
   co_return body;
 }
 
@@ -190,9 +181,7 @@ asio::awaitable<bool> Connection::make_room(std::size_t fds, base::Duration time
       co_return false;
     }
     // There is no event for a client that reads.
-    timer_.expires_after(kLookAgain);
-    boost::system::error_code ec;
-    co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+    co_await loop::pause_for(kLookAgain);
   }
   if (fds > 0) {
     makes_fds_ = true;
@@ -239,7 +228,7 @@ asio::awaitable<bool> Connection::write_frame(std::string_view frame,
     if (ec) break;
   }
   if (timer_runs) {
-    disarm();
+    alarm_.cancel();
     unread_.remove_bytes(*this);
   }
   const bool all_sent = bytes.empty();

@@ -6,7 +6,6 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/generic/seq_packet_protocol.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstddef>
 #include <list>
@@ -18,6 +17,7 @@
 
 #include "base/unique_fd.h"
 #include "base/units.h"
+#include "loop/alarm.h"
 
 namespace fo::gms {
 
@@ -126,16 +126,12 @@ class Connection {
   [[nodiscard]] bool is_buffer_full() const;
   /// Bytes that the kernel holds for the client, including its overhead.
   [[nodiscard]] std::size_t unread_in_kernel() const;
-  /// Closes the connection after `timeout`, unless disarmed before.
+  /// Closes the connection after `timeout`, unless `alarm_` is cancelled before.
   void arm(base::Duration timeout, Fault fault);
-  void disarm();
 
   /// A stream socket, but only this asio type returns the flags of a receive.
   boost::asio::generic::seq_packet_protocol::socket socket_;
-  boost::asio::steady_timer timer_;
-  /// Identifies the current arming of the timer. Shared, so that a handler can also detect that the
-  /// connection was destroyed.
-  std::shared_ptr<unsigned> arming_ = std::make_shared<unsigned>(0);
+  loop::Alarm alarm_;
   /// The read buffer; most of it is never touched.
   std::unique_ptr<char[]> chunk_;
   std::string buffer_;

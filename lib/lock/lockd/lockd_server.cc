@@ -7,7 +7,6 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <map>
 #include <memory>
@@ -115,10 +114,7 @@ class Server {
     unix_.close();
     if (tcp_) tcp_->close();
     if (!service_.is_recording()) return io_.stop();
-    grace_.expires_after(kStopGrace);
-    grace_.async_wait([this](const boost::system::error_code& ec) {
-      if (!ec) leave_now();
-    });
+    grace_.set(base::Deadline::after(kStopGrace), [this] { leave_now(); });
   }
 
   void stop_when_recorded() {
@@ -451,7 +447,7 @@ class Server {
   os::LogLimit warnings_;
   loop::Acceptor unix_;
   std::optional<loop::Acceptor> tcp_;
-  asio::steady_timer grace_{io_};
+  loop::Alarm grace_{io_.get_executor()};
   std::map<ConnectionId, SessionPtr> sessions_;
   // The sessions over TCP; and former sessions whose connections still flush their last answer.
   std::size_t tcp_sessions_ = 0;

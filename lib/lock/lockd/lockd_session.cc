@@ -167,14 +167,9 @@ void LockdSession::finish(std::function<void()> on_end) {
 }
 
 void LockdSession::watch_silence(base::Duration limit, OnSilence on_silence) {
-  silence_.expires_after(limit);
-  silence_.async_wait([weak = weak_from_this(),
-                       on_silence = std::move(on_silence)](const boost::system::error_code& ec) {
-    const Pointer silent = weak.lock();
-    if (ec || !silent) return;
-    // A queued handler cannot be cancelled, so it checks whether it is outdated.
-    const auto late = std::chrono::steady_clock::now() - silent->silence_.expiry();
-    if (late >= base::Duration::zero()) on_silence(silent, late);
+  const Deadline deadline = Deadline::after(limit);
+  silence_.set(deadline, [this, deadline, on_silence = std::move(on_silence)] {
+    on_silence(shared_from_this(), Deadline::Clock::now() - *deadline.at());
   });
 }
 

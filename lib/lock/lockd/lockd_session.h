@@ -6,7 +6,6 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -20,6 +19,7 @@
 #include "lock/lockd/lockd_model.h"
 #include "lock/lockd/lockd_protocol.h"
 #include "lock/lockd/lockd_state.h"
+#include "loop/alarm.h"
 #include "net/line_buffer.h"
 #include "net/line_stream.h"
 #include "net/tls.h"
@@ -112,7 +112,7 @@ class LockdSession : public std::enable_shared_from_this<LockdSession> {
   boost::asio::posix::stream_descriptor socket_;
   std::optional<net::LineStream> stream_;
   std::optional<boost::asio::posix::stream_descriptor> lifeline_;
-  boost::asio::steady_timer silence_;
+  loop::Alarm silence_;
   net::LineBuffer lines_{kMaxRequestBytes};
   std::vector<base::UniqueFd> descriptors_;
   bool dropped_ = false;
