@@ -6,13 +6,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 
 #include "base/error.h"
+#include "loop/acceptor.h"
+#include "loop/adopt.h"
+#include "loop/alarm.h"
 #include "loop/event.h"
-#include "loop/pause.h"
-#include "os/log.h"
+#include "os/log_limit.h"
 #include "os/socket/fd_passing.h"
 #include "os/socket/unix_socket.h"
 
@@ -30,7 +35,6 @@ using boost::asio::awaitable;
 
 constexpr std::size_t kMaxPerBatch = 100;
 constexpr std::size_t kMaxSockets = 16384;
-constexpr base::Duration kOfferPause = std::chrono::milliseconds(10);
 
 struct Batch {
   std::uint32_t here = 0;
@@ -133,25 +137,28 @@ awaitable<bool> give(const Peer& peer, std::span<const int> sockets) {
 
 awaitable<bool> give_sockets(int listener, std::span<const int> sockets, Deadline deadline,
                              std::optional<base::Duration> receiver_timeout) {
-  for (;;) {
-    co_await loop::until_ready(listener, POLLIN, deadline);
-    if (deadline.expired()) co_return false;
+  const char* const what = "accept a process for the sockets";
+  const boost::asio::any_io_executor executor = co_await boost::asio::this_coro::executor;
+  loop::Acceptor receivers(executor, loop::duplicate(listener, what), what);
+  loop::Alarm alarm(executor);
+  alarm.set(deadline, [&] { receivers.close(); });
+  const std::function<bool()> is_full = [] { return false; };
+  os::LogLimit log_limit;
+  while (!deadline.expired()) {
+    const UniqueFd fd = co_await receivers.next(is_full);
+    if (!fd) break;
+    std::string failure = "hand sockets over: the other process closed the connection";
     try {
-      const UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      // The receiver may have disconnected already.
-      if (!fd && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)) continue;
-      if (!fd) base::throw_errno(errno, "accept a process for the sockets");
       check_user(fd.get());
       const Peer receiver(fd.get(), deadline.sooner(Deadline::after(receiver_timeout)));
       const bool given = co_await give(receiver, sockets);
       if (given) co_return true;
-      os::log(os::LogLevel::kWarning, "hand sockets over: the other process closed the connection");
     } catch (const Error& error) {
-      os::log(os::LogLevel::kWarning, "{}", error.what());
+      failure = error.what();
     }
-    // Errors that repeat at once, such as exhausted descriptors, must not keep the loop busy.
-    co_await loop::pause_for(kOfferPause);
+    log_limit.log(os::LogLevel::kWarning, failure, failure);
   }
+  co_return false;
 }
 
 awaitable<ReceivedSockets> receive_sockets(std::string path, Deadline deadline) {

@@ -18,7 +18,7 @@ namespace fo::net {
 /// one process after the other, until one of our user or root has confirmed that it has all of them
 /// (true), or until `deadline` (false). A process that does not answer within `receiver_timeout`
 /// gets nothing; nullopt: the others wait until it ends. The caller keeps all descriptors open
-/// meanwhile.
+/// meanwhile. Throws Error(kOsError).
 boost::asio::awaitable<bool> give_sockets(int listener, std::span<const int> sockets,
                                           base::Deadline deadline,
                                           std::optional<base::Duration> receiver_timeout);

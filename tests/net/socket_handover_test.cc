@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
@@ -248,6 +249,18 @@ TEST_F(SocketHandover, GivesNothingToAnotherUser) {
   EXPECT_EQ(taker.wait(soon()), 0);
   EXPECT_FALSE(take_when_offered().empty());
   EXPECT_TRUE(given.get());
+}
+
+TEST_F(SocketHandover, AProcessThatConnectsAgainAndAgainDoesNotFillTheLog) {
+  Sockets sockets = make_sockets(1);
+  testing::internal::CaptureStderr();
+  std::future<bool> given = offer(sockets);
+  for (int i = 0; i < 100; ++i) const UniqueFd refused = connect();
+  EXPECT_FALSE(take_when_offered().empty());
+  EXPECT_TRUE(given.get());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("closed the connection"), std::string::npos) << log;
+  EXPECT_LT(std::count(log.begin(), log.end(), '\n'), 50) << log;
 }
 
 TEST_F(SocketHandover, TakersThatDieOnTheWayLeaveAllWithTheGiver) {
