@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/config/variables.h"
+#include "text/ascii.h"
 
 namespace fo::cli {
 namespace {
@@ -36,14 +37,8 @@ std::string size_text(base::ByteCount size) {
 }
 
 std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> parts;
-  std::size_t at = 0;
-  for (;;) {
-    const std::size_t comma = text.find(',', at);
-    parts.push_back(text.substr(at, comma - at));
-    if (comma == std::string::npos) return parts;
-    at = comma + 1;
-  }
+  const std::vector<std::string_view> parts = text::split(text, ',');
+  return {parts.begin(), parts.end()};
 }
 
 // The tag is part of a file name. Returns an empty string or the reason, as CLI11's validators do.

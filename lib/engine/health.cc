@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "json/dump.h"
 #include "json/object.h"
+#include "text/ascii.h"
 
 namespace fo::engine {
 namespace {
@@ -31,25 +32,8 @@ bool starts_ready(std::string_view value) {
   return value == kReady;
 }
 
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
-std::vector<std::string> split_names(std::string_view text) {
-  std::vector<std::string> names;
-  for (;;) {
-    const std::size_t comma = text.find(',');
-    names.emplace_back(trim(text.substr(0, comma)));
-    if (comma == std::string_view::npos) return names;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 std::vector<std::string> read_endpoints(std::string_view value) {
-  const std::string_view text = trim(value);
+  const std::string_view text = text::trimmed(value);
   if (text.empty()) return {};
   std::vector<std::string> names;
   if (text.starts_with('[')) {
@@ -59,7 +43,9 @@ std::vector<std::string> read_endpoints(std::string_view value) {
       refuse(kEndpointsVariable, value, "not a JSON list of names");
     }
   } else {
-    names = split_names(text);
+    for (const std::string_view name : text::split(text, ',')) {
+      names.emplace_back(text::trimmed(name));
+    }
   }
   for (const std::string& name : names) {
     if (name.empty()) refuse(kEndpointsVariable, value, "an empty name");

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "json/dump.h"
 #include "json/object.h"
+#include "text/ascii.h"
 
 namespace fo::http {
 namespace {
@@ -41,8 +42,7 @@ std::optional<std::string> decode(std::string_view text, bool plus_is_blank) {
 bool is_token(std::string_view text) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
-    return (base::lower(c) >= 'a' && base::lower(c) <= 'z') || (c >= '0' && c <= '9') ||
-           kMarks.find(c) != std::string_view::npos;
+    return text::is_letter_or_digit(c) || kMarks.find(c) != std::string_view::npos;
   });
 }
 
@@ -108,8 +108,8 @@ std::string error_message_in(std::string_view body) {
 std::string encode_parameter(std::string_view text) {
   std::string encoded;
   for (const char c : text) {
-    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                          (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
+    const bool is_plain =
+        text::is_letter_or_digit(c) || c == '-' || c == '.' || c == '_' || c == '~';
     encoded += is_plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   return encoded;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "text/ascii.h"
 
 namespace fo::http {
 namespace {
@@ -30,8 +31,6 @@ std::size_t find_line_end(std::string_view text) {
   }
   return text.npos;
 }
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Appends each line of `text`, preceded by `begin`.
 void append_lines(std::string& out, std::string_view begin, std::string_view text) {
@@ -125,7 +124,7 @@ void SseReader::take_field(std::string_view name, std::string_view value) {
     if (value.find('\0') == std::string_view::npos) id_ = value;
   } else if (name == "retry") {
     const bool is_number = !value.empty() && value.size() <= kMaxRetryDigits &&
-                           std::all_of(value.begin(), value.end(), is_digit);
+                           std::all_of(value.begin(), value.end(), text::is_digit);
     if (is_number) retry_ = std::chrono::milliseconds(*base::parse_uint(value));
   }
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <system_error>
 
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "json/object.h"
 
@@ -265,7 +266,7 @@ void Scanner::pass_escape() {
   for (int i = 0; i < 4; ++i, ++at_) {
     if (at_ == text_.size()) refuse();
     const char c = text_[at_];
-    if (!is_digit(c) && !(c >= 'a' && c <= 'f') && !(c >= 'A' && c <= 'F')) refuse();
+    if (base::hex_value(c) < 0) refuse();
   }
 }
 

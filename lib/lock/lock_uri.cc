@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "net/address.h"
+#include "text/ascii.h"
 
 namespace fo::lock {
 namespace {
@@ -90,13 +91,9 @@ class Parser {
     place.remove_prefix(scheme.size());
     const std::size_t slash = std::min(place.find('/'), place.size());
     uri_.network.key = place.substr(std::min(slash + 1, place.size()));
-    std::string_view servers = place.substr(0, slash);
-    for (;;) {
-      const std::size_t comma = std::min(servers.find(','), servers.size());
-      check_server(servers.substr(0, comma));
-      uri_.network.servers.push_back(std::string(scheme) + std::string(servers.substr(0, comma)));
-      if (comma == servers.size()) break;
-      servers.remove_prefix(comma + 1);
+    for (const std::string_view server : text::split(place.substr(0, slash), ',')) {
+      check_server(server);
+      uri_.network.servers.push_back(std::string(scheme) + std::string(server));
     }
     if (uri_.network.key.empty())
       refuse("expected a key after the server: etcd:http://HOST:PORT/KEY");
@@ -105,7 +102,7 @@ class Parser {
   // The object names that Kubernetes accepts: labels of [a-z0-9-], separated by dots.
   static bool is_name(std::string_view name, std::size_t longest) {
     const auto is_good = [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
+      return text::is_lower(c) || text::is_digit(c) || c == '-' || c == '.';
     };
     const auto is_edge = [](char c) { return c != '-' && c != '.'; };
     return !name.empty() && name.size() <= longest &&

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "text/ascii.h"
 
 namespace fo::net {
 namespace {
@@ -19,13 +20,10 @@ using base::ExitStatus;
 constexpr std::size_t kMaxNameBytes = 253;
 constexpr std::size_t kMaxLabelBytes = 63;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 bool is_label(std::string_view label) {
   return !label.empty() && label.size() <= kMaxLabelBytes && label.front() != '-' &&
          label.back() != '-' && std::all_of(label.begin(), label.end(), [](char c) {
-           return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-                  c == '_';
+           return text::is_letter_or_digit(c) || c == '-' || c == '_';
          });
 }
 
@@ -37,7 +35,7 @@ bool is_name(std::string_view text) {
     if (!is_label(label)) return false;
     if (dot == std::string_view::npos) {
       // A name that ends in a number is an invalid numeric address.
-      return !std::all_of(label.begin(), label.end(), is_digit);
+      return !std::all_of(label.begin(), label.end(), text::is_digit);
     }
     text.remove_prefix(dot + 1);
   }

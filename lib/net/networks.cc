@@ -1,9 +1,9 @@
 #include "net/networks.h"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "base/error.h"
+#include "text/ascii.h"
 
 namespace fo::net {
 namespace {
@@ -23,9 +23,8 @@ bool covers(const Network& network, const Network& host) {
 }  // namespace
 
 Networks::Networks(const std::string& text) {
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string one = text.substr(begin, end - begin);
+  for (const std::string_view part : text::split(text, ',')) {
+    const std::string one(part);
     boost::system::error_code error;
     const ip::network_v4 v4 = ip::make_network_v4(one, error);
     if (!error) {
@@ -38,7 +37,6 @@ Networks::Networks(const std::string& text) {
       }
       v6_.push_back(v6);
     }
-    begin = end + 1;
   }
 }
 

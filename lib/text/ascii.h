@@ -1,10 +1,11 @@
-// Letters, digits and words of ASCII, whatever the locale. Pure.
+// Letters, digits, words and lists of ASCII, whatever the locale. Pure.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/text.h"
 
@@ -24,6 +25,23 @@ inline std::string lower(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(), [](char c) { return base::lower(c); });
   return out;
+}
+
+/// `text` without these characters at its beginning and its end.
+inline std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r\n") {
+  text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
+  return text.substr(0, text.find_last_not_of(blanks) + 1);
+}
+
+/// The parts between the separators, at least one; they may be empty.
+inline std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
 }
 
 template <std::size_t kSize>

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "base/units.h"
+#include "text/ascii.h"
 
 namespace fo::text {
 
@@ -24,8 +25,7 @@ std::optional<WallTime> parse_time(std::string_view text) {
   constexpr std::string_view kShape = "dddd-dd-ddTdd:dd:dd.dddZ";
   if (text.size() != kShape.size()) return std::nullopt;
   for (std::size_t i = 0; i < kShape.size(); ++i) {
-    const bool digit = text[i] >= '0' && text[i] <= '9';
-    if (kShape[i] == 'd' ? !digit : text[i] != kShape[i]) return std::nullopt;
+    if (kShape[i] == 'd' ? !is_digit(text[i]) : text[i] != kShape[i]) return std::nullopt;
   }
   const auto field = [&](std::size_t at, std::size_t size) {
     return static_cast<int>(*base::parse_uint(text.substr(at, size)));

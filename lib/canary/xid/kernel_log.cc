@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "os/file/file.h"
 #include "os/log.h"
 #include "text/ascii.h"
@@ -22,23 +23,13 @@ namespace {
 
 constexpr std::string_view kDriver = "NVRM: ";
 
-std::string_view trimmed(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
-  return text.substr(0, text.find_last_not_of(" \t\r") + 1);
-}
-
 // Reads "\x0a", with which the kernel writes control characters and backslashes.
 std::string unescaped(std::string_view text) {
-  const auto digit = [](char c) {
-    c = text::lower(c);
-    if (text::is_digit(c)) return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-  };
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text.substr(i, 2) == "\\x" && i + 3 < text.size()) {
-      const int high = digit(text[i + 2]);
-      const int low = digit(text[i + 3]);
+      const int high = base::hex_value(text[i + 2]);
+      const int low = base::hex_value(text[i + 3]);
       if (high >= 0 && low >= 0) {
         out += static_cast<char>(high * 16 + low);
         i += 3;
@@ -85,7 +76,7 @@ bool begins_with_syslog_time(std::string_view text) {
 // Whether what precedes the driver's text is of the kernel's log: an application may log such a
 // text, too.
 bool is_kernels(std::string_view before) {
-  before = trimmed(before);
+  before = text::trimmed(before);
   return before.empty() || before.ends_with(']') || before.ends_with('>') ||
          before.ends_with("kernel:") || is_iso_time(before);
 }
@@ -100,7 +91,7 @@ void read_time(std::string_view before, KernelMessage& message) {
   const std::size_t open = before.find('[');
   const std::size_t close = before.find(']', open);
   if (open == std::string_view::npos || close == std::string_view::npos) return;
-  const std::string_view inside = trimmed(before.substr(open + 1, close - open - 1));
+  const std::string_view inside = text::trimmed(before.substr(open + 1, close - open - 1));
   message.uptime = read_uptime(inside);
   // "[Fri Aug 30 11:43:09 2024]".
   if (!message.uptime && message.time.empty() && inside.find(':') != std::string_view::npos) {
@@ -128,13 +119,14 @@ void parse_kmsg(std::string_view record, const OnMessage& on_message) {
   const std::string lines = unescaped(text);
   for (std::string_view left = lines; !left.empty();) {
     const std::string_view line = left.substr(0, left.find('\n'));
-    on_message({.text = std::string(trimmed(line)), .uptime = std::chrono::microseconds(*micros)});
+    on_message(
+        {.text = std::string(text::trimmed(line)), .uptime = std::chrono::microseconds(*micros)});
     left.remove_prefix(std::min(line.size() + 1, left.size()));
   }
 }
 
 KernelMessage parse_log_line(std::string_view line) {
-  line = trimmed(line);
+  line = text::trimmed(line);
   KernelMessage message;
   const std::size_t at = line.find(kDriver);
   if (at == std::string_view::npos || !is_kernels(line.substr(0, at))) {

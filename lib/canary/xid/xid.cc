@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/hex.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "text/ascii.h"
@@ -125,9 +126,8 @@ class Scanner {
 };
 
 bool is_hex(std::string_view text, std::size_t digits) {
-  return text.size() == digits && std::all_of(text.begin(), text.end(), [](char c) {
-           return text::is_digit(c) || (base::lower(c) >= 'a' && base::lower(c) <= 'f');
-         });
+  return text.size() == digits &&
+         std::all_of(text.begin(), text.end(), [](char c) { return base::hex_value(c) >= 0; });
 }
 
 // "'<unknown>'" and "<unknown>" are none.

@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
 #include "base/units.h"
+#include "text/ascii.h"
 
 namespace fo::cli {
 namespace {
@@ -16,16 +16,6 @@ constexpr std::string_view kStart = "\x1b[";
 std::string_view variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-std::vector<std::string_view> split_codes(std::string_view codes) {
-  std::vector<std::string_view> parts;
-  for (std::size_t at = 0; at <= codes.size();) {
-    const std::size_t end = std::min(codes.find(';', at), codes.size());
-    parts.push_back(codes.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
 }
 
 // Returns the number of codes, from `at` on, that set one colour: 30 to 49 and 90 to 107, of which
@@ -40,7 +30,7 @@ std::size_t colors_at(const std::vector<std::string_view>& codes, std::size_t at
 
 // "\x1b[CODESm" without the codes that set colours.
 std::string sequence(std::string_view text) {
-  const std::vector<std::string_view> codes = split_codes(text);
+  const std::vector<std::string_view> codes = text::split(text, ';');
   std::string kept;
   bool is_first = true;
   for (std::size_t i = 0; i < codes.size();) {

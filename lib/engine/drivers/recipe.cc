@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "text/ascii.h"
 
 namespace fo::engine {
 namespace {
@@ -19,11 +20,7 @@ constexpr const char* kDevMode = "VLLM_SERVER_DEV_MODE";
 
 bool is_on(const std::string& value) {
   constexpr std::array<std::string_view, 5> kOff{"", "0", "false", "no", "off"};
-  std::string lower = value;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return std::find(kOff.begin(), kOff.end(), lower) == kOff.end();
+  return !text::is_one_of(text::lower(value), kOff);
 }
 
 // The words of a command, including those of a script in it.

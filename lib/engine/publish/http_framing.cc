@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "http/message.h"
+#include "text/ascii.h"
 
 namespace fo::engine {
 namespace {
@@ -17,12 +18,7 @@ using http::is_token;
 
 constexpr std::uint64_t kEverything = std::numeric_limits<std::uint64_t>::max();
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t";
-  const std::size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
+std::string_view trimmed(std::string_view text) { return text::trimmed(text, " \t"); }
 
 bool has_word(std::string_view list, std::string_view lower_case) {
   for (;;) {

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "fleet/card/digest.h"
 #include "fleet/record/record_members.h"
 #include "fleet/registry/key.h"
 #include "json/dump.h"
 #include "json/object.h"
 #include "os/file/random.h"
-#include "text/ascii.h"
 
 namespace fo::fleet {
 namespace {
@@ -80,9 +80,7 @@ std::string derived_instance_id(std::string_view name) {
 }
 
 bool is_instance_id(std::string_view text) {
-  return text.size() == 2 * kIdBytes && std::all_of(text.begin(), text.end(), [](char c) {
-           return text::is_digit(c) || (c >= 'a' && c <= 'f');
-         });
+  return text.size() == 2 * kIdBytes && base::is_hex(text);
 }
 
 std::string instance_key(const EndpointId& endpoint, const std::string& id) {

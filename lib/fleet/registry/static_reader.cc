@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/asio/this_coro.hpp>
-#include <cstddef>
 #include <map>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "fleet/record/instance.h"
 #include "fleet/record/worker_url.h"
 #include "loop/event.h"
+#include "text/ascii.h"
 
 namespace fo::fleet {
 namespace {
@@ -49,10 +49,9 @@ std::unique_ptr<RecordReader> make_static_reader(std::string_view urls) {
   const EndpointId endpoint{"static", "worker", "generate"};
   const AllowedWorkers any_network(kAnyNetwork);
   std::map<std::string, std::string> texts;
-  for (std::size_t begin = 0; begin <= urls.size();) {
-    const std::size_t end = std::min(urls.find(',', begin), urls.size());
+  for (const std::string_view url : text::split(urls, ',')) {
     Instance worker;
-    worker.url = urls.substr(begin, end - begin);
+    worker.url = url;
     static_cast<void>(any_network.check(worker.url));
     worker.id = derived_instance_id(worker.url);
     worker.life = Life::kReady;
@@ -61,7 +60,6 @@ std::unique_ptr<RecordReader> make_static_reader(std::string_view urls) {
       throw base::Error(base::ExitStatus::kUsage,
                         "URL " + base::quoted(worker.url) + ": appears twice");
     }
-    begin = end + 1;
   }
   std::vector<Record> records;
   for (auto& [key, text] : texts) records.push_back({key, std::move(text)});

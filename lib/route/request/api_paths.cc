@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "text/ascii.h"
+
 namespace fo::route {
 namespace {
 
@@ -42,8 +44,7 @@ bool is_ambiguous(std::string_view path) {
 
 bool is_plain_segment(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
+    return text::is_letter_or_digit(c) || c == '_' || c == '-' || c == '.';
   });
 }
 

@@ -14,6 +14,7 @@
 #include "gms/protocol/protocol.h"
 #include "gms/protocol/sha256.h"
 #include "json/reader.h"
+#include "text/ascii.h"
 #include "text/base64.h"
 
 namespace fo::weights {
@@ -28,13 +29,10 @@ constexpr ByteCount kMax = std::numeric_limits<std::int64_t>::max();
 // A normalised relative path that stays below its folder.
 bool is_below(std::string_view path) {
   if (path.empty() || path.size() > kMaxSnapshotName || path.find('\0') != path.npos) return false;
-  for (std::size_t at = 0; at <= path.size();) {
-    const std::size_t end = std::min(path.find('/', at), path.size());
-    const std::string_view part = path.substr(at, end - at);
-    if (part.empty() || part == "." || part == "..") return false;
-    at = end + 1;
-  }
-  return true;
+  const std::vector<std::string_view> parts = text::split(path, '/');
+  return std::none_of(parts.begin(), parts.end(), [](std::string_view part) {
+    return part.empty() || part == "." || part == "..";
+  });
 }
 
 // {"version": "1.0", "layout_hash": "..", "allocations": [{"allocation_id": "..", ..}, ..]}
