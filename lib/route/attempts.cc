@@ -37,7 +37,8 @@ constexpr base::Duration kCommentInterval = std::chrono::seconds(2);
 // Before a request goes to a worker that was busy, or failed it in vain: a process that is ending
 // may accept connections for a while, only to reset them.
 constexpr base::Duration kPauseAfterFailure = std::chrono::seconds(1);
-// Interval in which a retry checks the budget.
+// Interval in which a retry checks the budget. To wake all waiting retries with each request, which
+// may make room for one of them, would cost more.
 constexpr base::Duration kBudgetLook = std::chrono::milliseconds(50);
 // Between two attempts while no descriptor or memory is left for a connection.
 constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);

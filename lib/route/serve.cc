@@ -15,6 +15,7 @@
 #include "fleet/registry/uri.h"
 #include "http/pages.h"
 #include "loop/daemon.h"
+#include "loop/event.h"
 #include "loop/pause.h"
 #include "net/address.h"
 #include "os/log.h"
@@ -38,7 +39,6 @@ using base::ExitStatus;
 // workers.
 constexpr base::Duration kTakeoverTimeout = std::chrono::seconds(60);
 constexpr base::Duration kFirstChecks = std::chrono::seconds(5);
-constexpr base::Duration kCheckInterval = std::chrono::milliseconds(10);
 // Time limit for the running router to report the settings of its operator.
 constexpr base::Duration kSettingsTimeout = std::chrono::seconds(2);
 // Time limit for the client that was accepted last to send its request.
@@ -93,7 +93,7 @@ class Server {
 
   RegistrySource::Events source_events() {
     return {.on_new = [this](const WorkerPtr& worker) { on_new(worker); },
-            .on_change = [this] { router_.on_change(); },
+            .on_change = [this] { note_change(); },
             .on_removed = [this](const WorkerPtr& worker) { on_removed(worker); }};
   }
 
@@ -110,12 +110,18 @@ class Server {
   void on_removed(const WorkerPtr& worker) {
     control_.on_removed(worker);
     monitor_.on_removed(worker);
+    changed_.notify();
+  }
+
+  void note_change() {
+    router_.on_change();
+    changed_.notify();
   }
 
   void on_change(const WorkerPtr& worker) {
     if (worker->is_removed) return;
     router_.workers().regroup(worker);
-    router_.on_change();
+    note_change();
   }
 
   void on_ended(const WorkerPtr& worker) {
@@ -140,6 +146,8 @@ class Server {
   const ServeOptions& options_;
   loop::Daemon& daemon_;
   asio::io_context io_{1};
+  /// Notified when workers or what is known of them have changed.
+  loop::Event changed_{io_.get_executor()};
   WorkerMonitor monitor_;
   Router router_;
   OperatorControl control_{router_};
@@ -285,7 +293,7 @@ awaitable<void> Server::until_workers_are_known() {
     const bool is_listed = options_.registry.empty() || source_.is_listed();
     if (is_listed && std::all_of(all.begin(), all.end(), is_checked)) co_return;
     if (deadline.expired()) co_return;
-    co_await loop::pause_for(kCheckInterval);
+    co_await changed_.wait(deadline);
   }
 }
 

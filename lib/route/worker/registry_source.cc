@@ -73,6 +73,7 @@ void RegistrySource::apply(const RegistryChange& change) {
         break;
       case RegistryChange::Kind::kListed:
         ++listed_;
+        events_.on_change();
         break;
     }
   } catch (const base::Error& error) {

@@ -42,7 +42,7 @@ class RegistrySource {
  public:
   struct Events {
     std::function<void(const WorkerPtr&)> on_new;
-    /// Called after a change of known workers.
+    /// Called after a change of known workers, and when a kind of records was listed.
     std::function<void()> on_change;
     std::function<void(const WorkerPtr&)> on_removed;
   };

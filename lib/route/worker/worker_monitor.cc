@@ -197,7 +197,10 @@ awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worke
       co_await event->wait(Deadline::after(options.check));
       continue;
     }
-    if (!worker->unreachable_since) worker->unreachable_since = Clock::now();
+    if (!worker->unreachable_since) {
+      worker->unreachable_since = Clock::now();
+      state->on_change(worker);
+    }
     const bool is_long = Clock::now() - *worker->unreachable_since > kSlowAfter;
     co_await loop::pause_for(is_long ? options.slow_retry : options.retry);
   }

@@ -31,7 +31,8 @@ class WorkerMonitor {
     /// Sent with each query, such as the engines' key.
     http::Fields headers;
   };
-  /// Called after a worker has become reachable or unreachable, or its models have changed.
+  /// Called after a worker has become reachable or unreachable, its first answer was late, or its
+  /// models have changed.
   using OnChange = std::function<void(const WorkerPtr& worker)>;
   /// Called for a stale worker that refuses connections or serves another model, so that it has
   /// ended, and for one that has been stale for too long.

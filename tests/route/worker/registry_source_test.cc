@@ -99,6 +99,11 @@ TEST_F(RegistrySourceTest, ARecordIsAWorker) {
   EXPECT_EQ(workers_.set({"llama", "sha256:1"}).size(), 1U);
 }
 
+TEST_F(RegistrySourceTest, TheEndOfTheListingIsAChange) {
+  source_.apply({.kind = ChangeKind::kListed});
+  EXPECT_THAT(log(), ElementsAre("change"));
+}
+
 TEST_F(RegistrySourceTest, AChangeOfARecordKeepsTheWorker) {
   fleet::Instance instance = instance_of(kFirst);
   put(instance);

@@ -299,5 +299,14 @@ TEST_F(ImpatientMonitor, ALateAnswerChangesNothing) {
   EXPECT_EQ(changes_, 1);
 }
 
+TEST_F(ImpatientMonitor, AWorkerWhoseFirstAnswerIsLateHasChanged) {
+  http::test::ScriptedServer server(loop_.io().get_executor(),
+                                    [](http::test::Peer& peer, int) { return read_only(peer); });
+  const WorkerPtr worker =
+      watch_url("http://127.0.0.1:" + std::to_string(server.origin().address.port));
+  loop_.run_until([&] { return worker->unreachable_since.has_value(); });
+  EXPECT_EQ(changes_, 1);
+}
+
 }  // namespace
 }  // namespace fo::test
