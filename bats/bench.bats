@@ -132,9 +132,7 @@ END"
   stub lock_handover "sleep 1000 & echo \$! >$T/child; wait"
   start_bg bench "$checkout/packaging/bench" --no-build --json "$T/bench.json" --only lock_handover
   wait_for "[ -s $T/child ]"
-  kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 143 ]
+  terminate "$BG_PID" 143
   wait_for "! kill -0 $(cat "$T/child")"
   sed -i 's/^most_seconds=.*/most_seconds=0.5/' "$checkout/packaging/bench"
   run -1 --separate-stderr bench --only lock_handover

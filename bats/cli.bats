@@ -19,17 +19,16 @@ all_commands() {
 
 # for_each CHECK: runs CHECK TOOL [SUBCOMMAND] for every command, and prints which one failed.
 for_each() {
-  local bad=0 line count=0
+  local line count=0
   while IFS= read -r line; do
     count=$((count + 1))
     # shellcheck disable=SC2086  # tool and subcommand are two words
     if ! "$1" $line; then
       echo "failed for: $line"
-      echo "status: $status stdout: $output stderr: $stderr"
-      bad=1
+      wrong "status: $status stdout: $output stderr: $stderr"
     fi
   done < <(all_commands)
-  [ "$count" -gt 0 ] && [ "$bad" -eq 0 ]
+  [ "$count" -gt 0 ] && none_wrong
 }
 
 refuses_unknown_flag() {
@@ -219,32 +218,28 @@ complains_of_no_config_file() {
 
 @test "dynamic programs run on glibc 2.35" {
   command -v objdump >/dev/null || skip_because binutils "objdump is not installed"
-  local program newest bad=0
+  local program newest
   for program in "$FO_BIN"/* "$FO_BUILD"/libexec/fo/* "$FO_BUILD"/lib/sim/*; do
     if [ ! -f "$program" ]; then continue; fi
     newest=$(objdump -T "$program" 2>/dev/null | grep -oE 'GLIBC_2\.[0-9]+' | sort -t. -k2 -n | tail -n 1)
     if [ -n "$newest" ] && [ "${newest#GLIBC_2.}" -gt 35 ]; then
-      echo "${program##*/} needs $newest: $(objdump -T "$program" | grep "$newest" | head -n 3)"
-      bad=1
+      wrong "${program##*/} needs $newest: $(objdump -T "$program" | grep "$newest" | head -n 3)"
     fi
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "tools for engine images are static in a release build" {
   if ! grep -qx 'FO_STATIC_TOOLS:BOOL=ON' "$FO_BUILD/CMakeCache.txt"; then
     skip_because release "not a release build"
   fi
-  local tool tools bad=0
+  local tool tools
   tools=$(sed -n 's/^fo_tool(\([^ ]*\) STATIC$/\1/p' "$FO_ROOT"/cmd/*/CMakeLists.txt)
   [ "$(wc -w <<<"$tools")" -ge 7 ]
   for tool in $tools; do
-    if readelf -l "$FO_BIN/$tool" | grep -qE 'INTERP|DYNAMIC'; then
-      echo "$tool is not static"
-      bad=1
-    fi
+    if readelf -l "$FO_BIN/$tool" | grep -qE 'INTERP|DYNAMIC'; then wrong "$tool is not static"; fi
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 # complete_in_bash WORD...: what bash offers for the last word of that command line.

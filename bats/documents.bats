@@ -10,13 +10,13 @@ setup() { T=$(mktemp -d /tmp/fo.XXXXXX); }
 teardown() { rm -rf "$T"; }
 
 @test "every block of every document is run by one test" {
-  local document words line bad=0 i
+  local document words line i
   local -A tests=()
   # Reads the lines of all tests that name blocks.
   while read -r line; do
     eval "set -- $line"
     document=$2 words=$3
-    find_block "$document" "$words" || { bad=1; continue; }
+    find_block "$document" "$words" || { wrong "$line"; continue; }
     tests[$document:$BLOCK]+=x
   done < <(grep -hE '^ *(example|no_example) (README|man/)' "$FO_ROOT/bats"/*.bats | sort -k 2,2)
   for document in $(documents); do
@@ -27,20 +27,16 @@ teardown() { rm -rf "$T"; }
         '') line="no test runs it" ;;
         *) line="in several tests" ;;
       esac
-      echo "$document, block $((i + 1)): $line: ${BLOCKS[i]%%$'\n'*}"
-      bad=1
+      wrong "$document, block $((i + 1)): $line: ${BLOCKS[i]%%$'\n'*}"
     done
-    if [[ "$document" == man/* ]] && [ "${#BLOCKS[@]}" -eq 0 ]; then
-      echo "$document: no example"
-      bad=1
-    fi
+    if [[ "$document" == man/* ]] && [ "${#BLOCKS[@]}" -eq 0 ]; then wrong "$document: no example"; fi
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "commands within a sentence have only options that exist" {
   command -v mandoc >/dev/null || skip_because mandoc "mandoc is not installed"
-  local document tool word help bad=0
+  local document tool word help
   local -a words
   for document in $(documents); do
     while read -r tool words; do
@@ -49,24 +45,20 @@ teardown() { rm -rf "$T"; }
       if [[ ${words[0]} != -* ]] && grep -qE "^  ${words[0]} " <<<"$help"; then help=$("$tool" "${words[0]}" --help); fi
       for word in "${words[@]}"; do
         if [[ $word == --* ]] && ! grep -qE -- "^ +(-.,)?$word( |\$)" <<<"$help"; then
-          echo "$document: $tool ${words[*]}: no option $word"
-          bad=1
+          wrong "$document: $tool ${words[*]}: no option $word"
         fi
       done
     done < <(calls "$document")
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "the README's links and programs exist" {
-  local path bad=0
+  local path
   while read -r path; do
-    if [ ! -e "$FO_ROOT/$path" ]; then
-      echo "README.md: $path is not there"
-      bad=1
-    fi
+    if [ ! -e "$FO_ROOT/$path" ]; then wrong "README.md: $path is not there"; fi
   done < <(grep -oE '(\]\(|man -l |`\./)[^)` ]+' "$FO_ROOT/README.md" | sed -E 's/^(\]\(|man -l |`\.\/)//')
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "blocks are displayed text exactly as it is typed" {

@@ -435,8 +435,7 @@ an_etcd() {
   [ "$(jq -c '[.answer, .holder, .waiters[].engine_id]' <<<"$output")" = '["status","engine-0","engine-1"]' ]
   # The server is killed, and the new one waits for a holder that does not reconnect.
   kill -STOP "$holder"
-  kill -KILL "$server"
-  wait_exit "$server"
+  kill_now "$server"
   start_bg lockd2 "${INSIDE[@]}" gms-lockd --reconnect-window 100ms
   wait_for "grep -q '^gms-lockd: warning: process $holder of' $T/lockd2.err"
   example man/gms-lockd.8 'gms-lockd: warning: process 4711'

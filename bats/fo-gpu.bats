@@ -46,14 +46,9 @@ start_waiting() {
   local command
   for command in "free" "free --until-free 1KiB" "map-check --socket $T/none"; do
     # shellcheck disable=SC2086
-    run -69 --separate-stderr fo-gpu $command --driver /nonexistent/libcuda.so.1
-    [ -z "$output" ]
-    [ "${#stderr_lines[@]}" -eq 1 ]
-    [[ $stderr == "fo-gpu: error: no CUDA driver: "* ]]
+    fails 69 "no CUDA driver: *" fo-gpu $command --driver /nonexistent/libcuda.so.1
     # shellcheck disable=SC2086
-    run -69 --separate-stderr fo-gpu $command --device 9
-    [ -z "$output" ]
-    [ "$stderr" = "fo-gpu: error: CUDA device 9: CUDA_ERROR_INVALID_DEVICE (101)" ]
+    fails 69 "CUDA device 9: CUDA_ERROR_INVALID_DEVICE (101)" fo-gpu $command --device 9
     # shellcheck disable=SC2086
     run -78 --separate-stderr fo-gpu $command --driver other
   done
@@ -134,8 +129,7 @@ END
   local uuid
   uuid=$(field uuid)
   run -0 free --device 1 --uuid "$uuid"
-  run -69 --separate-stderr free --device 0 --uuid "$uuid"
-  [[ $stderr == "fo-gpu: error: find device '$uuid': device 0 is GPU-"* ]]
+  fails 69 "find device '$uuid': device 0 is GPU-*" free --device 0 --uuid "$uuid"
 }
 
 @test "with a uuid, NVML is queried about a real device, and no driver is started" {
@@ -149,12 +143,9 @@ END
   [ "$output" = '{"free":600,"total":1000,"uuid":"GPU-known"}' ]
   run -0 --separate-stderr free --uuid GPU-known --until-free 850
   [ "$output" = '{"free":900,"total":1000,"uuid":"GPU-known"}' ]
-  run -69 --separate-stderr free --uuid GPU-other
-  [ "$stderr" = "fo-gpu: error: query NVML for the free memory of 'GPU-other': Not Found" ]
-  run -69 --separate-stderr free --uuid GPU-lost --until-free 1
-  [ "$stderr" = "fo-gpu: error: query NVML for the free memory of 'GPU-lost': GPU is lost" ]
-  run -69 --separate-stderr free
-  [[ $stderr == "fo-gpu: error: CUDA driver 'libcuda.so.1': missing function cuInit"* ]]
+  fails 69 "query NVML for the free memory of 'GPU-other': Not Found" free --uuid GPU-other
+  fails 69 "query NVML for the free memory of 'GPU-lost': GPU is lost" free --uuid GPU-lost --until-free 1
+  fails 69 "CUDA driver 'libcuda.so.1': missing function cuInit*" free
 }
 
 # --- free --until-free ----------------------------------------------------------------------------
@@ -194,16 +185,14 @@ END
 
 @test "a driver that fails during the wait is 70" {
   hold 2097152
-  GMS_SIM_FAULTS=fo_simcuda_memory_info:2=999 run -70 --separate-stderr free --until-free 64MiB
-  [ -z "$output" ]
-  [ "$stderr" = "fo-gpu: error: free memory of device 0: CUDA_ERROR_UNKNOWN (999)" ]
+  GMS_SIM_FAULTS=fo_simcuda_memory_info:2=999 fails 70 "free memory of device 0: CUDA_ERROR_UNKNOWN (999)" \
+    free --until-free 64MiB
 }
 
 @test "SIGTERM ends the wait" {
   hold 2097152
   start_waiting --until-free 64MiB --timeout 1h
-  kill "$BG_PID"
-  expect_exit "$BG_PID" 143
+  terminate "$BG_PID" 143
   [ ! -s "$T/waiter.out" ]
 }
 

@@ -28,9 +28,7 @@ complete() {
 
 @test "an address in use is 73" {
   start_oracle
-  run -73 --separate-stderr fo-oracle --port "${ADDRESS##*:}"
-  [ "$output" = "" ]
-  [ "$stderr" = "fo-oracle: error: listen on '$ADDRESS': Address already in use" ]
+  fails 73 "listen on '$ADDRESS': Address already in use" fo-oracle --port "${ADDRESS##*:}"
 }
 
 @test "it serves until SIGTERM" {
@@ -39,9 +37,7 @@ complete() {
   [ "$(jq -r '.data[0].id' <<<"$output")" = m ]
   run -0 complete
   [ "$(jq -r '.choices[0].finish_reason' <<<"$output")" = length ]
-  kill -TERM "$ORACLE"
-  wait_exit "$ORACLE"
-  [ "$status" -eq 0 ]
+  terminate "$ORACLE"
 }
 
 @test "--json prints an object when it is ready" {
@@ -79,13 +75,11 @@ complete() {
   start_oracle
   run complete '"stream":true,"oracle":{"fail":"exit@5"}'
   [ "$(grep -c '"text"' <<<"$output")" -eq 5 ]
-  wait_exit "$ORACLE"
-  [ "$status" -eq 70 ]
+  expect_exit "$ORACLE" 70
   start_oracle
   run complete '"stream":true,"oracle":{"fail":"kill@5"}'
   [ "$(grep -c '"text"' <<<"$output")" -eq 5 ]
-  wait_exit "$ORACLE"
-  [ "$status" -eq 137 ]
+  expect_exit "$ORACLE" 137
 }
 
 @test "a stalled client does not keep it from ending" {
@@ -95,8 +89,6 @@ complete() {
   wait_for "curl -fsS $ADDRESS/metrics | grep -q 'oracle_faults_total.* 1$'"
   kill -TERM "$ORACLE"
   kill -TERM "$ORACLE" || :
-  wait_exit "$ORACLE"
-  [ "$status" -eq 0 ]
-  wait_exit "$client"
-  [ "$status" -eq 52 ]
+  expect_exit "$ORACLE" 0
+  expect_exit "$client" 52
 }

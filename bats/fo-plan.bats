@@ -125,10 +125,8 @@ END
   [ "$(jq .results.groups <<<"$output")" -eq 2 ]
   run -78 --separate-stderr fo-plan mtbf --config - <<<'{"gpus": 8, "afr": "many"}'
   [ "$stderr" = "fo-plan: error: read configuration '-': afr: 'many': expected a fraction such as 0.03 or 3%" ]
-  run -78 --separate-stderr fo-plan mtbf --config - <<<'{"gpus": 8'
-  [ "$stderr" = "fo-plan: error: read configuration '-': not JSON" ]
-  FO_PLAN_AFR=x run -78 --separate-stderr fo-plan mtbf --gpus 8
-  [ "$stderr" = "fo-plan: error: read FO_PLAN_AFR: 'x': expected a fraction such as 0.03 or 3%" ]
+  fails 78 "read configuration '-': not JSON" fo-plan mtbf --config - <<<'{"gpus": 8'
+  FO_PLAN_AFR=x fails 78 "read FO_PLAN_AFR: 'x': expected a fraction such as 0.03 or 3%" fo-plan mtbf --gpus 8
 }
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -159,8 +157,7 @@ gpus  mtbf_hours  gpu_failures_per_day  groups  group_failure_chance_per_day  gr
 @test "a table has 100,000 rows at most" {
   run -0 fo-plan degrade --level 0 --sweep ratio=1:100000:1 --csv
   [ "${#lines[@]}" -eq 100001 ]
-  run -64 --separate-stderr fo-plan degrade --sweep ratio=0:100000:1
-  [ "${stderr_lines[0]}" = "fo-plan: error: --sweep 'ratio=0:100000:1': more than 100000 rows" ]
+  fails 64 "--sweep 'ratio=0:100000:1': more than 100000 rows" fo-plan degrade --sweep ratio=0:100000:1
   run -64 --separate-stderr fo-plan degrade --sweep ratio=0:1:1e-300
 }
 
@@ -181,16 +178,13 @@ PLOT=(mtbf --afr 3% --sweep "gpus=8:24:8" --plot)
   [ "${#lines[@]}" -eq 4 ]
   grep -qx '16 18250' "$T/x.svg"
   grep -q "set xlabel 'gpus'" "$T/x.svg"
-  run -73 --separate-stderr fo-plan "${PLOT[@]}" "$T/none/x.svg"
-  [ "$stderr" = "fo-plan: error: write '$T/none/x.svg': No such file or directory" ]
-  [ "$output" = "" ]
+  fails 73 "write '$T/none/x.svg': No such file or directory" fo-plan "${PLOT[@]}" "$T/none/x.svg"
 }
 
 @test "--plot without gnuplot, or if it fails, is 69 and changes no file" {
   echo old >"$T/x.svg"
   stub_gnuplot 'echo "<svg"; exit 3'
-  run -69 --separate-stderr fo-plan "${PLOT[@]}" "$T/x.svg"
-  [ "$stderr" = "fo-plan: error: draw '$T/x.svg': gnuplot ended with status 3" ]
+  fails 69 "draw '$T/x.svg': gnuplot ended with status 3" fo-plan "${PLOT[@]}" "$T/x.svg"
   run -69 --separate-stderr env PATH="$FO_BIN" fo-plan "${PLOT[@]}" "$T/x.svg"
   [ "$stderr" = "fo-plan: error: draw '$T/x.svg': run 'gnuplot': No such file or directory" ]
   [ "$(ls "$T")" = $'stubs\nx.svg' ]
@@ -238,18 +232,14 @@ PLOT=(mtbf --afr 3% --sweep "gpus=8:24:8" --plot)
 }
 
 @test "a usage error names the option or the value, and the reason" {
-  run -64 --separate-stderr fo-plan mtbf --gpus 8 --afr 3
-  [ "${stderr_lines[0]}" = "fo-plan: error: afr '3': expected 1e-15 to 1" ]
-  run -64 --separate-stderr fo-plan mtbf --gpus 8
-  [ "${stderr_lines[0]}" = "fo-plan: error: --afr is required" ]
-  run -64 --separate-stderr fo-plan mtbf --gpus -8 --afr 3%
-  [ "${stderr_lines[0]}" = "fo-plan: error: --gpus: '-8': expected a whole number" ]
+  fails 64 "afr '3': expected 1e-15 to 1" fo-plan mtbf --gpus 8 --afr 3
+  fails 64 "--afr is required" fo-plan mtbf --gpus 8
+  fails 64 "--gpus: '-8': expected a whole number" fo-plan mtbf --gpus -8 --afr 3%
   run -64 --separate-stderr fo-plan mtbf --gpus 8 --sweep groups=1:2:1
   [ "${stderr_lines[0]}" = "fo-plan: error: --sweep 'groups=1:2:1': mtbf has no 'groups'; it has gpus, afr, tp, at-least" ]
   while read -r reason options; do
     # shellcheck disable=SC2086
-    run -64 --separate-stderr fo-plan canary --false-result 0 $options
-    [ "${stderr_lines[0]}" = "fo-plan: error: ${reason//_/ }" ]
+    fails 64 "${reason//_/ }" fo-plan canary --false-result 0 $options
   done <<END
 --answer_needs_--prompt --answer 8
 --answer_needs_--prompt --sweep answer=1:8:1
@@ -265,8 +255,7 @@ END
 
 @test "a full standard output is 74" {
   # shellcheck disable=SC2016  # for the shell in there
-  run -74 --separate-stderr sh -c 'fo-plan "$@" >/dev/full' sh figures
-  [ "$stderr" = "fo-plan: error: write to standard output: No space left on device" ]
+  fails 74 "write to standard output: No space left on device" sh -c 'fo-plan "$@" >/dev/full' sh figures
   # shellcheck disable=SC2016
   run -74 --separate-stderr sh -c 'fo-plan "$@" >/dev/full' sh degrade --sweep ratio=0:1:0.01 --csv
 }

@@ -58,11 +58,9 @@ podgen() { fo-podgen "$@" 3>&-; }
 }
 
 @test "missing files are 66, invalid YAML is 65 with its place" {
-  run -66 --separate-stderr podgen -f "$T/none"
-  [ "$stderr" = "fo-podgen: error: open '$T/none': No such file or directory" ]
+  fails 66 "open '$T/none': No such file or directory" podgen -f "$T/none"
   printf 'a: 1\na: 2\n' >"$T/twice"
-  run -65 --separate-stderr podgen -f "$T/twice"
-  [[ $stderr == "fo-podgen: error: $T/twice:2:1: "*"'a'"* ]]
+  fails 65 "$T/twice:2:1: *'a'*" podgen -f "$T/twice"
   [ "$(wc -l <<<"$stderr")" -eq 1 ]
   run -65 --separate-stderr podgen <<<'a: ['
   [[ $stderr == "fo-podgen: error: standard input:"[0-9]*:[0-9]*": "* ]]
@@ -121,9 +119,7 @@ deployment.apps/chat-worker" ]
 deployment.apps/chat-worker" ]
   run -0 podgen -q -f "$T/dgd.yaml" --only deployment.apps/chat-worker -o name
   [ "$output" = "deployment.apps/chat-worker" ]
-  run -66 --separate-stderr podgen -q -f "$T/dgd.yaml" --only Secret/x
-  [ "$stderr" = "fo-podgen: error: write 'Secret/x': --only matches no object" ]
-  [ -z "$output" ]
+  fails 66 "write 'Secret/x': --only matches no object" podgen -q -f "$T/dgd.yaml" --only Secret/x
 }
 
 @test "--output-dir writes a file for each object" {
@@ -144,14 +140,12 @@ resourceclaimtemplate-chat-worker-gpu.yaml" ]
   [ "$output" = "service-s.json
 service.serving.knative.dev-s.json" ]
   : >"$T/file"
-  run -73 --separate-stderr podgen -f "$T/other.yaml" --output-dir "$T/file"
-  [[ $stderr == "fo-podgen: error: create '$T/file': "* ]]
+  fails 73 "create '$T/file': *" podgen -f "$T/other.yaml" --output-dir "$T/file"
 }
 
 @test "a full stdout is an error" {
   # shellcheck disable=SC2016
-  run -74 --separate-stderr bash -c 'fo-podgen -q -f "$1" >/dev/full' bash "$T/dgd.yaml"
-  [[ $stderr == "fo-podgen: error: write to standard output: "* ]]
+  fails 74 "write to standard output: *" bash -c 'fo-podgen -q -f "$1" >/dev/full' bash "$T/dgd.yaml"
 }
 
 @test "all errors of an input are reported with their places, and nothing is written" {
@@ -397,8 +391,7 @@ libexec/fo/fo-gpu" ]
   cmp "$T/image/bin/fo-podgen" "$T/fo-tools/bin/fo-podgen"
   # A second installation overwrites the first one.
   "$T/image/bin/fo-podgen" install "$T/fo-tools"
-  run -73 --separate-stderr "$T/image/bin/fo-podgen" install "$T/dgd.yaml"
-  [[ $stderr == "fo-podgen: error: create '$T/dgd.yaml/bin': "* ]]
+  fails 73 "create '$T/dgd.yaml/bin': *" "$T/image/bin/fo-podgen" install "$T/dgd.yaml"
 }
 
 # --- integrations ---------------------------------------------------------------------------------
@@ -445,9 +438,7 @@ dgd_as_json() {
   local args
   for args in "-f $T/other.yaml" "-o name" "--only Pod" "--generated-only" "--output-dir $T/out"; do
     # shellcheck disable=SC2086
-    run -64 --separate-stderr podgen $args -f "$T/in"
-    [ -z "$output" ]
-    [[ $stderr == "fo-podgen: error: read '$T/in': a ResourceList has "* ]]
+    fails 64 "read '$T/in': a ResourceList has *" podgen $args -f "$T/in"
   done
   run -0 podgen check -f "$T/in"
   jq '.items[0].spec.services.Worker.failover.numShadows = 2' "$T/in" >"$T/in2"

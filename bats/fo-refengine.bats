@@ -87,16 +87,14 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 }
 
 @test "make-model refuses a folder that is not empty" {
-  run -73 --separate-stderr fo-refengine make-model "$T/model"
-  [ "$stderr" = "fo-refengine: error: create folder '$T/model': exists and is not an empty folder" ]
+  fails 73 "create folder '$T/model': exists and is not an empty folder" fo-refengine make-model "$T/model"
   [ "$(ls "$T/model")" = "$(printf 'config.json\nmodel.safetensors')" ]
 }
 
 @test "a make-model killed with -9 leaves no model, and the next one takes over" {
   start_bg make fo-refengine make-model --hidden 1024 --layers 8 "$T/big"
   wait_for "[ -s $T/big.partial/model.safetensors ]"
-  kill -KILL "$BG_PID"
-  expect_exit "$BG_PID" 137
+  kill_now "$BG_PID"
   [ ! -e "$T/big" ]
   run -0 fo-refengine make-model --hidden 64 "$T/big"
   [ -e "$T/big/config.json" ]
@@ -106,26 +104,19 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 # --- starting -------------------------------------------------------------------------------------
 
 @test "an absent model is 66, a broken config 65" {
-  run -66 --separate-stderr fo-refengine serve --model "$T/none"
-  [ "$stderr" = "fo-refengine: error: open '$T/none/config.json': No such file or directory" ]
+  fails 66 "open '$T/none/config.json': No such file or directory" fo-refengine serve --model "$T/none"
   echo '{"hidden_size":' >"$T/model/config.json"
-  run -65 --separate-stderr serve
-  [ "$stderr" = "fo-refengine: error: model config '$T/model/config.json': not a JSON object" ]
+  fails 65 "model config '$T/model/config.json': not a JSON object" serve
 }
 
 @test "no driver, no device and no GMS are 69" {
-  run -69 --separate-stderr serve --driver /nonexistent/libcuda.so.1
-  [[ $stderr == "fo-refengine: error: "*"/nonexistent/libcuda.so.1"* ]]
-  [ "${#stderr_lines[@]}" -eq 1 ]
+  fails 69 "*/nonexistent/libcuda.so.1*" serve --driver /nonexistent/libcuda.so.1
   run -69 --separate-stderr serve --device 7
-  run -69 --separate-stderr serve --load-timeout 200ms
-  [[ $stderr == "fo-refengine: error: "*"$T/gms_0_weights.sock"* ]]
-  [ "${#stderr_lines[@]}" -eq 1 ]
+  fails 69 "*$T/gms_0_weights.sock*" serve --load-timeout 200ms
 }
 
 @test "a bad GMS_REMAP_TIMEOUT_MS is 78" {
-  GMS_REMAP_TIMEOUT_MS=soon run -78 --separate-stderr serve
-  [ "$stderr" = "fo-refengine: error: read GMS_REMAP_TIMEOUT_MS 'soon': not a number of milliseconds" ]
+  GMS_REMAP_TIMEOUT_MS=soon fails 78 "read GMS_REMAP_TIMEOUT_MS 'soon': not a number of milliseconds" serve
 }
 
 @test "nothing published in time is 75, another model's weights 65" {
@@ -152,8 +143,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   run -75 --separate-stderr serve --kv-bytes 63MiB --kv-retry 0s
   [[ $stderr == "fo-refengine: error: allocate KV cache of 64 MiB on device 0: "*OUT_OF_MEMORY* ]]
   [ "${#stderr_lines[@]}" -eq 1 ]
-  run -64 --separate-stderr serve --kv-bytes 1000
-  [ "${stderr_lines[0]}" = "fo-refengine: error: lay out the KV cache: one position takes 1 KiB, available are 1000 B" ]
+  fails 64 "lay out the KV cache: one position takes 1 KiB, available are 1000 B" serve --kv-bytes 1000
 }
 
 @test "a full device may make room within --kv-retry" {
@@ -170,8 +160,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 @test "an address in use is 73" {
   serve_model
   start_engine one
-  run -73 --separate-stderr fo-refengine serve --model "$T/model" --port "$PORT"
-  [[ $stderr == "fo-refengine: error: "*"127.0.0.1:$PORT"* ]]
+  fails 73 "*127.0.0.1:$PORT*" fo-refengine serve --model "$T/model" --port "$PORT"
 }
 
 @test "a closed standard output is 74" {
@@ -183,8 +172,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   start_weights
   launch_engine e
   wait_for "[ -n \"\$(ranks_of $ENGINE)\" ]"
-  kill "$ENGINE"
-  expect_exit "$ENGINE" 0
+  terminate "$ENGINE"
 }
 
 # --- serving --------------------------------------------------------------------------------------
@@ -515,8 +503,7 @@ fatal_wake() {
   [ "$(http_status POST /v1/completions '{"prompt":"a"}')" = 503 ]
   [ "$(http_status POST /sleep)" = 200 ]
   gms-stat --json --device 0 | grep -q '"ro_session_count": *1'
-  kill -KILL "$one"
-  wait_exit "$one"
+  kill_now "$one"
   [ "$(http_status POST /wake_up)" = 200 ]
   [ "$(complete "Hello" 20)" = "$before" ]
 }
@@ -674,8 +661,7 @@ pull() {
   [[ $(pull r1 "$source") == '{"error":{"code":503,"message":"no room: '* ]]
   [[ $(pull r2 "$source") == *"/kv_snapshot?request_id=r2': status 404"* ]]
   [ "$(http_status POST /kv_snapshot/pull '{"source":"http://127.0.0.2:1","request_id":"r1"}')" = 403 ]
-  kill -KILL "$source_pid"
-  wait_exit "$source_pid"
+  kill_now "$source_pid"
   pull r1 "$source"
   [ "$(cat "$T/http")" = 502 ]
   whole=$(complete Hello 10)
@@ -722,8 +708,7 @@ pull() {
   start_engine one
   local ranks
   IFS=' ' read -ra ranks <<<"$(ranks_of "$ENGINE")"
-  kill -KILL "$ENGINE"
-  expect_exit "$ENGINE" 137
+  kill_now "$ENGINE"
   wait_for "! kill -0 ${ranks[0]}"
   start_engine two
 }
@@ -737,8 +722,7 @@ pull() {
   [ "$(readlink "/proc/$BG_PID/fd/9")" = "$T/lock" ]
   [ -z "$(find "/proc/${rank// /}/fd" -lname "$T/lock")" ]
   run -1 flock -n "$T/lock" true
-  kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
+  kill_now "$BG_PID"
   flock "$T/lock" true
 }
 
@@ -774,8 +758,7 @@ pull() {
   [ "$(http GET /live)" = '{"status":"live"}' ]
   wait_for '[ "$(http_status GET /ready)" = 200 ]'
   wait_for '[ "$(grep -o WATCHDOG=1 $T/told | wc -l)" -gt 2 ]'
-  kill "$ENGINE"
-  expect_exit "$ENGINE" 0
+  terminate "$ENGINE"
   wait_for "grep -q STOPPING=1 $T/told"
   [ "$(sed 's/WATCHDOG=1//g' "$T/told")" = "STATUS=listening on 127.0.0.1:${PORT}READY=1STOPPING=1" ]
 }

@@ -83,19 +83,7 @@ no_message() { run ! grep '^fo-reg: ' "$T/run.err"; }
 
 # ended STATUS: waits for the run, which ends with STATUS.
 ended() {
-  wait_exit "$RUN"
-  [ "$status" -eq "$1" ] || { echo "status $status instead of $1"; return 1; }
-}
-
-# fails STATUS PATTERN COMMAND...: it prints nothing but one line, an error that matches; after a
-# usage error, a second one names --help.
-fails() {
-  run "-$1" --separate-stderr "${@:3}"
-  echo "$output$stderr"
-  [ "$output" = "" ]
-  [ "${#stderr_lines[@]}" -eq $(($1 == 64 ? 2 : 1)) ]
-  # shellcheck disable=SC2053
-  [[ ${stderr_lines[0]} == "fo-reg: error: "$2 ]]
+  expect_exit "$RUN" "$1"
 }
 
 # serve ANSWER: the server at $SERVED answers this status from now on.
@@ -116,8 +104,7 @@ start_server() {
     "card" "card a b" "card a --context-length -1" "card a --context-length x" "card a --stop-ids 1,x" \
     "card a --end-of-thinking -1" "card a --adapter sql" "card a --adapter =d" "card a --adapter sql=" \
     "card a --adapter s=a --adapter s=b" "explain" "explain a" "explain - -" "explain a b c"
-  run -64 --separate-stderr reg card a --adapter sql
-  [ "${stderr_lines[0]}" = "fo-reg: error: --adapter: 'sql' is not NAME=DIR" ]
+  fails 64 "--adapter: 'sql' is not NAME=DIR" reg card a --adapter sql
 }
 
 @test "bad command lines of subcommands that use a registry are usage errors, in one line" {
@@ -222,17 +209,14 @@ $ID $ENDPOINT starting http://127.0.0.1:8000 llama node-1" ]
   run -1 reg get "$ID"
   run -1 reg undrain "$ID"
   kill -0 "$PUT"
-  kill "$PUT"
-  wait_exit "$PUT"
-  [ "$status" -eq 0 ]
+  terminate "$PUT"
   [ ! -s "$T/put.err" ]
   # The end of put deregisters its worker.
   start_put --ready-fd 7 7>"$T/ready"
   wait_for "[ -s $T/ready ]"
   [ "$(life)" = ready ]
   kill -INT "$PUT"
-  wait_exit "$PUT"
-  [ "$status" -eq 0 ]
+  expect_exit "$PUT" 0
   run -1 reg ls
 }
 
@@ -269,8 +253,7 @@ the_watch() {
   reg rm weights/llama
   wait_for "grep -q gone $T/weights.out"
   kill "$watch" "$weights"
-  wait_exit "$watch"
-  [ "$status" -eq 0 ]
+  expect_exit "$watch" 0
   [ ! -s "$T/watch.err" ]
   [ "$(jq -r '[.event, .record.life // "-"] | join(" ")' "$T/watch.out")" = "put ready
 listed -
@@ -355,8 +338,7 @@ fo-reg: warning: registry 'dir:$T/registry': record 'weights/long' is ignored: t
   [[ $stderr == "fo-reg: warning: registry 'etcd:http://127.0.0.1:$PORT/fleet': record 'weights/bad' is ignored: "* ]]
   fails 76 "ask etcd 'http://127.0.0.1:$PEER_PORT': *" reg ls --registry "etcd:http://127.0.0.1:$PEER_PORT/fleet"
   fails 66 "open '$T/absent': *" reg ls --registry "etcd:https://127.0.0.1:$PORT/fleet?ca=$T/absent"
-  kill -KILL "$ETCD"
-  wait_exit "$ETCD"
+  kill_now "$ETCD"
   fails 69 "fetch 'http://127.0.0.1:$PORT/*" reg ls
   fails 69 "fetch 'http://127.0.0.1:$PORT/*" reg put "${WORKER[@]}"
   fails 69 "fetch 'http://127.0.0.1:$PORT/*" reg put weights/a <<<'{}'
@@ -504,9 +486,7 @@ static/worker/generate ready http://127.0.0.1:8000" ]
   wait_for "grep -q listed $T/watch.out"
   [ "$(grep -c put "$T/watch.out")" -eq 2 ]
   the_read_only "$(reg ls --json | jq -r '[.records[].id][0]')"
-  kill -TERM "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
+  terminate "$BG_PID"
   [ "$(wc -l <"$T/watch.out")" -eq 3 ]
   fails 64 "URL 'x': expected *" reg ls --registry static:x
 }
@@ -792,8 +772,7 @@ an_id_that_lives() {
   # With its data, and with none.
   local round
   for round in with without; do
-    kill -KILL "$ETCD"
-    wait_exit "$ETCD"
+    kill_now "$ETCD"
     if [ "$round" = without ]; then rm -r "$T/etcd"; fi
     start_etcd
     await_life ready
@@ -803,14 +782,11 @@ an_id_that_lives() {
   run ! grep '"gone"' "$T/watch.out"
   [ "$(pgrep -P "$RUN")" = "$engine" ]
   # The end of a worker does not wait for it, either.
-  kill -KILL "$ETCD"
-  wait_exit "$ETCD"
+  kill_now "$ETCD"
   kill "$RUN"
   ended 143
   grep -q "fo-reg: warning: deregister: " "$T/run.err"
-  kill "$watch"
-  wait_exit "$watch"
-  [ "$status" -eq 0 ]
+  terminate "$watch"
 }
 
 # an_outage N STATUS REASON: the registry can't be used for FO_AWAY seconds, 600 for the real thing: a
@@ -883,8 +859,7 @@ replace_registry() {
 @test "etcd: a registry that is away for many leases ends nothing" {
   use_etcd 1s
   start_workers
-  kill -KILL "$ETCD"
-  wait_exit "$ETCD"
+  kill_now "$ETCD"
   an_outage 2 69 "Connection refused"
   start_etcd
   outage_is_over
@@ -919,8 +894,7 @@ replace_registry() {
   init=$(tr -d ' ' <"/proc/$BG_PID/task/$BG_PID/children")
   wait_for '[ "$(pgrep -P '"$init"' -c)" -eq 1 ]'
   kill "$init"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 143 ]
+  expect_exit "$BG_PID" 143
   run -1 reg ls
 }
 
@@ -975,8 +949,7 @@ is_pair() {
         ;;
     esac
     if [ "$kind" != switchover ]; then
-      wait_exit "${MEMBER[active]}"
-      [ "$status" -eq "$expected" ]
+      expect_exit "${MEMBER[active]}" "$expected"
       wait_for '[ "$(lives)" = ready ]'
       [ "$(life "$(id "$other")")" = ready ]
       start_member "$active"
@@ -1001,9 +974,7 @@ is_pair() {
   # The end of both is no takeover.
   kill "${MEMBER[other]}"
   wait_exit "${MEMBER[other]}"
-  kill "${MEMBER[active]}"
-  wait_exit "${MEMBER[active]}"
-  [ "$status" -eq 0 ]
+  terminate "${MEMBER[active]}"
   run -1 reg ls
 }
 
@@ -1076,16 +1047,12 @@ is_pair() {
   [ "${#lines[@]}" -eq 4 ]
   run -0 reg id -f - < <(cat "$T/dgd.yaml"; echo ---; echo 'kind: ConfigMap'; echo ---; cat "$T/qwen.yaml")
   [ "${#lines[@]}" -eq 4 ]
-  run -65 --separate-stderr reg id -f "$T/dgd.yaml" -f - <<<'kind: ConfigMap'
-  [ "$output" = "" ]
-  [ "$stderr" = "fo-reg: error: read 'standard input': no DynamoGraphDeployment in it" ]
+  fails 65 "read 'standard input': no DynamoGraphDeployment in it" reg id -f "$T/dgd.yaml" -f - <<<'kind: ConfigMap'
 }
 
 @test "id reports bad input with its place" {
-  run -66 --separate-stderr reg id -f "$T/absent"
-  [ "$stderr" = "fo-reg: error: open '$T/absent': No such file or directory" ]
-  run -65 --separate-stderr reg id <<<'a: ['
-  [[ $stderr == "fo-reg: error: standard input:2:"* ]]
+  fails 66 "open '$T/absent': No such file or directory" reg id -f "$T/absent"
+  fails 65 "standard input:2:*" reg id <<<'a: ['
   sed -i 's/componentType: worker/componentType: my-worker/' "$T/dgd.yaml"
   run -65 --separate-stderr reg id -f "$T/dgd.yaml"
   [[ $stderr == "fo-reg: error: $T/dgd.yaml:8:22: spec.services.Decode.componentType: 'my-worker-decode': not a component"* ]]
@@ -1122,29 +1089,21 @@ may not pair: kv_abi differs' ]
   [ "$(jq -c '[.may_share_traffic, .may_migrate, .may_pair, .differences[].field]' <<<"$output")" = \
     '[false,false,false,"name","context_length"]' ]
   sed -i 's/"dtype": "float32"/"dtype": "float16"/' "$T/b.json"
-  run -65 --separate-stderr reg explain "$T/a.json" "$T/b.json"
-  [[ $stderr == "fo-reg: error: read '$T/b.json': field 'checksum': not that of the card, sha256:"* ]]
-  run -66 --separate-stderr reg explain "$T/a.json" "$T/absent"
-  [ "$stderr" = "fo-reg: error: open '$T/absent': No such file or directory" ]
+  fails 65 "read '$T/b.json': field 'checksum': not that of the card, sha256:*" reg explain "$T/a.json" "$T/b.json"
+  fails 66 "open '$T/absent': No such file or directory" reg explain "$T/a.json" "$T/absent"
 }
 
 @test "card needs a folder with a configuration and whole weights" {
-  run -66 --separate-stderr reg card "$T/absent"
-  [ "$stderr" = "fo-reg: error: open '$T/absent': No such file or directory" ]
+  fails 66 "open '$T/absent': No such file or directory" reg card "$T/absent"
   a_model "$T/model"
   truncate -s -1 "$T/model/model.safetensors"
-  run -65 --separate-stderr reg card "$T/model"
-  [[ $stderr == "fo-reg: error: read '$T/model/model.safetensors': "* ]]
-  [ "${#stderr_lines[@]}" -eq 1 ]
+  fails 65 "read '$T/model/model.safetensors': *" reg card "$T/model"
   rm "$T/model/model.safetensors"
-  run -66 --separate-stderr reg card "$T/model"
-  [ "$stderr" = "fo-reg: error: open model '$T/model': no model.safetensors.index.json or model.safetensors" ]
+  fails 66 "open model '$T/model': no model.safetensors.index.json or model.safetensors" reg card "$T/model"
   ln -s ../blobs/gone "$T/model/model.safetensors"
-  run -66 --separate-stderr reg card "$T/model"
-  [ "$stderr" = "fo-reg: error: open '$T/model/model.safetensors': it links to '../blobs/gone', which does not exist" ]
+  fails 66 "open '$T/model/model.safetensors': it links to '../blobs/gone', which does not exist" reg card "$T/model"
   echo '{' >"$T/model/config.json"
-  run -65 --separate-stderr reg card "$T/model"
-  [ "$stderr" = "fo-reg: error: read '$T/model/config.json': not JSON" ]
+  fails 65 "read '$T/model/config.json': not JSON" reg card "$T/model"
 }
 
 @test "card reports files that it may not read" {
@@ -1206,8 +1165,7 @@ may not pair: kv_abi differs' ]
   [ ! -e "$XDG_CACHE_HOME" ]
   printf x | dd of="$T/models--org--tiny/blobs/$sum" bs=1 seek=9000 conv=notrunc status=none
   [ "$(reg card "$snapshot" --json)" = "$output" ]
-  run -65 --separate-stderr reg card "$snapshot" --verify
-  [[ $stderr == "fo-reg: error: read '$snapshot/model.safetensors': its SHA-256 is "*", but it is named $sum" ]]
+  fails 65 "read '$snapshot/model.safetensors': its SHA-256 is *, but it is named $sum" reg card "$snapshot" --verify
 }
 
 @test "a full or closed stdout is an error" {

@@ -39,13 +39,6 @@ said() {
   # shellcheck disable=SC2053
   [[ $(cat "$T/$1.err") == "fo-shadow: error: "$2 ]] || { cat "$T/$1.err"; return 1; }
 }
-# fails STATUS PATTERN COMMAND...: expects the same of a command in the foreground.
-fails() {
-  run "-$1" --separate-stderr "${@:3}" 3>&-
-  echo "$output$stderr"
-  # shellcheck disable=SC2053
-  [ "$output" = "" ] && [ "${#stderr_lines[@]}" -eq 1 ] && [[ $stderr == "fo-shadow: error: "$2 ]]
-}
 
 # hold_lock: starts another process that holds the lock; free_lock ends it.
 hold_lock() {
@@ -155,8 +148,7 @@ start_stream() {
   [ "$(gms-lock owner)" = a ]
   page a /metrics >"$T/metrics"
   grep -qx 'fo_engine_state{engine_id="a",state="active"} 1' "$T/metrics"
-  kill "$SHADOW"
-  expect_exit "$SHADOW" 0
+  terminate "$SHADOW"
   [ "$(events_of a)" = "child_started asleep standby waiting granted waking checked awake first_token registered active deregistered dead child_ended ended " ]
   # When the engine ended, fo-shadow still held the lock.
   [ "$(cat "$T/owner")" = a ]
@@ -357,8 +349,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   await_state a active
   wait_for "[ -e $T/up ]"
   [ "$(processes_left | wc -l)" -gt 4 ]
-  kill "$SHADOW"
-  expect_exit "$SHADOW" 0
+  terminate "$SHADOW"
   nothing_left
   run -1 gms-lock owner
 }
@@ -369,8 +360,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   await_state a active
   kill "$SHADOW"
   wait_for 'pgrep -f "sh -c sleep 1000" -P $SHADOW || pgrep -P $SHADOW -x sleep'
-  kill "$SHADOW"
-  expect_exit "$SHADOW" 0
+  terminate "$SHADOW"
   nothing_left
 }
 
@@ -424,8 +414,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
     --deregister 'echo "deregister '"$told"' $(gms-lock owner)" >>$LOG' -- \
     sh -c 'echo start >>$LOG; exec sleep 1000'
   await_state a active
-  kill "$SHADOW"
-  expect_exit "$SHADOW" 0
+  terminate "$SHADOW"
   [ "$(cat "$LOG")" = "start
 health
 sleep
@@ -438,8 +427,7 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
 @test "a deregister command that hangs is cut at --register-timeout" {
   start_shadow a "${BY_COMMANDS[@]}" --register : --deregister 'sleep 1000' --register-timeout 200ms -- sleep 1000
   await_state a active
-  kill "$SHADOW"
-  expect_exit "$SHADOW" 0
+  terminate "$SHADOW"
   said a "deregister: not done within 200ms"
 }
 
@@ -447,8 +435,7 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
   hold_lock
   start_shadow a "${BY_COMMANDS[@]}" --register : --deregister "touch $T/deregistered" -- sleep 1000
   await_state a standby
-  kill "$SHADOW"
-  expect_exit "$SHADOW" 0
+  terminate "$SHADOW"
   [ ! -e "$T/deregistered" ]
   [ "$(events_of a)" = "child_started asleep standby waiting dead child_ended ended " ]
 }
@@ -478,8 +465,7 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
     --register 'touch $T/registered' --deregister 'rm $T/registered' -- sleep 1000
   wait_for "grep -q active $T/a.events"
   [ -e "$T/registered" ]
-  kill "$SHADOW"
-  expect_exit "$SHADOW" 0
+  terminate "$SHADOW"
   [ "$(events_of a)" = "child_started registered active deregistered dead child_ended ended " ]
   [ ! -e "$T/registered" ] && [ ! -e "$T/slept" ]
   [ "$(find "$T" -name 'lock*')" = "" ]
@@ -624,8 +610,7 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
     [ "$(asked "$path")" = "$(curl -sS -o /dev/null -w '%{http_code}' "$(page a /status | jq -r .url)$path")" ] || { echo "$path"; return 1; }
   done
   complete
-  kill "$SHADOW"
-  expect_exit "$SHADOW" 0
+  terminate "$SHADOW"
   start_engine a --publish-control
   await_state a active
   [ "$(asked /is_sleeping)" = 200 ]
@@ -731,16 +716,14 @@ END
   start_engine a --drain 30s
   await_state a active
   start_stream whole 2000
-  kill "$SHADOW"
-  expect_exit "$SHADOW" 0
+  terminate "$SHADOW"
   wait_exit "$STREAM"
   [ "$(tail -n 2 "$T/whole.out" | tr -d '\n')" = "data: [DONE]" ]
   grep -q '"finish_reason":"length"' "$T/whole.out"
   start_engine a --drain 0s
   await_state a active
   start_stream cut 4000
-  kill "$SHADOW"
-  expect_exit "$SHADOW" 0
+  terminate "$SHADOW"
   wait_exit "$STREAM"
   [ "$status" -ne 0 ]
   run ! grep -q '"finish_reason":"length"' "$T/cut.out"
@@ -758,8 +741,7 @@ END
   start_bg over fo-shadow switchover
   local over=$BG_PID
   wait_for '[ "$(page a /status | jq .switching)" = true ]'
-  kill "$a"
-  expect_exit "$a" 0
+  terminate "$a"
   wait_exit "$STREAM"
   [ "$(tail -n 2 "$T/whole.out" | tr -d '\n')" = "data: [DONE]" ]
   expect_exit "$over" 0
@@ -768,8 +750,7 @@ END
   start_stream cut 4000
   kill "$SHADOW"
   wait_for "grep -q deregistered $T/b.events"
-  kill "$SHADOW"
-  expect_exit "$SHADOW" 0
+  terminate "$SHADOW"
   wait_exit "$STREAM"
   [ "$status" -ne 0 ]
 }
@@ -799,8 +780,7 @@ END
   [ "$output" = "lock: $T/lock
 holder: -
 generation: -" ]
-  run -66 --separate-stderr fo-shadow status --lock "$T/no/lock"
-  [[ $stderr == "fo-shadow: error: "*"missing folder '$T/no'"* ]]
+  fails 66 "*missing folder '$T/no'*" fo-shadow status --lock "$T/no/lock"
   start_model
   start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   await_state a active
@@ -822,12 +802,10 @@ generation: -" ]
     ([.engines[] | .id + " " + .state] == ["a active", "b standby"]) and
     (.engines[0].last_failover.phases | has("wake")) and .engines[1].last_failover == null and
     .gms[0].state == "RO" and .gms[0].ro_session_count == 1' <<<"$output"
-  kill -KILL "$SHADOW"
-  wait_exit "$SHADOW"
+  kill_now "$SHADOW"
   run -0 --separate-stderr fo-shadow status --json
   jq -e '[.engines[] | .id + " " + .state] == ["a active", "b dead"]' <<<"$output"
-  kill "${BG_PIDS[1]}"
-  expect_exit "${BG_PIDS[1]}" 0
+  terminate "${BG_PIDS[1]}"
   run -1 fo-shadow status
 }
 
@@ -860,8 +838,7 @@ generation: -" ]
   start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   wait_for "grep -q STATUS=active $T/told"
   wait_for '[ "$(grep -o WATCHDOG=1 $T/told | wc -l)" -gt 2 ]'
-  kill "$SHADOW"
-  expect_exit "$SHADOW" 0
+  terminate "$SHADOW"
   wait_for "grep -q STATUS=dead $T/told"
   [ "$(sed 's/WATCHDOG=1//g' "$T/told")" = STATUS=standbyREADY=1STATUS=wakingSTATUS=activeREADY=1STOPPING=1STATUS=dead ]
   start_shadow a --no-failover "${BY_COMMANDS[@]}" -- sleep 1000

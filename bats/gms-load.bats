@@ -41,15 +41,13 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 }
 
 @test "an ENGINE_ID that is not a number is 78" {
-  ENGINE_ID=one run -78 --separate-stderr gload "$T/m"
-  [ "$stderr" = "gms-load: error: read ENGINE_ID 'one': not a non-negative number" ]
+  ENGINE_ID=one fails 78 "read ENGINE_ID 'one': not a non-negative number" gload "$T/m"
 }
 
 @test "without a driver it is 69, and names the option for the simulated one" {
   if [ -e /dev/nvidiactl ]; then skip_because no-gpu "there is a GPU here"; fi
   make_model "$T/m"
-  GMS_DRIVER=auto run -69 --separate-stderr gload "$T/m"
-  [[ $stderr == "gms-load: error: no "*"GMS_DRIVER=sim selects the simulated one" ]]
+  GMS_DRIVER=auto fails 69 "no *GMS_DRIVER=sim selects the simulated one" gload "$T/m"
 }
 
 # --- publishing and importing ---------------------------------------------------------------------
@@ -89,13 +87,10 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 
 @test "a lock that is not granted in time is 75, a missing server 69" {
   make_model "$T/m"
-  run -69 --separate-stderr gload "$T/m"
-  [[ $stderr == "gms-load: error: "*"'$SOCKET'"* ]]
+  fails 69 "*'$SOCKET'*" gload "$T/m"
   run -69 --separate-stderr gload --timeout 20ms "$T/m"
   serve
-  run -75 --separate-stderr gload --role ro --timeout 20ms "$T/m"
-  [ -z "$output" ]
-  [ "$stderr" = "gms-load: error: acquire lock ro of '$SOCKET': timed out" ]
+  fails 75 "acquire lock ro of '$SOCKET': timed out" gload --role ro --timeout 20ms "$T/m"
 }
 
 @test "with a timeout, a server that starts later is waited for" {
@@ -127,8 +122,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   serve
   GMS_SIM_FAULTS=cuMemMap:1=hang start_bg writer gms-load --socket "$SOCKET" "$T/m"
   wait_for "state | grep -q '\"allocation_count\": *1'"
-  kill -TERM "$BG_PID"
-  expect_exit "$BG_PID" 143
+  terminate "$BG_PID" 143
   wait_for expect_nothing_published
 }
 
@@ -141,8 +135,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   for file in "$GMS_SIM_DIR"/device-0/*; do
     if [ "${file##*/}" != book ]; then printf '\xff' | dd of="$file" conv=notrunc status=none; fi
   done
-  run -65 --separate-stderr gload --verify --role ro "$T/m"
-  [ "$stderr" = "gms-load: error: verify tensor 'embed': device memory differs from '$T/m/a.safetensors'" ]
+  fails 65 "verify tensor 'embed': device memory differs from '$T/m/a.safetensors'" gload --verify --role ro "$T/m"
 }
 
 @test "--pin-content computes the hash from the content" {
@@ -243,16 +236,13 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   run -0 gload "$T/m"
   make_file "$T/other.safetensors" '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' 4
   for role in ro rw_or_ro; do
-    run -65 --separate-stderr gload --role "$role" "$T/other.safetensors"
-    [ "$output" = "" ]
-    [ "$stderr" = "gms-load: error: import what '$SOCKET' published: tensor 't': missing" ]
+    fails 65 "import what '$SOCKET' published: tensor 't': missing" gload --role "$role" "$T/other.safetensors"
     run -0 gload --role "$role" "$T/m"
     [[ $output == "imported 3 tensors, "* ]]
   done
   gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
   run -0 gload --role rw "$T/other.safetensors"
-  run -65 --separate-stderr gload --role ro --snapshot "$T/snap"
-  [[ $stderr == "gms-load: error: import what '$SOCKET' published: tensor '"*"': missing" ]]
+  fails 65 "import what '$SOCKET' published: tensor '*': missing" gload --role ro --snapshot "$T/snap"
 }
 
 @test "files of a model may be links to anywhere, files of a snapshot may not" {
@@ -267,16 +257,13 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
   mv "$T/snap/shards/shard_0000.bin" "$T/blobs/"
   ln -s ../../blobs/shard_0000.bin "$T/snap/shards/"
-  run -65 --separate-stderr gload --snapshot "$T/snap"
-  [ "$stderr" = "gms-load: error: read '$T/snap/shards/shard_0000.bin': a link that leaves the snapshot" ]
+  fails 65 "read '$T/snap/shards/shard_0000.bin': a link that leaves the snapshot" gload --snapshot "$T/snap"
 }
 
 @test "missing files are 66 also without a driver" {
-  run -66 --separate-stderr gms-load --driver /nonexistent "$T/m"
-  [ "$stderr" = "gms-load: error: open '$T/m': No such file or directory" ]
+  fails 66 "open '$T/m': No such file or directory" gms-load --driver /nonexistent "$T/m"
   run -66 --separate-stderr gms-load --driver /nonexistent --role ro "$T/m"
-  run -66 --separate-stderr gms-load --driver /nonexistent --snapshot "$T/m"
-  [ "$stderr" = "gms-load: error: open '$T/m': No such file or directory" ]
+  fails 66 "open '$T/m': No such file or directory" gms-load --driver /nonexistent --snapshot "$T/m"
 }
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -334,16 +321,14 @@ refused() {
   fill 40000000
   make_file "$T/m" '{"t":{"dtype":"U8","shape":[40000000],"data_offsets":[0,40000000]}}' 0
   truncate -s +40000000 "$T/m"
-  run -75 --separate-stderr gload "$T/m"
-  [[ $stderr == "gms-load: error: GMS at '$SOCKET' refused allocate_many_request: "* ]]
+  fails 75 "GMS at '$SOCKET' refused allocate_many_request: *" gload "$T/m"
   wait_for expect_nothing_published
 }
 
 @test "a closed or full standard output is an error" {
   make_model "$T/m"
   serve
-  run -74 --separate-stderr bash -c 'gms-load --socket "$0" "$1" >&- 3>&-' "$SOCKET" "$T/m"
-  [[ $stderr == "gms-load: error: write to standard output: "* ]]
+  fails 74 "write to standard output: *" bash -c 'gms-load --socket "$0" "$1" >&- 3>&-' "$SOCKET" "$T/m"
   run -74 --separate-stderr bash -c 'gms-load --socket "$0" "$1" >/dev/full 3>&-' "$SOCKET" "$T/m"
   [ "$stderr" = "gms-load: error: write to standard output: No space left on device" ]
 }

@@ -58,8 +58,7 @@ field() { sed -n "s/^$1: //p"; }
 }
 
 @test "a lock file that can't be opened: 73, or 77 without permission" {
-  run -73 --separate-stderr lock acquire --lock "$T/absent/lock" -- true
-  [[ $stderr == "gms-lock: error: open lock file '$T/absent/lock': missing folder '$T/absent'" ]]
+  fails 73 "open lock file '$T/absent/lock': missing folder '$T/absent'" lock acquire --lock "$T/absent/lock" -- true
   run -73 --separate-stderr lock acquire --lock "$T" -- true
   need_root
   lock acquire -- true
@@ -76,12 +75,10 @@ field() { sed -n "s/^$1: //p"; }
   [ "$stderr" = "gms-lock: error: open lock file '$T/config.json': not a lock file: one is empty, or has one line with a holder's id" ]
   for link in lock lock.grant; do
     ln -s config.json "$T/$link"
-    run -73 --separate-stderr lock acquire -- true
-    [[ $stderr == "gms-lock: error: open "*" '$T/$link': a symbolic link, which is not followed" ]]
+    fails 73 "open * '$T/$link': a symbolic link, which is not followed" lock acquire -- true
     rm -f "$T/$link" "$T/lock"
     ln "$T/config.json" "$T/$link"
-    run -73 --separate-stderr lock acquire -- true
-    [[ $stderr == *" '$T/$link': the file has more than one hard link" ]]
+    fails 73 "* '$T/$link': the file has more than one hard link" lock acquire -- true
     rm -f "$T/$link" "$T/lock"
   done
   cmp "$T/config.json" "$T/as-it-was"
@@ -90,9 +87,7 @@ field() { sed -n "s/^$1: //p"; }
 
 @test "a mistyped path is not reported as a free lock: 66, and the missing folder is named" {
   for command in status owner; do
-    run -66 --separate-stderr lock "$command" --lock "$T/absent/lock"
-    [ "$output" = "" ]
-    [ "$stderr" = "gms-lock: error: open lock file '$T/absent/lock': missing folder '$T/absent'" ]
+    fails 66 "open lock file '$T/absent/lock': missing folder '$T/absent'" lock "$command" --lock "$T/absent/lock"
   done
   run -66 --separate-stderr gms-probe lock --lock "$T/absent/lock"
   [ "$stderr" = "gms-probe: error: open lock file '$T/absent/lock': missing folder '$T/absent'" ]
@@ -111,8 +106,7 @@ field() { sed -n "s/^$1: //p"; }
   [ "$(id_of_child --id other)" = other ]
   [ "$(cat "$T/lock")" = other ]
   ENGINE_ID=x
-  run -78 --separate-stderr id_of_child
-  [[ $stderr == "gms-lock: error: read ENGINE_ID 'x': "* ]]
+  fails 78 "read ENGINE_ID 'x': *" id_of_child
   run -78 --separate-stderr id_of_child --id $'a\nb'
 }
 
@@ -138,15 +132,13 @@ $T/lock
 00000010" ]
   run -0 lock owner
   [ "$output" = engine-0 ]
-  kill -KILL "$BG_PID"
-  expect_exit "$BG_PID" 137
+  kill_now "$BG_PID"
   run -1 lock owner
 }
 
 @test "exec form: the exit status is the command's, or 126 or 127 if it can't run" {
   run -7 lock acquire --exec -- sh -c 'exit 7'
-  run -127 --separate-stderr lock acquire --exec -- /absent
-  [[ $stderr == "gms-lock: error: run '/absent': No such file or directory" ]]
+  fails 127 "run '/absent': No such file or directory" lock acquire --exec -- /absent
   run -126 --separate-stderr lock acquire --exec -- "$T"
   run -1 lock owner
 }
@@ -157,8 +149,7 @@ $T/lock
   [ "$output" = "$T/lock
 300" ]
   exec 9</dev/null
-  run -64 --separate-stderr lock acquire --exec --fd 9 -- true
-  [[ $stderr == "gms-lock: error: move the lock to descriptor 9: it is in use"* ]]
+  fails 64 "move the lock to descriptor 9: it is in use*" lock acquire --exec --fd 9 -- true
   exec 9<&-
 }
 
@@ -179,8 +170,7 @@ $T/lock
   start_bg engine gms-lock acquire --exec -- sh -c \
     "sh -c 'read -r x <$T/end' & echo started; wait"
   wait_for "grep -q started $T/engine.out"
-  kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
+  kill_now "$BG_PID"
   [ "$(lock owner)" = engine-0 ]
   [[ $(lock status | field pid) == "$BG_PID (ended; others inherited the lock)" ]]
   run -75 lock acquire --nonblock -- true
@@ -204,8 +194,7 @@ engine-0" ]
 
 @test "a lock that is held: 75, or the status of -E, and the holder" {
   start_holder engine-7
-  run -75 --separate-stderr lock acquire --nonblock -- touch "$T/ran"
-  [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock': held by 'engine-7'" ]
+  warns 75 "acquire lock '$T/lock': held by 'engine-7'" lock acquire --nonblock -- touch "$T/ran"
   run -75 lock acquire --timeout 10ms -- touch "$T/ran"
   run -0 lock acquire --timeout 0 -E 0 --exec -- touch "$T/ran"
   run -9 lock acquire --nonblock -E 9
@@ -247,8 +236,7 @@ engine-0" ]
     start_bg waiter env --default-signal gms-lock acquire --exec -- touch "$T/ran"
     await_waiter
     kill -"$signal" "$BG_PID"
-    wait_exit "$BG_PID"
-    [ "$status" -eq $((128 + $(kill -l "$signal"))) ]
+    expect_exit "$BG_PID" $((128 + $(kill -l "$signal")))
   done
   [ ! -e "$T/ran" ]
   [ "$(lock status | grep -c ^waiter:)" -eq 0 ]
@@ -259,8 +247,7 @@ engine-0" ]
   start_bg waiter nohup gms-lock acquire --exec -- touch "$T/ran"
   await_waiter
   kill -HUP "$BG_PID"
-  kill -TERM "$BG_PID"
-  expect_exit "$BG_PID" 143
+  terminate "$BG_PID" 143
 }
 
 @test "pid 1 waits and ends on SIGTERM with 143" {
@@ -340,15 +327,13 @@ engine-0" ]
   wait_for "grep -q usr1 $T/engine.out"
   kill -WINCH "$BG_PID"
   wait_for "grep -q winch $T/engine.out"
-  kill -TERM "$BG_PID"
-  expect_exit "$BG_PID" 9
+  terminate "$BG_PID" 9
 }
 
 @test "supervise form: SIGKILL of the supervisor kills the command" {
   start_holder engine-0
   command=$(cat "$T/engine-0.cmd")
-  kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
+  kill_now "$BG_PID"
   wait_for "! kill -0 $command"
   run -0 lock acquire --timeout 20s -- true
 }
@@ -387,8 +372,7 @@ child_ended" ]
   mv "$T/new" "$T/lock"
   run -78 --separate-stderr lock acquire --id engine-1 -- true
   [[ $stderr == "gms-lock: error: acquire lock '$T/lock': process $BG_PID ('engine-0') holds a file that was replaced by this one" ]]
-  kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
+  kill_now "$BG_PID"
   run -0 lock acquire --id engine-1 -- true
 }
 
@@ -440,10 +424,8 @@ child_ended" ]
   run -64 --separate-stderr lock acquire --gpu-free 65MiB -- true
   # shellcheck disable=SC2154
   [[ ${stderr_lines[0]} == "gms-lock: error: query the free memory of device 0: "*"68157440 bytes wanted, free are 67108864" ]]
-  run -69 --separate-stderr lock acquire --gpu-free 1MiB --device 9 -- true
-  [[ $stderr == "gms-lock: error: query the free memory of device 9: "* ]]
-  FO_LIBEXEC_DIR=$T run -69 --separate-stderr lock acquire --gpu-free 1MiB -- true
-  [[ $stderr == "gms-lock: error: use helper program '$T/fo-gpu': "* ]]
+  fails 69 "query the free memory of device 9: *" lock acquire --gpu-free 1MiB --device 9 -- true
+  FO_LIBEXEC_DIR=$T fails 69 "use helper program '$T/fo-gpu': *" lock acquire --gpu-free 1MiB -- true
   run -64 lock acquire --device 0 -- true
   run -64 lock acquire --gpu-free lots -- true
 }
@@ -452,8 +434,7 @@ child_ended" ]
   fill $((48 << 20))
   start_bg engine gms-lock acquire --gpu-free 60MiB --status-fd 7 -- touch "$T/ran" 7>"$T/events"
   wait_for "grep -q granted $T/events"
-  kill "$BG_PID"
-  expect_exit "$BG_PID" 143
+  terminate "$BG_PID" 143
   run -1 lock owner
   start_bg engine gms-lock acquire --gpu-free 60MiB --status-fd 7 -- touch "$T/ran" 7>"$T/events"
   wait_for "grep -q granted $T/events"
@@ -478,8 +459,7 @@ child_ended" ]
   export FO_LIBEXEC_DIR=$T/bin
   start_bg engine gms-lock acquire --gpu-free 1MiB --exec -- touch "$T/ran"
   wait_for "[ -e $T/asked ]"
-  kill "$BG_PID"
-  expect_exit "$BG_PID" 143
+  terminate "$BG_PID" 143
   [ ! -e "$T/ran" ]
 }
 
@@ -503,15 +483,12 @@ child_ended" ]
   printf '#!/bin/sh\nexit 0\n' >"$T/bin/fo-gpu"
   chmod +x "$T/bin/fo-gpu"
   export FO_LIBEXEC_DIR=$T/bin
-  run -70 --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
-  [[ $stderr == "gms-lock: error: query the free memory of device 0: fo-gpu gave no answer" ]]
+  fails 70 "query the free memory of device 0: fo-gpu gave no answer" lock acquire --gpu-free 1MiB -- touch "$T/ran"
   # shellcheck disable=SC2016
   printf '#!/bin/sh\nkill -SEGV $$\n' >"$T/bin/fo-gpu"
-  run -70 --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
-  [[ $stderr == *"fo-gpu ended with status 139" ]]
+  fails 70 "*fo-gpu ended with status 139" lock acquire --gpu-free 1MiB -- touch "$T/ran"
   printf '#!/absent/interpreter\n' >"$T/bin/fo-gpu"
-  run -69 --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
-  [[ $stderr == "gms-lock: error: run '$T/bin/fo-gpu': "* ]]
+  fails 69 "run '$T/bin/fo-gpu': *" lock acquire --gpu-free 1MiB -- touch "$T/ran"
   [ ! -e "$T/ran" ]
 }
 
@@ -552,9 +529,8 @@ child_ended" ]
 }
 
 @test "a lock inherited from any ancestor is refused" {
-  run -78 --separate-stderr lock acquire --exec -- gms-lock acquire --exec --lock "$T/inner" -- \
-    gms-lock acquire --timeout 10s -- true
-  [[ $stderr == "gms-lock: error: acquire lock '$T/lock': already inherited, on descriptor "* ]]
+  fails 78 "acquire lock '$T/lock': already inherited, on descriptor *" \
+    lock acquire --exec -- gms-lock acquire --exec --lock "$T/inner" -- gms-lock acquire --timeout 10s -- true
 }
 
 # --- hold form ------------------------------------------------------------------------------------
@@ -581,8 +557,7 @@ child_ended" ]
   pid=$!
   wait_for "grep -q ^waited: $T/out"
   [ "$(field generation <"$T/out")" = 1 ]
-  kill -TERM "$pid"
-  expect_exit "$pid" 0
+  terminate "$pid"
   rm "$T/out"
   gms-lock acquire <"$T/in" >"$T/out" 2>"$T/err" 3>&- 8>&- &
   pid=$!
@@ -668,8 +643,7 @@ serve_lock() {
   LOCKD=$BG_PID
 }
 kill_lockd() {
-  kill -KILL "$LOCKD"
-  wait_exit "$LOCKD"
+  kill_now "$LOCKD"
 }
 
 @test "lock server: a supervised command, owner, status, refusal; the exec form is refused" {
@@ -681,10 +655,8 @@ kill_lockd() {
   [ "$(lock status | field holder)" = engine-7 ]
   [ "$(lock status | field generation)" = 1 ]
   [ "$(lock status | field pid)" = "$BG_PID" ]
-  run -75 --separate-stderr lock acquire --nonblock -- touch "$T/ran"
-  [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock.sock': held by 'engine-7'" ]
-  run -64 --separate-stderr lock acquire --exec -- touch "$T/ran"
-  [[ $stderr == "gms-lock: error: acquire lock '$T/lock.sock': --exec works with a flock only; "* ]]
+  warns 75 "acquire lock '$T/lock.sock': held by 'engine-7'" lock acquire --nonblock -- touch "$T/ran"
+  fails 64 "acquire lock '$T/lock.sock': --exec works with a flock only; *" lock acquire --exec -- touch "$T/ran"
   run -64 lock acquire --fd 9 -- touch "$T/ran"
   [ ! -e "$T/ran" ]
 }
@@ -699,8 +671,7 @@ kill_lockd() {
   wait_for 'lock status | grep -c "holds the lock" | grep -qx 2'
   start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
   wait_for 'lock status | grep -q ^waiter:'
-  kill -KILL "$first"
-  wait_exit "$first"
+  kill_now "$first"
   [ "$(lock owner)" = engine-0 ]
   [ ! -e "$T/ran" ]
   kill -KILL "$second"
@@ -805,11 +776,9 @@ kill_lockd() {
   start_bg waiter gms-lock acquire --id engine-1 --warn-after 1ms -- touch "$T/ran"
   # shellcheck disable=SC2016
   wait_for 'ls -l /proc/$BG_PID/fd | grep -q socket:'
-  kill "$BG_PID"
-  expect_exit "$BG_PID" 143
+  terminate "$BG_PID" 143
   run -75 lock acquire --id engine-1 --timeout 100ms -- touch "$T/ran"
-  kill "$engine"
-  expect_exit "$engine" 143
+  terminate "$engine" 143
   kill -CONT "$LOCKD"
   run -0 lock acquire --id engine-1 --timeout 20s -- true
   [ ! -e "$T/ran" ]
@@ -831,13 +800,10 @@ EOT
 
 @test "several locks: owner and status take one, and the exec form takes files" {
   for command in owner status; do
-    run -64 --separate-stderr lock "$command" --lock "$T/one" --lock "$T/two"
-    [ "${stderr_lines[0]}" = "gms-lock: error: only acquire takes several locks" ]
+    fails 64 "only acquire takes several locks" lock "$command" --lock "$T/one" --lock "$T/two"
   done
-  run -64 --separate-stderr lock acquire --lock "$T/one" --lock "flock:$T/one" -- true
-  [ "${stderr_lines[0]}" = "gms-lock: error: lock '$T/one': named twice" ]
-  run -64 --separate-stderr lock acquire --exec --lock "$T/one" --lock "unix:$T/sock" -- true
-  [[ $stderr == *"--exec works with a flock only"* ]]
+  fails 64 "lock '$T/one': named twice" lock acquire --lock "$T/one" --lock "flock:$T/one" -- true
+  fails 64 "*--exec works with a flock only*" lock acquire --exec --lock "$T/one" --lock "unix:$T/sock" -- true
 }
 
 @test "of several locks, the first is released when the second can't be acquired" {

@@ -37,12 +37,10 @@ lock_status() { echo '{"request":"status"}' | socat -t 5 - "UNIX-CONNECT:$S"; }
 }
 
 @test "a ready descriptor that is not open and a long socket path are 64" {
-  run -64 --separate-stderr lockd --socket "$S" --ready-fd 99
-  [ "${stderr_lines[0]}" = "gms-lockd: error: use --ready-fd 99: Bad file descriptor" ]
+  fails 64 "use --ready-fd 99: Bad file descriptor" lockd --socket "$S" --ready-fd 99
   local path
   path=$T/$(printf 'x%.0s' {1..100})
-  run -64 --separate-stderr lockd --socket "$path"
-  [ "${stderr_lines[0]}" = "gms-lockd: error: socket path '$path': ${#path} bytes, at most 107 are allowed" ]
+  fails 64 "socket path '$path': ${#path} bytes, at most 107 are allowed" lockd --socket "$path"
 }
 
 @test "a flag beats the environment, which beats the configuration file" {
@@ -167,28 +165,22 @@ END
 
 @test "a second server on the socket or on the state file is refused, 73" {
   start_lockd
-  run -73 --separate-stderr lockd --socket "$S"
-  [ "$stderr" = "gms-lockd: error: serve socket '$S': another server uses it" ]
-  run -73 --separate-stderr lockd --socket "$T/other.sock" --state "$S.state"
-  [ "$stderr" = "gms-lockd: error: use state file '$S.state': another server uses it" ]
+  fails 73 "serve socket '$S': another server uses it" lockd --socket "$S"
+  fails 73 "use state file '$S.state': another server uses it" lockd --socket "$T/other.sock" --state "$S.state"
   [ ! -e "$T/other.sock" ]
   [[ $(lock_status) == *'"holder":null'* ]]
 }
 
 @test "a plain file in the socket's place stays, 73; a missing folder is 73" {
   echo precious >"$S"
-  run -73 --separate-stderr lockd --socket "$S"
-  [ "$stderr" = "gms-lockd: error: serve socket '$S': not a socket" ]
+  fails 73 "serve socket '$S': not a socket" lockd --socket "$S"
   [ "$(cat "$S")" = precious ]
-  run -73 --separate-stderr lockd --socket "$T/none/s"
-  [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': missing folder '$T/none'" ]
-  run -73 --separate-stderr lockd --socket "$T/s" --state "$T/none/s"
-  [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': missing folder '$T/none'" ]
+  fails 73 "open lock file '$T/none/s.lock': missing folder '$T/none'" lockd --socket "$T/none/s"
+  fails 73 "open lock file '$T/none/s.lock': missing folder '$T/none'" lockd --socket "$T/s" --state "$T/none/s"
 }
 
 @test "a ready descriptor that can't be written is 74, and the socket is removed" {
-  run -74 --separate-stderr lockd --socket "$S" --ready-fd 9 -q 9>/dev/full
-  [ "$stderr" = "gms-lockd: error: write to the ready descriptor: No space left on device" ]
+  fails 74 "write to the ready descriptor: No space left on device" lockd --socket "$S" --ready-fd 9 -q 9>/dev/full
   [ ! -e "$S" ]
 }
 
@@ -197,13 +189,11 @@ END
   local target
   for target in real lock.sock.state; do
     ln -s "$target" "$S.state"
-    run -73 --separate-stderr lockd --socket "$S" --ready-fd 9 9>"$T/ready"
-    [ "$stderr" = "gms-lockd: error: read '$S.state': a symbolic link, which is not followed" ]
+    fails 73 "read '$S.state': a symbolic link, which is not followed" lockd --socket "$S" --ready-fd 9 9>"$T/ready"
     rm "$S.state"
   done
   mkfifo "$S.state"
-  run -73 --separate-stderr lockd --socket "$S" --ready-fd 9 9>"$T/ready"
-  [ "$stderr" = "gms-lockd: error: read '$S.state': not a regular file" ]
+  fails 73 "read '$S.state': not a regular file" lockd --socket "$S" --ready-fd 9 9>"$T/ready"
   [ ! -s "$T/ready" ]
   [ ! -e "$S" ]
 }
@@ -244,8 +234,7 @@ END
 @test "an address for metrics that is in use is 73" {
   pick_port
   start_lockd --metrics "127.0.0.1:$PORT"
-  run -73 --separate-stderr lockd --socket "$T/other" --metrics "127.0.0.1:$PORT"
-  [[ $stderr == "gms-lockd: error: listen on '127.0.0.1:$PORT': "* ]]
+  fails 73 "listen on '127.0.0.1:$PORT': *" lockd --socket "$T/other" --metrics "127.0.0.1:$PORT"
   run -64 lockd --socket "$T/other" --metrics garbage
 }
 
@@ -273,8 +262,7 @@ END
   local server=$BG_PID
   start_client a engine-0
   hears a granted 1
-  kill -KILL "$server"
-  expect_exit "$server" 137
+  kill_now "$server"
   [ -S "$S" ]
   wait_exit "$BG_PID"
   start_lockd --reconnect-window 1h
@@ -307,8 +295,7 @@ END
   hears a granted 1
   local holder=$BG_PID
   kill -STOP "$holder"
-  kill -KILL "$server"
-  wait_exit "$server"
+  kill_now "$server"
   start_lockd --reconnect-window 50ms
   start_client b engine-1
   local warning="gms-lockd: warning: process $holder of 'engine-0' runs and did not reconnect: the lock is not granted until it ends"

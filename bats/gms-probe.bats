@@ -36,13 +36,9 @@ setup() {
 }
 
 @test "a server that is missing: 1 and the first one that failed" {
-  run -1 --separate-stderr gms-probe sockets
-  [ "$output" = "" ]
-  [ "$stderr" = "gms-probe: warning: look for sockets in '$T': none found" ]
+  warns 1 "look for sockets in '$T': none found" gms-probe sockets
   start_gms --devices 0
-  run -1 --separate-stderr gms-probe sockets --devices 0,1
-  [ "$output" = "" ]
-  [ "$stderr" = "gms-probe: warning: connect to socket '$T/gms_1_weights.sock': No such file or directory" ]
+  warns 1 "connect to socket '$T/gms_1_weights.sock': No such file or directory" gms-probe sockets --devices 0,1
   run -1 --separate-stderr gms-probe sockets --tags weights,other
   run -1 --separate-stderr gms-probe sockets --devices 0,1 -q
   [ "$stderr" = "" ]
@@ -52,11 +48,9 @@ setup() {
 
 @test "a socket without a working server is no, also if the server hangs or sends garbage" {
   dead_socket "$T/gms_0_dead.sock"
-  run -1 --separate-stderr gms-probe sockets --tags dead
-  [ "$stderr" = "gms-probe: warning: connect to socket '$T/gms_0_dead.sock': Connection refused" ]
+  warns 1 "connect to socket '$T/gms_0_dead.sock': Connection refused" gms-probe sockets --tags dead
   silent_server "$T/gms_0_silent.sock"
-  run -1 --separate-stderr gms-probe sockets --tags silent
-  [ "$stderr" = "gms-probe: warning: query the GMS at '$T/gms_0_silent.sock': timed out" ]
+  warns 1 "query the GMS at '$T/gms_0_silent.sock': timed out" gms-probe sockets --tags silent
   echo_server "$T/gms_0_echo.sock"
   run -1 --separate-stderr gms-probe sockets --tags echo
   [ "${#stderr_lines[@]}" -eq 1 ]
@@ -66,8 +60,7 @@ setup() {
   start_gms --tags weights
   publish "$T/gms_0_weights.sock" 1000
   run -0 --separate-stderr gms-probe sockets --committed --devices 0 --tags weights
-  run -1 --separate-stderr gms-probe sockets --committed --tags weights
-  [ "$stderr" = "gms-probe: warning: GMS at '$T/gms_1_weights.sock': nothing is published" ]
+  warns 1 "GMS at '$T/gms_1_weights.sock': nothing is published" gms-probe sockets --committed --tags weights
   publish "$T/gms_1_weights.sock" 1000
   run -0 --separate-stderr gms-probe sockets --committed --tags weights
   [ "$output" = "2 sockets answer" ]
@@ -105,23 +98,19 @@ setup() {
   export FAILOVER_LOCK_PATH=$T/lock
   run -0 --separate-stderr gms-probe lock
   [ "$output$stderr" = free ]
-  run -1 --separate-stderr gms-probe lock --held
-  [ "$output" = "" ]
-  [ "$stderr" = "gms-probe: warning: lock '$T/lock': not held" ]
+  warns 1 "lock '$T/lock': not held" gms-probe lock --held
   start_bg engine gms-lock acquire --id engine-0 -- sleep 1000
   run -0 gms-probe lock --wait 20s --holder engine-0
   [ "$output" = "held by engine-0" ]
   run -0 gms-probe lock --held --json
   [ "$output" = '{"holder":"engine-0","result":"yes"}' ]
-  run -1 --separate-stderr gms-probe lock --holder engine-1
-  [ "$stderr" = "gms-probe: warning: lock '$T/lock': held by 'engine-0'" ]
+  warns 1 "lock '$T/lock': held by 'engine-0'" gms-probe lock --holder engine-1
   run -1 gms-probe lock --holder engine-1 -q --json
   [ "$output" = '{"holder":"engine-0","reason":"lock '"'$T/lock': held by 'engine-0'"'","result":"no"}' ]
 }
 
 @test "a lock server: no while it is down or does not answer, yes once it answers" {
-  run -1 --separate-stderr gms-probe lock --lock "unix:$T/lock.sock"
-  [ "$stderr" = "gms-probe: warning: connect to socket '$T/lock.sock': No such file or directory" ]
+  warns 1 "connect to socket '$T/lock.sock': No such file or directory" gms-probe lock --lock "unix:$T/lock.sock"
   start_bg probe gms-probe lock --lock "unix:$T/lock.sock" --wait 30s
   probe=$BG_PID
   start_bg lockd gms-lockd --socket "$T/lock.sock"
@@ -130,8 +119,7 @@ setup() {
   [ "$(cat "$T/probe.out")" = free ]
   run -1 gms-probe lock --lock "unix:$T/lock.sock" --held
   kill -STOP "$lockd"
-  run -1 --separate-stderr gms-probe lock --lock "unix:$T/lock.sock"
-  [ "$stderr" = "gms-probe: warning: query lock server '$T/lock.sock': no answer in time" ]
+  warns 1 "query lock server '$T/lock.sock': no answer in time" gms-probe lock --lock "unix:$T/lock.sock"
   kill -CONT "$lockd"
   run -0 gms-probe lock --lock "unix:$T/lock.sock"
 }
@@ -141,8 +129,7 @@ setup() {
   run -1 --separate-stderr gms-probe lock --lock k8s:ns/pair --kube-api "http://127.0.0.1:$PORT"
   [[ $stderr == "gms-probe: warning: fetch 'http://127.0.0.1:$PORT/"*": Connection refused" ]]
   export FAILOVER_KUBE_API="http://127.0.0.1:$PORT"
-  run -1 --separate-stderr gms-probe lock --lock k8s:ns/pair
-  [[ $stderr == "gms-probe: warning: fetch 'http://127.0.0.1:$PORT/"*": Connection refused" ]]
+  warns 1 "fetch 'http://127.0.0.1:$PORT/*: Connection refused" gms-probe lock --lock k8s:ns/pair
 }
 
 # --- http -----------------------------------------------------------------------------------------
@@ -169,9 +156,7 @@ answer() {
   [ "$output" = "status 204" ]
   [ "$stderr" = "" ]
   answer "503 Service Unavailable" '{"status":"notready"}'
-  run -1 --separate-stderr gms-probe http "unix:$T/http.sock:/live"
-  [ "$output" = "" ]
-  [ "$stderr" = "gms-probe: warning: fetch 'unix:$T/http.sock:/live': status 503 instead of 2xx" ]
+  warns 1 "fetch 'unix:$T/http.sock:/live': status 503 instead of 2xx" gms-probe http "unix:$T/http.sock:/live"
   run -0 --separate-stderr gms-probe http "unix:$T/http.sock:/live" --status 503 --json
   [ "$output" = '{"result":"yes","status":503}' ]
   run -1 --separate-stderr gms-probe http "unix:$T/http.sock:/live" --json -q
@@ -187,24 +172,19 @@ answer() {
     --field list.0=1 --field list.1=2.5 --field list.2=true --field list.3=null
   run -1 --separate-stderr gms-probe http --field status=ready --field list.0=2 "$url"
   [ "$stderr" = "gms-probe: warning: fetch '$url': field 'list.0' is '1' instead of '2'" ]
-  run -1 --separate-stderr gms-probe http "$url" --field endpoints=ready
-  [ "$stderr" = "gms-probe: warning: fetch '$url': no value at field 'endpoints'" ]
+  warns 1 "fetch '$url': no value at field 'endpoints'" gms-probe http "$url" --field endpoints=ready
   answer "200 OK" 'ready'
-  run -1 --separate-stderr gms-probe http "$url" --field status=ready
-  [ "$stderr" = "gms-probe: warning: fetch '$url': not JSON" ]
+  warns 1 "fetch '$url': not JSON" gms-probe http "$url" --field status=ready
 }
 
 @test "http: no server, or one that hangs, is too slow or sends garbage, is no" {
-  run -1 --separate-stderr gms-probe http "unix:$T/none.sock"
-  [ "$stderr" = "gms-probe: warning: connect to socket '$T/none.sock': No such file or directory" ]
+  warns 1 "connect to socket '$T/none.sock': No such file or directory" gms-probe http "unix:$T/none.sock"
   silent_server "$T/silent.sock"
-  run -1 --separate-stderr gms-probe http "unix:$T/silent.sock" --timeout 200ms
-  [ "$stderr" = "gms-probe: warning: fetch 'unix:$T/silent.sock': timed out" ]
+  warns 1 "fetch 'unix:$T/silent.sock': timed out" gms-probe http "unix:$T/silent.sock" --timeout 200ms
   printf 'printf "HTTP/1.1 200 OK\\r\\n\\r\\n"\nwhile echo x; do sleep 0.05; done\n' >"$T/slow.sh"
   start_bg slow socat "UNIX-LISTEN:$T/slow.sock,fork" "EXEC:bash $T/slow.sh"
   await_socket "$T/slow.sock"
-  run -1 --separate-stderr gms-probe http "unix:$T/slow.sock" --timeout 200ms
-  [ "$stderr" = "gms-probe: warning: fetch 'unix:$T/slow.sock': timed out" ]
+  warns 1 "fetch 'unix:$T/slow.sock': timed out" gms-probe http "unix:$T/slow.sock" --timeout 200ms
   echo_server "$T/echo.sock"
   run -1 --separate-stderr gms-probe http "unix:$T/echo.sock"
   [ "${#stderr_lines[@]}" -eq 1 ]
@@ -232,8 +212,7 @@ answer() {
 }
 
 @test "http: https is refused" {
-  run -64 --separate-stderr gms-probe http https://127.0.0.1/
-  [[ "$stderr" = "gms-probe: error: fetch 'https://127.0.0.1/': https needs "* ]]
+  fails 64 "fetch 'https://127.0.0.1/': https needs *" gms-probe http https://127.0.0.1/
 }
 
 @test "http: --wait retries until the answer is yes" {
@@ -268,22 +247,17 @@ answer() {
 @test "engine: another state, a dead engine and a missing one are no" {
   export FAILOVER_LOCK_PATH=$T/lock
   local url=unix:$T/lock.engine-0.sock:/status
-  run -1 --separate-stderr gms-probe engine
-  [ "$output" = "" ]
-  [ "$stderr" = "gms-probe: warning: connect to socket '$T/lock.engine-0.sock': No such file or directory" ]
+  warns 1 "connect to socket '$T/lock.engine-0.sock': No such file or directory" gms-probe engine
   answer "200 OK" '{"state":"waking"}'
   http_server "$T/lock.engine-0.sock"
-  run -1 --separate-stderr gms-probe engine --state active,standby
-  [ "$stderr" = "gms-probe: warning: engine at '$url': waking" ]
+  warns 1 "engine at '$url': waking" gms-probe engine --state active,standby
   run -1 --separate-stderr gms-probe engine --state active --json -q
   [ "$output" = '{"id":null,"reason":"engine at '"'$url'"': waking","result":"no","since":null,"state":"waking"}' ]
   answer "200 OK" '{"state":"dead"}'
-  run -1 --separate-stderr gms-probe engine
-  [ "$stderr" = "gms-probe: warning: engine at '$url': dead" ]
+  warns 1 "engine at '$url': dead" gms-probe engine
   run -0 gms-probe engine --state dead
   answer "200 OK" '{"state":"confused"}'
-  run -1 --separate-stderr gms-probe engine
-  [ "$stderr" = "gms-probe: warning: fetch '$url': status 200, not a state of an engine" ]
+  warns 1 "fetch '$url': status 200, not a state of an engine" gms-probe engine
 }
 
 @test "engine: --wait retries until it is in the state" {
@@ -302,11 +276,9 @@ answer() {
 @test "engine: ids that are invalid in a socket's name are 78" {
   local id
   for id in "" "a/b" "a:b"; do
-    run -78 --separate-stderr gms-probe engine --lock "$T/lock" --id "$id"
-    [[ $stderr == "gms-probe: error: "* ]]
+    fails 78 "*" gms-probe engine --lock "$T/lock" --id "$id"
   done
-  ENGINE_ID=first run -78 --separate-stderr gms-probe engine --lock "$T/lock"
-  [ "$stderr" = "gms-probe: error: read ENGINE_ID 'first': not a non-negative number" ]
+  ENGINE_ID=first fails 78 "read ENGINE_ID 'first': not a non-negative number" gms-probe engine --lock "$T/lock"
 }
 
 # --- remap ----------------------------------------------------------------------------------------
@@ -314,8 +286,7 @@ answer() {
 @test "remap: yes for a published layout with the right hash" {
   start_weights
   local socket=$T/gms_0_weights.sock hash
-  run -1 --separate-stderr gms-probe remap --timeout 200ms
-  [ "$stderr" = "gms-probe: warning: GMS at '$socket': Timeout waiting for lock ro" ]
+  warns 1 "GMS at '$socket': Timeout waiting for lock ro" gms-probe remap --timeout 200ms
   publish "$socket" 1000
   hash=$(stat_field memory_layout_hash --socket "$socket")
   GMS_DRIVER=/nonexistent run -0 --separate-stderr gms-probe remap
@@ -326,21 +297,17 @@ answer() {
 }
 
 @test "remap: an empty hash is refused" {
-  run -64 --separate-stderr gms-probe remap --expect-hash ""
-  [ "${stderr_lines[0]}" = "gms-probe: error: --expect-hash '': not 64 lower case hexadecimal digits" ]
+  fails 64 "--expect-hash '': not 64 lower case hexadecimal digits" gms-probe remap --expect-hash ""
 }
 
 @test "remap: no for a stale layout, a missing, a silent and an invalid server" {
   local socket=$T/gms_0_weights.sock hash other
-  run -1 --separate-stderr gms-probe remap
-  [ "$output" = "" ]
-  [ "$stderr" = "gms-probe: warning: connect to socket '$socket': No such file or directory" ]
+  warns 1 "connect to socket '$socket': No such file or directory" gms-probe remap
   start_weights
   publish "$socket" 1000
   hash=$(stat_field memory_layout_hash --socket "$socket")
   other=$(printf 'a%.0s' {1..64})
-  run -1 --separate-stderr gms-probe remap --expect-hash "$other"
-  [ "$stderr" = "gms-probe: warning: GMS at '$socket': Layout changed: $hash instead of $other" ]
+  warns 1 "GMS at '$socket': Layout changed: $hash instead of $other" gms-probe remap --expect-hash "$other"
   silent_server "$T/silent.sock"
   run -1 --separate-stderr gms-probe remap --socket "$T/silent.sock" --timeout 200ms
   [ "${#stderr_lines[@]}" -eq 1 ]
@@ -367,9 +334,7 @@ answer() {
   [ "$stderr" = "" ]
   run -0 gms-probe gpu --free 60MiB --device 1 --json
   [ "$output" = '{"free":67108864,"result":"yes"}' ]
-  run -1 --separate-stderr gms-probe gpu --free 60MiB
-  [ "$output" = "" ]
-  [ "$stderr" = "gms-probe: warning: device 0 has 16 MiB free of the 60 MiB wanted" ]
+  warns 1 "device 0 has 16 MiB free of the 60 MiB wanted" gms-probe gpu --free 60MiB
   run -1 gms-probe gpu --free 60MiB --json -q --wait 100ms
   [ "$output" = '{"free":16777216,"reason":"device 0 has 16 MiB free of the 60 MiB wanted","result":"no"}' ]
 }
@@ -385,14 +350,10 @@ answer() {
 }
 
 @test "gpu: a failed query is 69, more than the device has 64" {
-  run -69 --separate-stderr gms-probe gpu --free 1MiB --device 9
-  [[ $stderr == "gms-probe: error: query the free memory of device 9: "* ]]
-  GMS_DRIVER=/nonexistent/libcuda.so.1 run -69 --separate-stderr gms-probe gpu --free 1MiB
-  [ "${#stderr_lines[@]}" -eq 1 ]
-  FO_LIBEXEC_DIR=$T run -69 --separate-stderr gms-probe gpu --free 1MiB
-  [[ $stderr == "gms-probe: error: use helper program '$T/fo-gpu': "* ]]
-  run -64 --separate-stderr gms-probe gpu --free 65MiB
-  [[ ${stderr_lines[0]} == "gms-probe: error: query the free memory of device 0: "*"68157440 bytes wanted, free are 67108864" ]]
+  fails 69 "query the free memory of device 9: *" gms-probe gpu --free 1MiB --device 9
+  GMS_DRIVER=/nonexistent/libcuda.so.1 fails 69 "*" gms-probe gpu --free 1MiB
+  FO_LIBEXEC_DIR=$T fails 69 "use helper program '$T/fo-gpu': *" gms-probe gpu --free 1MiB
+  fails 64 "query the free memory of device 0: *68157440 bytes wanted, free are 67108864" gms-probe gpu --free 65MiB
 }
 
 # Every test's end checks that the helper has ended, too.

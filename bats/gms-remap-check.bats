@@ -57,14 +57,12 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "no server and a dead socket are 69 at once" {
-  run -69 --separate-stderr gms-remap-check --timeout 1h
-  [ "$stderr" = "gms-remap-check: error: connect to socket '$S': No such file or directory" ]
+  fails 69 "connect to socket '$S': No such file or directory" gms-remap-check --timeout 1h
   run -69 --separate-stderr gms-remap-check --timeout 1h --json
   [[ $output == *'"result":"unavailable"'* ]]
   dead_socket "$S"
   run -69 --separate-stderr gms-remap-check --timeout 1h
-  run -69 --separate-stderr gms-remap-check --timeout 1h --devices all --tag other
-  [ "$stderr" = "gms-remap-check: error: look for sockets in '$T': none found" ]
+  fails 69 "look for sockets in '$T': none found" gms-remap-check --timeout 1h --devices all --tag other
 }
 
 @test "a server that restarted empty, and a writer with the lock, are 75" {
@@ -72,12 +70,9 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   publish "$S" 1000
   local hash
   hash=$(hash_of "$S")
-  kill -KILL "$GMS_PID"
-  wait_exit "$GMS_PID"
+  kill_now "$GMS_PID"
   start_weights
-  run -75 --separate-stderr gms-remap-check --timeout 200ms --expect-hash "$hash"
-  [ "$output" = "" ]
-  [[ $stderr == "gms-remap-check: error: GMS at '$S': Timeout waiting for lock ro" ]]
+  fails 75 "GMS at '$S': Timeout waiting for lock ro" gms-remap-check --timeout 200ms --expect-hash "$hash"
   publish "$S" 1000
   ask_lock writer rw "$S"
   wait_stat has_rw_session true
@@ -97,11 +92,9 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 
 @test "a server that never answers is 75, one that sends garbage is 76" {
   silent_server "$T/silent"
-  run -75 --separate-stderr gms-remap-check --socket "$T/silent" --timeout 200ms
-  [ "$stderr" = "gms-remap-check: error: query the GMS at '$T/silent': timed out" ]
+  fails 75 "query the GMS at '$T/silent': timed out" gms-remap-check --socket "$T/silent" --timeout 200ms
   echo_server "$T/echo"
-  run -76 --separate-stderr gms-remap-check --socket "$T/echo"
-  [ "${#stderr_lines[@]}" -eq 1 ]
+  fails 76 "*" gms-remap-check --socket "$T/echo"
 }
 
 @test "a flag beats GMS_REMAP_TIMEOUT_MS, which beats the configuration file" {
@@ -111,14 +104,12 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   GMS_REMAP_TIMEOUT_MS=3600000 run -75 --separate-stderr gms-remap-check --timeout 100ms
   echo 'timeout = "100ms"' >"$T/config.toml"
   run -75 --separate-stderr gms-remap-check --config "$T/config.toml"
-  GMS_REMAP_TIMEOUT_MS=soon run -78 --separate-stderr gms-remap-check
-  [ "$stderr" = "gms-remap-check: error: read GMS_REMAP_TIMEOUT_MS 'soon': not a number of milliseconds" ]
+  GMS_REMAP_TIMEOUT_MS=soon fails 78 "read GMS_REMAP_TIMEOUT_MS 'soon': not a number of milliseconds" gms-remap-check
 }
 
 @test "--hash-file reads what --save-hash wrote" {
   start_weights
-  run -66 --separate-stderr gms-remap-check --hash-file "$T/hash"
-  [ "$stderr" = "gms-remap-check: error: open '$T/hash': No such file or directory" ]
+  fails 66 "open '$T/hash': No such file or directory" gms-remap-check --hash-file "$T/hash"
   publish "$S" 1000
   run -0 --separate-stderr gms-remap-check --save-hash "$T/hash"
   [ "$(cat "$T/hash")" = "$(hash_of "$S")" ]
@@ -128,8 +119,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   run -65 --separate-stderr gms-remap-check --hash-file "$T/hash" --save-hash "$T/hash"
   cmp "$T/hash" "$T/before"
   echo nonsense >"$T/hash"
-  run -65 --separate-stderr gms-remap-check --hash-file "$T/hash"
-  [ "$stderr" = "gms-remap-check: error: read hash file '$T/hash': 'nonsense' is not a layout hash" ]
+  fails 65 "read hash file '$T/hash': 'nonsense' is not a layout hash" gms-remap-check --hash-file "$T/hash"
   run -73 --separate-stderr gms-remap-check --save-hash "$T/absent/hash"
 }
 
@@ -156,8 +146,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   [ "${lines[0]}" = "${lines[1]}" ]
   [ "$stderr" = "" ]
   run -7 --separate-stderr gms-remap-check --exec -- sh -c 'exit 7'
-  run -127 --separate-stderr gms-remap-check --exec -- "$T/absent"
-  [ "$stderr" = "gms-remap-check: error: run '$T/absent': No such file or directory" ]
+  fails 127 "run '$T/absent': No such file or directory" gms-remap-check --exec -- "$T/absent"
   run -126 --separate-stderr gms-remap-check --exec -- "$T"
   run -0 --separate-stderr gms-remap-check -v --exec -- true
   [[ $stderr == "gms-remap-check: info: $S: could wake: "* ]]
@@ -203,21 +192,16 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   publish "$S" 1000 5000000
   run -0 --separate-stderr gms-remap-check --map --json
   [[ $output == *'"mapped":true'* ]]
-  FO_LIBEXEC_DIR=$T run -69 --separate-stderr gms-remap-check --map
-  [ "$stderr" = "gms-remap-check: error: use helper program '$T/fo-gpu': No such file or directory" ]
-  run -69 --separate-stderr gms-remap-check --map --driver /nonexistent/libcuda.so.1
-  [[ $stderr == "gms-remap-check: error: no CUDA driver: "* ]]
-  [ "${#stderr_lines[@]}" -eq 1 ]
+  FO_LIBEXEC_DIR=$T fails 69 "use helper program '$T/fo-gpu': No such file or directory" gms-remap-check --map
+  fails 69 "no CUDA driver: *" gms-remap-check --map --driver /nonexistent/libcuda.so.1
   CUDA_VISIBLE_DEVICES='' run -69 --separate-stderr gms-remap-check --map
 }
 
 @test "--map on a device that fails is 70, on one that hangs 75" {
   start_weights
   publish "$S" 1000
-  GMS_SIM_FAULTS=cuMemMap:1=unknown run -70 --separate-stderr gms-remap-check --map
-  [[ $stderr == "gms-remap-check: error: cuMemMap"* ]]
-  GMS_SIM_FAULTS=cuMemMap:1=hang run -75 --separate-stderr gms-remap-check --map --timeout 1s
-  [ "${#stderr_lines[@]}" -eq 1 ]
+  GMS_SIM_FAULTS=cuMemMap:1=unknown fails 70 "cuMemMap*" gms-remap-check --map
+  GMS_SIM_FAULTS=cuMemMap:1=hang fails 75 "*" gms-remap-check --map --timeout 1s
   wait_stat state COMMITTED
 }
 
@@ -226,8 +210,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   start_bg check gms-remap-check --timeout 1h
   # shellcheck disable=SC2016
   wait_for 'ls -l /proc/$BG_PID/fd | grep -q socket:'
-  kill -KILL "$BG_PID"
-  expect_exit "$BG_PID" 137
+  kill_now "$BG_PID"
   publish "$S" 1000
   [ "$(stat_field ro_session_count)" = 0 ]
 }
@@ -242,8 +225,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   wait_for "pgrep -P $BG_PID fo-gpu"
   local helper
   helper=$(pgrep -P "$BG_PID" fo-gpu)
-  kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
+  kill_now "$BG_PID"
   wait_for "! kill -0 $helper"
   wait_stat state COMMITTED
 }
@@ -253,6 +235,5 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   start_bg check gms-remap-check --timeout 1h
   # shellcheck disable=SC2016
   wait_for 'ls -l /proc/$BG_PID/fd | grep -q socket:'
-  kill "$BG_PID"
-  expect_exit "$BG_PID" 143
+  terminate "$BG_PID" 143
 }

@@ -38,11 +38,9 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
 }
 
 @test "a missing server is 69, a lock that is not granted in time 75" {
-  run -69 --separate-stderr gsave "$SNAP"
-  [[ $stderr == "gms-save: error: "*"'$SOCKET'"* ]]
+  fails 69 "*'$SOCKET'*" gsave "$SNAP"
   serve_at "$SOCKET"
-  run -75 --separate-stderr gsave --timeout 20ms "$SNAP"
-  [ "$stderr" = "gms-save: error: acquire lock ro of '$SOCKET': timed out" ]
+  fails 75 "acquire lock ro of '$SOCKET': timed out" gsave --timeout 20ms "$SNAP"
   [ -z "$(names)" ]
 }
 
@@ -70,29 +68,24 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   serve
   run -0 gsave "$SNAP"
   [[ $output == "saved 2 tensors, 4 MiB in 1 allocation and 1 shard, in "*" s ("*"/s), layout $HASH" ]]
-  run -73 --separate-stderr gsave "$SNAP"
-  [ "$stderr" = "gms-save: error: save to '$SNAP': it exists already" ]
+  fails 73 "save to '$SNAP': it exists already" gsave "$SNAP"
   run -0 gsave --replace "$SNAP"
   echo mine >"$SNAP/notes"
-  run -73 --separate-stderr gsave --replace "$SNAP"
-  [ "$stderr" = "gms-save: error: save to '$SNAP': 'notes' in it does not belong to a snapshot" ]
+  fails 73 "save to '$SNAP': 'notes' in it does not belong to a snapshot" gsave --replace "$SNAP"
   [ "$(cat "$SNAP/notes")" = mine ]
-  run -73 --separate-stderr gsave "$T/absent/snap"
-  [ "${#stderr_lines[@]}" -eq 1 ]
+  fails 73 "*" gsave "$T/absent/snap"
   [ "$(names)" = snap ]
 }
 
 @test "a path without a folder name is refused before the server is queried" {
   cd "$T" || return 1
   for place in "" / . x/..; do
-    run -73 --separate-stderr gsave "$place"
-    [ "$stderr" = "gms-save: error: save to '$place': not a folder name" ]
+    fails 73 "save to '$place': not a folder name" gsave "$place"
   done
 }
 
 @test "a folder that can't hold the snapshot is refused, also without a driver" {
-  run -73 --separate-stderr gms-save --driver /nonexistent "$T/absent/snap"
-  [ "$stderr" = "gms-save: error: save to '$T/absent/snap': No such file or directory" ]
+  fails 73 "save to '$T/absent/snap': No such file or directory" gms-save --driver /nonexistent "$T/absent/snap"
 }
 
 @test "a snapshot keeps the mode of the folder that it replaces" {
@@ -138,8 +131,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   mkdir "$T/small"
   mount -t tmpfs -o size=8m none "$T/small" 2>/dev/null || skip_because mount "no right to mount"
   MOUNTED=$T/small
-  GMS_SIM_FAULTS=cuMemcpyDtoH:1=kill run -73 --separate-stderr gsave --ring 1MiB "$T/small"
-  [ "$stderr" = "gms-save: error: save to '$T/small': it is a mount point" ]
+  GMS_SIM_FAULTS=cuMemcpyDtoH:1=kill fails 73 "save to '$T/small': it is a mount point" gsave --ring 1MiB "$T/small"
   [ "$(find "$T" -name 'small*')" = "$T/small" ]
 }
 
@@ -158,8 +150,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
     --copy-threads 1 "$SNAP"
   saver=$BG_PID
   wait_for "ls '$SNAP'.partial-*/shards/shard_0000.bin"
-  kill -TERM "$saver"
-  expect_exit "$saver" 143
+  terminate "$saver" 143
   [ -z "$(names)" ]
 }
 

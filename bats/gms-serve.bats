@@ -52,10 +52,8 @@ children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
 }
 
 @test "invalid --devices and a ready descriptor that is not open: 64, with the reason" {
-  run -64 --separate-stderr serve --devices garbage
-  [ "${stderr_lines[0]}" = "gms-serve: error: --devices: 'garbage' is not a device number, 0 to 1023" ]
-  run -64 --separate-stderr serve --socket-dir "$D" --ready-fd 99
-  [ "${stderr_lines[0]}" = "gms-serve: error: use --ready-fd 99: Bad file descriptor" ]
+  fails 64 "--devices: 'garbage' is not a device number, 0 to 1023" serve --devices garbage
+  fails 64 "use --ready-fd 99: Bad file descriptor" serve --socket-dir "$D" --ready-fd 99
 }
 
 @test "a different order of devices in NVML causes a warning" {
@@ -64,8 +62,7 @@ children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
     start_bg gms env GMS_DRIVER=cuda LD_LIBRARY_PATH="$FO_BUILD/tests/unmarked" GMS_SIM_DEVICES=2 \
       ${order:+FO_TEST_NVML_REVERSED=1} gms-serve --socket-dir "$D" --devices 0,1 --tags weights
     wait_for "[ -e $D/gms-ready ]"
-    kill "$BG_PID"
-    expect_exit "$BG_PID" 0
+    terminate "$BG_PID"
     if [ -n "$order" ]; then
       grep -q "^gms-serve: warning: CUDA's device 0 is NVML's device 1: .*CUDA_DEVICE_ORDER=PCI_BUS_ID" "$T/gms.err"
       grep -q "^gms-serve: warning: CUDA's device 1 is NVML's device 0: " "$T/gms.err"
@@ -78,8 +75,7 @@ children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
 @test "a socket path of over 107 bytes is 64, and nothing is created" {
   local path
   path=$D/$(printf 'x%.0s' {1..100})
-  run -64 --separate-stderr serve --socket-path "$path"
-  [ "${stderr_lines[0]}" = "gms-serve: error: socket path '$path': ${#path} bytes, at most 107 are allowed" ]
+  fails 64 "socket path '$path': ${#path} bytes, at most 107 are allowed" serve --socket-path "$path"
   [ "$(left)" = "" ]
 }
 
@@ -108,24 +104,20 @@ END
 # --- the driver -----------------------------------------------------------------------------------
 
 @test "no driver is 69, and the message names the simulated one" {
-  CUDA_VISIBLE_DEVICES='' GMS_DRIVER='' run -69 --separate-stderr serve --socket-dir "$D"
-  [ "$output" = "" ]
-  [ "${#stderr_lines[@]}" -eq 1 ]
-  [[ $stderr == "gms-serve: error: no "*"CUDA driver: "*"; GMS_DRIVER=sim selects the simulated one" ]]
+  CUDA_VISIBLE_DEVICES='' GMS_DRIVER='' fails 69 "no *CUDA driver: *; GMS_DRIVER=sim selects the simulated one" \
+    serve --socket-dir "$D"
   [ "$(left)" = "" ]
 }
 
 @test "a driver that does not work is 69, an unknown one 78, and a flag overrides the environment" {
   GMS_SIM_FAULTS='cuInit:1=unknown' run -69 --separate-stderr serve --socket-dir "$D"
   [ "$stderr" = "gms-serve: error: no usable CUDA driver: cuInit: CUDA_ERROR_UNKNOWN (999)" ]
-  GMS_DRIVER=simulated run -78 --separate-stderr serve --socket-dir "$D"
-  [ "$stderr" = "gms-serve: error: driver 'simulated': not auto, cuda, sim or a path" ]
+  GMS_DRIVER=simulated fails 78 "driver 'simulated': not auto, cuda, sim or a path" serve --socket-dir "$D"
   GMS_DRIVER=simulated start_bundle --driver "$FO_BUILD/lib/sim/libcuda.so.1"
 }
 
 @test "a missing device is 69, a failing one 70, and nothing stays" {
-  run -69 --separate-stderr serve --socket-dir "$D" --devices 0,9
-  [ "$stderr" = "gms-serve: error: CUDA device 9: CUDA_ERROR_INVALID_DEVICE (101)" ]
+  fails 69 "CUDA device 9: CUDA_ERROR_INVALID_DEVICE (101)" serve --socket-dir "$D" --devices 0,9
   GMS_SIM_FAULTS='cuMemGetAllocationGranularity:1=700' run -70 --separate-stderr serve --socket-dir "$D"
   [ "$stderr" = "gms-serve: error: CUDA device 0: CUDA_ERROR_ILLEGAL_ADDRESS (700)" ]
   [ "$(left)" = "" ]
@@ -179,8 +171,7 @@ END
   publish "$D/gms_0.sock" 1000
   ask_lock reader ro "$D/gms_0.sock"
   wait_for "[ \"\$(stat_field ro_session_count --socket $D/gms_0.sock)\" = 1 ]"
-  kill -TERM "$server"
-  expect_exit "$server" 0
+  terminate "$server"
   [ "$(left)" = "" ]
   wait_exit "$BG_PID"
   [ "$(grep -c ': error: ' "$T/gms.err")" -eq 0 ]
@@ -241,8 +232,7 @@ END
   local child children
   children=$(children_of "$BG_PID")
   publish "$D/gms_0.sock" 1000
-  kill -KILL "$BG_PID"
-  expect_exit "$BG_PID" 137
+  kill_now "$BG_PID"
   for child in $children; do wait_for "! kill -0 $child"; done
   [ -e "$D/gms-ready" ]
   run -69 --separate-stderr gms-stat --socket "$D/gms_0.sock"
@@ -250,8 +240,7 @@ END
   start_bg second gms-serve --socket-dir "$D"
   wait_for "grep -q ready $T/second.err"
   [ "$(stat_field state --socket "$D/gms_0.sock")" = EMPTY ]
-  kill -TERM "$BG_PID"
-  expect_exit "$BG_PID" 0
+  terminate "$BG_PID"
   [ "$(left)" = "" ]
 }
 
@@ -283,8 +272,7 @@ END
   start_bundle --devices 0
   local before
   before=$(ls -lA "$D")
-  run -73 --separate-stderr serve --socket-dir "$D"
-  [ "$stderr" = "gms-serve: error: serve in folder '$D': another gms-serve uses it" ]
+  fails 73 "serve in folder '$D': another gms-serve uses it" serve --socket-dir "$D"
   [ "$(ls -lA "$D")" = "$before" ]
   run -73 --separate-stderr serve --socket-dir "$D" --devices 1
   [ "$(stat_field state --socket "$D/gms_0.sock")" = EMPTY ]
@@ -292,11 +280,9 @@ END
 }
 
 @test "a missing folder, and a file in a link's place, are 73" {
-  run -73 --separate-stderr serve --socket-dir "$T/none"
-  [ "$stderr" = "gms-serve: error: open lock file '$T/none/gms-ready.lock': missing folder '$T/none'" ]
+  fails 73 "open lock file '$T/none/gms-ready.lock': missing folder '$T/none'" serve --socket-dir "$T/none"
   echo precious >"$D/gms_0.sock"
-  run -73 --separate-stderr serve --socket-dir "$D"
-  [ "$stderr" = "gms-serve: error: create link '$D/gms_0.sock': a file exists there" ]
+  fails 73 "create link '$D/gms_0.sock': a file exists there" serve --socket-dir "$D"
   [ "$(left)" = gms_0.sock ]
   [ "$(cat "$D/gms_0.sock")" = precious ]
 }
@@ -330,8 +316,7 @@ END
   [ "$(left)" = "" ]
   [ -S "$S" ]
   [ "$(stat_field state --socket "$S")" = EMPTY ]
-  kill -TERM "$BG_PID"
-  expect_exit "$BG_PID" 0
+  terminate "$BG_PID"
   [ ! -e "$S" ]
   [ -e "$S.lock" ]
   [ "$(cat "$T/gms.err")" = "" ]
@@ -340,19 +325,16 @@ END
 @test "a second server on a socket is refused, 73; a dead socket is replaced; a file is not" {
   dead_socket "$T/one.sock"
   start_one
-  run -73 --separate-stderr serve --socket-path "$S"
-  [ "$stderr" = "gms-serve: error: serve socket '$S': another server uses it" ]
+  fails 73 "serve socket '$S': another server uses it" serve --socket-path "$S"
   [ "$(stat_field state --socket "$S")" = EMPTY ]
   echo precious >"$T/file"
-  run -73 --separate-stderr serve --socket-path "$T/file"
-  [ "$stderr" = "gms-serve: error: serve socket '$T/file': not a socket" ]
+  fails 73 "serve socket '$T/file': not a socket" serve --socket-path "$T/file"
   [ "$(cat "$T/file")" = precious ]
 }
 
 @test "a socket of another server is left alone" {
   echo_server "$T/one.sock"
-  run -73 --separate-stderr serve --socket-path "$T/one.sock"
-  [ "$stderr" = "gms-serve: error: serve socket '$T/one.sock': another server uses it" ]
+  fails 73 "serve socket '$T/one.sock': another server uses it" serve --socket-path "$T/one.sock"
   kill -0 "$BG_PID"
   [ -S "$T/one.sock" ]
 }
@@ -381,8 +363,7 @@ END
 @test "SIGTERM also ends it while the driver hangs at the start" {
   GMS_SIM_FAULTS='cuInit:1=hang' start_bg gms gms-serve --socket-dir "$D"
   wait_for "[ -n \"\$(children_of $BG_PID)\" ]"
-  kill -TERM "$BG_PID"
-  expect_exit "$BG_PID" 0
+  terminate "$BG_PID"
   [ "$(left)" = "" ]
 }
 
@@ -397,8 +378,7 @@ END
   [ "$before" = "$after" ]
   grep -qx "gms-serve: warning: server died of signal 9, restarting it with 1 allocation: device=0 tag=weights" "$T/gms.err"
   grep -q "^gms-serve: info: restored 1 allocation, layout [0-9a-f]\{64\}: device=0 tag=weights$" "$T/gms.err"
-  kill "$BG_PID"
-  expect_exit "$BG_PID" 0
+  terminate "$BG_PID"
 }
 
 @test "the sixth crash within a minute ends it: 137" {
@@ -416,8 +396,7 @@ END
 @test "--restore loads a snapshot into a new server, but not again after an unpublish" {
   start_one
   make_snapshot
-  kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
+  kill_now "$BG_PID"
   start_one --restore "$T/snapshot"
   gms-stat --socket "$S" --json | grep -q "\"memory_layout_hash\":\"$hash\""
   # A crash does not restore what was unpublished.
@@ -429,8 +408,7 @@ END
 @test "a server that dies while its snapshot is loaded loads it again, and becomes ready" {
   start_one
   make_snapshot
-  kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
+  kill_now "$BG_PID"
   S=$T/one.sock
   : >"$T/ready"
   GMS_SIM_LATENCY=cuMemCreate=300ms start_bg gms gms-serve --socket-path "$S" --ready-fd 9 \
@@ -442,27 +420,23 @@ END
   wait_for "[ -s $T/ready ]"
   gms-stat --socket "$S" --json | grep -q "\"memory_layout_hash\":\"$hash\""
   [ "$(children_of "$BG_PID" | wc -l)" -eq 1 ]
-  kill "$BG_PID"
-  expect_exit "$BG_PID" 0
+  terminate "$BG_PID"
 }
 
 @test "SIGTERM during the load of a snapshot, and between two starts, ends it: 0" {
   start_one
   make_snapshot
-  kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
+  kill_now "$BG_PID"
   GMS_SIM_LATENCY=cuMemCreate=10s start_bg gms gms-serve --socket-path "$S" --restore "$T/snapshot"
   wait_for "gms-stat --socket $S --json | grep -q '\"state\":\"RW\"'"
   kill "$BG_PID"
-  kill "$BG_PID"
-  expect_exit "$BG_PID" 0
+  terminate "$BG_PID"
   start_one
   for crash in 1 2 3; do
     kill -KILL "$(children_of "$BG_PID")"
     [ "$crash" -eq 3 ] || gms-stat --socket "$S" --timeout 20s >"$T/stat"
   done
-  kill "$BG_PID"
-  expect_exit "$BG_PID" 0
+  terminate "$BG_PID"
 }
 
 @test "without gms-load, the server serves without a layout" {
@@ -502,15 +476,13 @@ END
   # The metrics' process is restarted after a kill, without an effect on the memory.
   kill -KILL "$(children_of "$BG_PID" | head -n 1)"
   wait_for "curl -sf http://127.0.0.1:$PORT/metrics | grep -q '^gms_commits_total{.*} 1$'"
-  kill "$BG_PID"
-  expect_exit "$BG_PID" 0
+  terminate "$BG_PID"
 }
 
 @test "an address for metrics that is in use is 73, and nothing stays" {
   pick_port
   start_one --metrics "127.0.0.1:$PORT"
-  run -73 --separate-stderr serve --socket-dir "$D" --metrics "127.0.0.1:$PORT"
-  [[ $stderr == "gms-serve: error: listen on '127.0.0.1:$PORT': "* ]]
+  fails 73 "listen on '127.0.0.1:$PORT': *" serve --socket-dir "$D" --metrics "127.0.0.1:$PORT"
   [ "$(left)" = "" ]
   run -64 --separate-stderr serve --socket-dir "$D" --metrics garbage
 }
@@ -583,9 +555,7 @@ end_bg() {
   local client
   for client in "${clients[@]}"; do
     # shellcheck disable=SC2086
-    run -77 --separate-stderr $client
-    [ "${#stderr_lines[@]}" -eq 1 ]
-    [[ ${stderr_lines[0]} == *": error: connect to socket '$S': it is served by user 65534, not by root "* ]]
+    TOOL=$(basename "${client%% *}") fails 77 "connect to socket '$S': it is served by user 65534, not by root *" $client
     # shellcheck disable=SC2086
     GMS_SERVER_UID=65533 run -77 --separate-stderr $client
   done

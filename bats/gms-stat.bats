@@ -21,12 +21,9 @@ setup() {
 }
 
 @test "no server and a dead socket are 69, in one line" {
-  run -69 --separate-stderr gms-stat
-  [ "$output" = "" ]
-  [ "$stderr" = "gms-stat: error: connect to socket '$S': No such file or directory" ]
+  fails 69 "connect to socket '$S': No such file or directory" gms-stat
   dead_socket "$S"
-  run -69 --separate-stderr gms-stat
-  [ "$stderr" = "gms-stat: error: connect to socket '$S': Connection refused" ]
+  fails 69 "connect to socket '$S': Connection refused" gms-stat
 }
 
 @test "the state as text, without a driver" {
@@ -99,8 +96,7 @@ setup() {
 
 @test "a server that never answers is 75, one that sends garbage is 76" {
   silent_server "$T/silent"
-  run -75 --separate-stderr gms-stat --socket "$T/silent" --timeout 100ms
-  [ "$stderr" = "gms-stat: error: query the GMS at '$T/silent': timed out" ]
+  fails 75 "query the GMS at '$T/silent': timed out" gms-stat --socket "$T/silent" --timeout 100ms
   echo_server "$T/echo"
   run -76 --separate-stderr gms-stat --socket "$T/echo"
   [ "$output" = "" ]
@@ -108,8 +104,7 @@ setup() {
 }
 
 @test "--all shows every server of the folder, a dead one too" {
-  run -69 --separate-stderr gms-stat --all
-  [ "$stderr" = "gms-stat: error: look for sockets in '$T': none found" ]
+  fails 69 "look for sockets in '$T': none found" gms-stat --all
   start_gms
   run -0 --separate-stderr gms-stat --all
   [ "${#lines[@]}" -eq 5 ]
@@ -127,8 +122,7 @@ setup() {
 @test "a result that can't be written is 74" {
   start_weights
   # shellcheck disable=SC2016
-  run -74 --separate-stderr sh -c 'gms-stat >/dev/full'
-  [ "$stderr" = "gms-stat: error: write to standard output: No space left on device" ]
+  fails 74 "write to standard output: No space left on device" sh -c 'gms-stat >/dev/full'
 }
 
 # watched NAME PATTERN: waits until the background command NAME has printed such a line.
@@ -149,13 +143,11 @@ watched() {
   watched watch "  (EMPTY|RW) -> COMMITTED,.* layout none -> [0-9a-f]{12}$"
   ask_lock reader ro "$S"
   watched watch "  COMMITTED -> RO, readers 0 -> 1$"
-  kill -KILL "$GMS_PID"
-  wait_exit "$GMS_PID"
+  kill_now "$GMS_PID"
   watched watch "  gone: .*'$S': "
   start_weights
   watched watch "  back: EMPTY, readers 0,"
-  kill -TERM "$watch"
-  expect_exit "$watch" 0
+  terminate "$watch"
   [ ! -s "$T/watch.err" ]
 }
 
@@ -190,8 +182,7 @@ watched() {
   [ "${#lines[@]}" -eq 1 ]
   [ "$stderr" = "gms-stat: error: write to standard output: Broken pipe" ]
   # shellcheck disable=SC2016
-  run -74 --separate-stderr sh -c 'gms-stat --watch >/dev/full'
-  [ "$stderr" = "gms-stat: error: write to standard output: No space left on device" ]
+  fails 74 "write to standard output: No space left on device" sh -c 'gms-stat --watch >/dev/full'
 }
 
 @test "--watch of a missing folder is 66, of an empty one waits" {
@@ -347,8 +338,7 @@ on_terminal() {
   run -0 --separate-stderr gms-stat --holders --json
   [ "${#lines[@]}" -eq 1 ]
   [[ $output == *'"no_layout":{"allocations":1,"bytes":2097152,"fds":1,"mappings":0},"pid":'$keeper',"process":"sleep"'* ]]
-  kill -KILL "$keeper"
-  wait_exit "$keeper"
+  kill_now "$keeper"
   run -0 --separate-stderr gms-stat --holders
   [ "${lines[2]}" = "memory of no layout: 0 B in 0 allocations" ]
 }
@@ -377,14 +367,11 @@ on_terminal() {
   wait_exit "$GMS_PID"
   run -0 --separate-stderr gms-stat --holders
   [ "${lines[3]}" = "no server is visible: no memory counts as a layout's" ]
-  run -69 --separate-stderr gms-stat --holders --device 99
-  [ "$output" = "" ]
-  [ "$stderr" = "gms-stat: error: inspect simulated device '$GMS_SIM_DIR/device-99': No such file or directory" ]
-  run -69 --separate-stderr gms-stat --holders --driver "$T/libcuda.so.1"
-  [ "$output" = "" ]
-  [ "$stderr" = "gms-stat: error: use helper program '$T/fo-sim-memory': No such file or directory" ]
-  GMS_SIM_VRAM=much run -78 --separate-stderr gms-stat --holders
-  [[ $stderr == "gms-stat: error: GMS_SIM_VRAM='much': not "* ]]
+  fails 69 "inspect simulated device '$GMS_SIM_DIR/device-99': No such file or directory" \
+    gms-stat --holders --device 99
+  fails 69 "use helper program '$T/fo-sim-memory': No such file or directory" \
+    gms-stat --holders --driver "$T/libcuda.so.1"
+  GMS_SIM_VRAM=much fails 78 "GMS_SIM_VRAM='much': not *" gms-stat --holders
   run -78 gms-stat --holders --driver other
   if [ ! -e /proc/driver/nvidia ]; then
     run -69 --separate-stderr gms-stat --holders --driver auto

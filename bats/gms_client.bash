@@ -61,8 +61,7 @@ echo_server() {
 dead_socket() {
   start_bg dead socat "UNIX-LISTEN:$1,unlink-close=0" PIPE
   wait_for "[ -S $1 ]"
-  kill -KILL "$BG_PID"
-  wait_exit "$BG_PID"
+  kill_now "$BG_PID"
 }
 
 # start_gms [OPTION]...: starts gms-serve in $GMS_SOCKET_DIR until it is ready. Sets GMS_PID.

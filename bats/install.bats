@@ -54,21 +54,18 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
 }
 
 @test "every tool is installed with its page and its completions" {
-  local tool bad=0
+  local tool
   for tool in $(all_tools); do
     for file in "bin/$tool" "share/bash-completion/completions/$tool" \
       "share/zsh/site-functions/_$tool" "share/fish/vendor_completions.d/$tool.fish"; do
-      if [ ! -s "$PREFIX/$file" ]; then
-        echo "$file is not there"
-        bad=1
-      fi
+      if [ ! -s "$PREFIX/$file" ]; then wrong "$file is not there"; fi
     done
-    if ! bash -n "$PREFIX/share/bash-completion/completions/$tool"; then bad=1; fi
+    bash -n "$PREFIX/share/bash-completion/completions/$tool" || wrong "$tool"
   done
   for page in "$FO_ROOT"/man/*.[1-8]; do
-    if ! cmp "$page" "$PREFIX/share/man/man${page##*.}/${page##*/}"; then bad=1; fi
+    cmp "$page" "$PREFIX/share/man/man${page##*.}/${page##*/}" || wrong "$page"
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
   [ "$(cd "$PREFIX" && echo *)" = "bin etc lib libexec share" ]
   [ -x "$PREFIX/libexec/fo/fo-gpu" ]
 }
@@ -157,8 +154,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
     wait_for "grep -qx READY=1 $T/told"
     # One instance serves one device, the other unit all.
     [ "$(find "$folder" -maxdepth 1 -name 'gms_?.sock' | wc -l)" -eq "$devices" ]
-    kill "$BG_PID"
-    expect_exit "$BG_PID" 0
+    terminate "$BG_PID"
     wait_for "grep -q STOPPING=1 $T/told"
     kill "${BG_PIDS[-2]}"
     wait_exit "${BG_PIDS[-2]}"
@@ -190,22 +186,21 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
 
 @test "the tarball has the static tools, stripped and small, with their pages and completions" {
   unpack_tarball
-  local tool tools page bad=0
+  local tool tools page
   [ "$(ls "$T/root")" = "$TOOLS" ]
   tools=$(sed -n 's/^fo_tool(\([^ ]*\) STATIC$/\1/p' "$FO_ROOT"/cmd/*/CMakeLists.txt | sort | xargs)
   [ "$(ls "$T/root/$TOOLS/bin" | sort | xargs)" = "$tools" ]
   [ "$(ls "$T/root/$TOOLS/libexec/fo")" = fo-gpu ]
   for tool in $tools; do
     if [ "$(stat -c %s "$T/root/$TOOLS/bin/$tool")" -ge $((9 * 1024 * 1024)) ]; then
-      echo "$tool has $(stat -c %s "$T/root/$TOOLS/bin/$tool") bytes"
-      bad=1
+      wrong "$tool has $(stat -c %s "$T/root/$TOOLS/bin/$tool") bytes"
     fi
     for file in share/man/man?/"$tool".? share/bash-completion/completions/"$tool"; do
       # shellcheck disable=SC2086  # the section is any
-      if ! ls "$T/root/$TOOLS"/$file >/dev/null; then bad=1; fi
+      ls "$T/root/$TOOLS"/$file >/dev/null || wrong "$file"
     done
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
   run -1 bash -c "readelf -S '$T/root/$TOOLS'/bin/* '$T/root/$TOOLS'/libexec/fo/* | grep -E 'symtab|debug_info'"
 }
 

@@ -38,7 +38,7 @@ COMBINATIONS=(
 
 # checked FILE...: fo-podgen's output for these, in each combination, has Kubernetes' types.
 checked() {
-  local combination kube file out n=0 bad=0
+  local combination kube file out n=0
   local -a options manifests=()
   for combination in "${COMBINATIONS[@]}"; do
     read -r -a options <<<"$combination"
@@ -49,14 +49,12 @@ checked() {
       # A Pod has one replica.
       if ! sed -E 's/("?replicas"?: *)[0-9]+/\11/g' "$file" |
         fo-podgen -q --generated-only --kube-version "${options[@]}" >"$out" 2>"$T/err"; then
-        echo "fo-podgen --kube-version $combination -f $file"
-        cat "$T/err"
-        bad=1
+        wrong "fo-podgen --kube-version $combination -f $file: $(cat "$T/err")"
       fi
       manifests+=("$out")
     done
   done
-  [ "$bad" -eq 0 ] && "$K8S/check" "${manifests[@]}"
+  none_wrong && "$K8S/check" "${manifests[@]}"
 }
 
 @test "errors in a manifest are found" {
@@ -150,7 +148,7 @@ END
 # PATTERN", for a warning, or "# leaves: PATTERN", for output without a message, which the API
 # server would refuse.
 @test "every broken input is refused with its error, or left to the API server" {
-  local file word pattern wanted bad=0
+  local file word pattern wanted
   local -a files=("$DGD"/broken/*.yaml)
   [ "${#files[@]}" -ge 40 ]
   for file in "${files[@]}"; do
@@ -159,30 +157,26 @@ END
       wants:) wanted=65 ;;
       warns: | leaves:) wanted=0 ;;
       *)
-        echo "$file: its first line does not say what it wants"
-        bad=1
+        wrong "$file: its first line does not say what it wants"
         continue
         ;;
     esac
     run --separate-stderr fo-podgen -f "$file"
     if [ "$status" -ne "$wanted" ] || { [ "$wanted" -ne 0 ] && [ "$output" != "" ]; }; then
-      echo "$file: status $status: $output"
-      bad=1
+      wrong "$file: status $status: $output"
     fi
     if [ "$word" = leaves: ]; then
       stderr=$(grep -v DYN_NAMESPACE <<<"$stderr" || true)
       if [ "$stderr" != "" ] || ! grep -qE -- "$pattern" <<<"$output"; then
-        printf '%s: leaves %s\n  %s\n' "$file" "$pattern" "$stderr"
-        bad=1
+        wrong "$file: leaves $pattern: $stderr"
       fi
       continue
     fi
     if ! grep -qE -- "$file:[0-9]+:[0-9]+:" <<<"$stderr" || ! grep -qE -- "$pattern" <<<"$stderr"; then
-      printf '%s: wants %s\n  %s\n' "$file" "$pattern" "$stderr"
-      bad=1
+      wrong "$file: wants $pattern: $stderr"
     fi
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "the look-alikes have no errors" {

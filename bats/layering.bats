@@ -45,39 +45,31 @@ matches_outside() {
 sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h' 'cmd/*.cc' "$@"; }
 
 @test "rooms include only rooms above them" {
-  local room folder line included bad=0
+  local room folder line included
   for folder in lib/*/; do
     room=$(basename "$folder")
-    if ! allowed=" $(allowed_for "$room") $room "; then
-      echo "lib/$room: not a room of this house"
-      bad=1
-      continue
-    fi
+    allowed=" $(allowed_for "$room") $room " || { wrong "lib/$room: not a room of this house"; continue; }
     while IFS= read -r line; do
       included=${line#*'#include "'}
       included=${included%%/*}
       if [ -d "lib/$included" ] && [[ "$allowed" != *" $included "* ]]; then
-        echo "$line: $room must not know $included"
-        bad=1
+        wrong "$line: $room must not know $included"
       fi
     done < <(grep -rnE '#include "[a-z0-9_]+/' "$folder")
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "libraries are linked in the same order" {
-  local room folder linked bad=0
+  local room folder linked
   for folder in lib/*/; do
     room=$(basename "$folder")
     allowed=" $(allowed_for "$room") $room asio flags headers room "
     while read -r linked; do
-      if [[ "$allowed" != *" ${linked#fo_} "* ]]; then
-        echo "lib/$room links $linked"
-        bad=1
-      fi
+      if [[ "$allowed" != *" ${linked#fo_} "* ]]; then wrong "lib/$room links $linked"; fi
     done < <(grep -oE '\bfo_[a-z]+\b' "$folder/CMakeLists.txt")
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "no room includes from cmd or tests" {
@@ -157,18 +149,12 @@ riddles() {
 }
 
 @test "mains are thin" {
-  local main bad=0
+  local main
   for main in cmd/*/main.cc; do
-    if [ "$(wc -l <"$main")" -ge 120 ]; then
-      echo "$main: $(wc -l <"$main") lines"
-      bad=1
-    fi
-    if ! grep -q 'cli::run(' "$main"; then
-      echo "$main: does not go through cli::run"
-      bad=1
-    fi
+    if [ "$(wc -l <"$main")" -ge 120 ]; then wrong "$main: $(wc -l <"$main") lines"; fi
+    grep -q 'cli::run(' "$main" || wrong "$main: does not go through cli::run"
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "every header has #pragma once" {
@@ -177,15 +163,12 @@ riddles() {
 }
 
 @test "headers begin with a description" {
-  local file first bad=0
+  local file first
   while IFS= read -r file; do
     IFS= read -r first <"$file"
-    if [[ "$first" != "// "* ]]; then
-      echo "$file: no head comment"
-      bad=1
-    fi
+    if [[ "$first" != "// "* ]]; then wrong "$file: no head comment"; fi
   done < <(git ls-files -co --exclude-standard -- 'lib/*.h')
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "no source contains a path of a developer's machine" {

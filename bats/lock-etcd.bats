@@ -3,6 +3,7 @@
 
 # shellcheck disable=SC2030,SC2031,SC2153,SC2154  # tests are subshells; others set variables
 load test_helper
+TOOL=gms-lock
 load tls
 load etcd
 
@@ -60,8 +61,7 @@ generation() { sed -n '2s/.* //p' "$T/$1.beats"; }
 }
 
 @test "etcd: --exec is refused, and so is an invalid URI" {
-  run -64 --separate-stderr lock acquire --lock "$URI" --exec -- touch "$T/ran"
-  [[ $stderr == "gms-lock: error: acquire lock 'etcd:http://127.0.0.1:$PORT/locks/x': "* ]]
+  fails 64 "acquire lock 'etcd:http://127.0.0.1:$PORT/locks/x': *" lock acquire --lock "$URI" --exec -- touch "$T/ran"
   run -64 --separate-stderr lock acquire --lock "$URI&ttl=3s" -- touch "$T/ran"
   [ ! -e "$T/ran" ]
 }
@@ -107,8 +107,7 @@ null" ]
   start_holder first
   start_contender second
   await_waiter second
-  kill -KILL "$HOLDER"
-  wait_exit "$HOLDER"
+  kill_now "$HOLDER"
   wait_for "! kill -0 $COMMAND"
   wait_for "[ \$(wc -l <$T/second.beats) -ge 2 ]"
   [ "$(first_beat second)" -gt "$(last_beat first)" ]
@@ -150,9 +149,7 @@ null" ]
   local command
   for command in "owner" "status" "acquire -n"; do
     # shellcheck disable=SC2086
-    run -65 --separate-stderr lock $command --lock "$URI"
-    [ "$output" = "" ]
-    [ "$stderr" = "gms-lock: error: $reason" ]
+    fails 65 "$reason" lock $command --lock "$URI"
   done
   start_bg waiter gms-lock acquire --lock "$URI" --warn-after 20ms -- true
   wait_for "grep -qF \"waiting for lock 'etcd:http://127.0.0.1:$PORT/locks/x': $reason\" $T/waiter.err"
@@ -175,8 +172,7 @@ null" ]
   start_contender second
   await_waiter second
   queue=$(etcdctl get --prefix --keys-only locks/x/)
-  kill -KILL "$ETCD"
-  wait_exit "$ETCD"
+  kill_now "$ETCD"
   start_etcd
   [ "$(etcdctl get --prefix --keys-only locks/x/)" = "$queue" ]
   kill -0 "$COMMAND"
@@ -213,8 +209,7 @@ null" ]
     # shellcheck disable=SC2086
     etcdctl $command >/dev/null 3>&-
   done
-  run -77 --separate-stderr lock acquire --lock "$URI" -- touch "$T/ran"
-  [[ $stderr == "gms-lock: error: ask etcd 'http://127.0.0.1:$PORT': 'etcdserver: "* ]]
+  fails 77 "ask etcd 'http://127.0.0.1:$PORT': 'etcdserver: *" lock acquire --lock "$URI" -- touch "$T/ran"
   run -77 lock owner --lock "$URI"
   user="user=engine&password-file=$T/password"
   run -77 --separate-stderr lock acquire --lock "${URI/x?/y?}&$user" -- touch "$T/ran"
@@ -222,14 +217,12 @@ null" ]
   run -0 lock acquire --lock "$URI&$user" -- gms-lock owner --lock "$URI&$user"
   [ "$output" = engine-0 ]
   echo wrong >"$T/password"
-  run -77 --separate-stderr lock acquire --lock "$URI&$user" -- touch "$T/ran"
-  [[ $stderr == *"authentication failed"* ]]
+  fails 77 "*authentication failed*" lock acquire --lock "$URI&$user" -- touch "$T/ran"
   [ ! -e "$T/ran" ]
 }
 
 @test "etcd: over TLS, by name and by address, with a client certificate" {
-  kill -KILL "$ETCD"
-  wait_exit "$ETCD"
+  kill_now "$ETCD"
   make_ca ca
   make_ca stranger
   make_cert server ca 2 IP:127.0.0.1,DNS:localhost
@@ -250,8 +243,7 @@ null" ]
   wait_exit "$HOLDER"
   wait_for "[ -s $T/second.beats ]"
   server=etcd:https://127.0.0.1:$PORT/locks/x
-  run -78 --separate-stderr lock owner --lock "$server?ca=$T/stranger.crt&$ours"
-  [[ $stderr == "gms-lock: error: "*"'https://127.0.0.1:$PORT/"* ]]
+  fails 78 "*'https://127.0.0.1:$PORT/*" lock owner --lock "$server?ca=$T/stranger.crt&$ours"
   run -78 --separate-stderr lock owner --lock "$server?ca=$T/ca.crt"
   run -66 --separate-stderr lock owner --lock "$server?ca=$T/absent.crt"
   run -64 --separate-stderr lock owner --lock "$server"
@@ -297,8 +289,7 @@ null" ]
 
 @test "etcd: a missing server and a busy lock have different statuses" {
   kill -KILL "$ETCD"
-  run -69 --separate-stderr lock acquire --lock "$URI" --nonblock -E 9 -- true
-  [[ $stderr == "gms-lock: error: "*"127.0.0.1:$PORT"*"refused" ]]
+  fails 69 "*127.0.0.1:$PORT*refused" lock acquire --lock "$URI" --nonblock -E 9 -- true
 }
 
 @test "etcd: an error line that is not read does not keep the command alive" {

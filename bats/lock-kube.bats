@@ -5,6 +5,7 @@
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154  # sh's and wait_for's text; tests are subshells
 load test_helper
+TOOL=gms-lock
 load tls
 
 setup() {
@@ -150,15 +151,13 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   kill -0 "$BG_PID"
   run -0 lock owner --lock "$LOCK"
   echo wrong >"$T/own"
-  run -77 --separate-stderr lock owner --lock "$LOCK"
-  [ "$stderr" = "gms-lock: error: get Lease 'ns/pair': the API server answers 401: Unauthorized" ]
+  fails 77 "get Lease 'ns/pair': the API server answers 401: Unauthorized" lock owner --lock "$LOCK"
   expect_exit "$BG_PID" 75
 }
 
 @test "no API server, no authority, a token without TLS: 78" {
   refused() {
-    run -78 --separate-stderr gms-lock "${@:2}" 3>&-
-    [[ $stderr == "gms-lock: error: open lock 'k8s:ns/pair': "*"$1"* ]]
+    fails 78 "open lock 'k8s:ns/pair': *$1*" gms-lock "${@:2}"
   }
   local command
   for command in "acquire" "owner" "status"; do
@@ -218,9 +217,8 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
       api POST "${LEASES/ns\/leases/default/leases}" '{"apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease", "metadata": {"name": "failover-pair"}}'
     fi
-    run -77 --separate-stderr lock acquire \
-      --lock "k8s:default/failover-pair?api=http://127.0.0.1:$PORT" -- true
-    [[ $stderr == "gms-lock: error: $verb Lease 'default/failover-pair': "*" 403: "* ]]
+    fails 77 "$verb Lease 'default/failover-pair': * 403: *" \
+      lock acquire --lock "k8s:default/failover-pair?api=http://127.0.0.1:$PORT" -- true
   done
 }
 

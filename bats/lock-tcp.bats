@@ -5,6 +5,7 @@
 # shellcheck disable=SC2154  # stderr comes from run
 
 load test_helper
+TOOL=gms-lock
 load lockd
 load tls
 
@@ -177,8 +178,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   local server=$BG_PID port=${LOCK#tcp:}
   start_holder a
   runs a
-  kill -KILL "$server"
-  wait_exit "$server"
+  kill_now "$server"
   start_bg lockd2 gms-lockd --socket "$S" --listen "$port" --expiry 10s
   start_holder b
   waits b
@@ -196,8 +196,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   kill -KILL "$server"
   expect_exit "$holder" 75
   run ! kill -0 "$(cat "$T/a.cmd")"
-  run -69 --separate-stderr gms-lock status --lock "$LOCK"
-  [ "$stderr" = "gms-lock: error: connect to ${LOCK#tcp:}: Connection refused" ]
+  fails 69 "connect to ${LOCK#tcp:}: Connection refused" gms-lock status --lock "$LOCK"
 }
 
 @test "without TLS only loopback addresses are allowed, 64" {
@@ -334,8 +333,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   start_holder a
   # "status" and the holder have caused one each.
   wait_for "[ \$(grep -c 'TLS with' $T/lockd.err) -ge 2 ]"
-  kill -KILL "$server"
-  wait_exit "$server"
+  kill_now "$server"
   use_tls server
   start_bg lockd2 gms-lockd --socket "$S" --listen "$port" --expiry 10s "${serve_tls[@]}"
   runs a

@@ -57,70 +57,49 @@ options_of_page() {
 }
 
 @test "every tool has a page with every section" {
-  local tool page section bad=0
+  local tool page section
   for tool in $(all_programs); do
-    if ! page=$(page_of "$tool"); then
-      echo "$tool: no page"
-      bad=1
-      continue
-    fi
+    page=$(page_of "$tool") || { wrong "$tool: no page"; continue; }
     for section in NAME SYNOPSIS DESCRIPTION OPTIONS ENVIRONMENT FILES "EXIT STATUS" EXAMPLES "SEE ALSO"; do
-      if ! grep -qxF ".Sh $section" "$page"; then
-        echo "$page: no section $section"
-        bad=1
-      fi
+      grep -qxF ".Sh $section" "$page" || wrong "$page: no section $section"
     done
-    if ! grep -qE "^\.Xr fo-exit-status 7" "$page"; then
-      echo "$page: no reference to fo-exit-status(7)"
-      bad=1
-    fi
+    grep -qE "^\.Xr fo-exit-status 7" "$page" || wrong "$page: no reference to fo-exit-status(7)"
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "pages refer only to existing pages" {
-  local name section bad=0
+  local name section
   while read -r name section; do
     if [[ "$name" == gms-* || "$name" == fo-* || "$name" == failover ]] && [ ! -f "man/$name.$section" ]; then
-      echo "$name($section): referred to but not there"
-      bad=1
+      wrong "$name($section): referred to but not there"
     fi
   done < <(sed -n 's/^\.Xr \([^ ]*\) \([1-9]\).*/\1 \2/p' man/*.[1-9] | sort -u)
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "pages and --help name the same options" {
-  local tool page bad=0
+  local tool page
   for tool in $(all_programs); do
     page=$(page_of "$tool") || continue
-    if ! diff <(options_of_help "$tool") <(options_of_page "$page"); then
-      echo "$tool: < only in --help, > only in $page"
-      bad=1
-    fi
+    diff <(options_of_help "$tool") <(options_of_page "$page") || wrong "$tool: < only in --help, > only in $page"
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "--help fits a screen and ends with --help and --version" {
-  local tool sub text bad=0
+  local tool sub text
   for tool in $(all_programs); do
     for sub in "" $(subcommands_of "$tool"); do
       text=$("$tool" ${sub:+"$sub"} --help)
-      if [ "$(wc -l <<<"$text")" -gt 52 ]; then
-        echo "$tool $sub --help: $(wc -l <<<"$text") lines"
-        bad=1
-      fi
-      if [ "$(wc -L <<<"$text")" -gt 110 ]; then
-        echo "$tool $sub --help: $(wc -L <<<"$text") columns"
-        bad=1
-      fi
+      if [ "$(wc -l <<<"$text")" -gt 52 ]; then wrong "$tool $sub --help: $(wc -l <<<"$text") lines"; fi
+      if [ "$(wc -L <<<"$text")" -gt 110 ]; then wrong "$tool $sub --help: $(wc -L <<<"$text") columns"; fi
       if [ "$(grep -E '^ +-' <<<"$text" | tail -n 1 | grep -oE -- '--[a-z]+' | tr '\n' ' ')" != "--help --version " ]; then
-        echo "$tool $sub --help: --help and --version are not last"
-        bad=1
+        wrong "$tool $sub --help: --help and --version are not last"
       fi
     done
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 # variables_of_help TOOL: prints the variables in --help: those of options, and the rest at its end.
@@ -140,15 +119,12 @@ by_name() {
 }
 
 @test "pages and --help name the same variables" {
-  local tool page bad=0
+  local tool page
   for tool in $(all_programs); do
     page=$(page_of "$tool") || continue
-    if ! diff <(variables_of_help "$tool") <(variables_of_page "$page"); then
-      echo "$tool: < only in --help, > only in $page"
-      bad=1
-    fi
+    diff <(variables_of_help "$tool") <(variables_of_page "$page") || wrong "$tool: < only in --help, > only in $page"
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 # variables_of_options TOOL: prints the variables of options for which --help names none.
@@ -164,38 +140,34 @@ variables_of_options() {
 }
 
 @test "pages list the variable of each option" {
-  local tool page bad=0
+  local tool page
   fo_setup
   for tool in $(all_programs); do
     page=$(page_of "$tool") || continue
     if ! diff <(variables_of_options "$tool") \
       <(sed -n '/^\.Sh ENVIRONMENT/,/^\.Sh FILES/s/^\.Ev //p' "$page" | tr -d ' .' | tr ',' '\n' | grep . | sort -u); then
-      echo "$tool: < has an option, > only in $page"
-      bad=1
+      wrong "$tool: < has an option, > only in $page"
     fi
   done
   fo_teardown
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "every exit status in a page is in fo-exit-status(7)" {
-  local page status bad=0
+  local page status
   for page in man/*.[18]; do
     for status in $(sed -n '/^\.Sh EXIT STATUS/,/^\.Sh EXAMPLES/s/^\.It \([0-9][0-9]*\)$/\1/p' "$page"); do
-      if ! grep -qE "^\.It .*\b$status\b" man/fo-exit-status.7; then
-        echo "$page: status $status"
-        bad=1
-      fi
+      grep -qE "^\.It .*\b$status\b" man/fo-exit-status.7 || wrong "$page: status $status"
     done
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }
 
 @test "pictures are up to date with their sources" {
   command -v fossil >/dev/null || skip_because fossil "fossil is not installed"
-  local text bad=0
+  local text
   for text in man/pictures/*.pikchr; do
-    if ! cmp <(fossil pikchr "$text") "${text%.pikchr}.svg"; then bad=1; fi
+    cmp <(fossil pikchr "$text") "${text%.pikchr}.svg" || wrong "$text"
   done
-  [ "$bad" -eq 0 ]
+  none_wrong
 }

@@ -139,8 +139,7 @@ fail_over() {
 
 # stop_pod: ends the pod, and expects status 0 of all containers.
 stop_pod() {
-  kill "$KUBELET_PID"
-  expect_exit "$KUBELET_PID" 0
+  terminate "$KUBELET_PID"
   is '[.[] | select(has("exit_status"))] | all(.state == "terminated" and .exit_status == 0)'
 }
 

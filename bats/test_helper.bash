@@ -119,6 +119,41 @@ expect_exit() {
   [ "$status" -eq "$2" ] || { echo "status $status instead of $2"; return 1; }
 }
 
+# terminate PID [STATUS]: sends SIGTERM to this child, and expects this exit status, by default 0.
+terminate() {
+  kill -TERM "$1"
+  expect_exit "$1" "${2:-0}"
+}
+
+# kill_now PID: sends SIGKILL to this child, and waits until it has ended.
+kill_now() {
+  kill -KILL "$1"
+  expect_exit "$1" 137
+}
+
+# fails STATUS PATTERN COMMAND...: it ends with STATUS and prints nothing but one line, an error of
+# $TOOL that matches; after a usage error, a second line names --help. warns: it is a warning.
+fails() { prints_only error "$@"; }
+warns() { prints_only warning "$@"; }
+# The tool of the file, by its name.
+TOOL=$(basename "${BATS_TEST_FILENAME:-}" .bats)
+# shellcheck disable=SC2154  # run sets output, stderr and stderr_lines
+prints_only() {
+  run "-$2" --separate-stderr "${@:4}" 3>&-
+  echo "$output$stderr"
+  [ "$output" = "" ]
+  [ "${#stderr_lines[@]}" -eq $(($2 == 64 ? 2 : 1)) ]
+  # shellcheck disable=SC2053  # a pattern
+  [[ ${stderr_lines[0]} == "$TOOL: $1: "$3 ]]
+}
+
+# wrong TEXT: reports what is wrong, and lets the test go on until none_wrong, which fails then.
+wrong() {
+  echo "$1"
+  WRONG=1
+}
+none_wrong() { [ -z "${WRONG:-}" ]; }
+
 # usage_errors COMMAND ARGUMENTS...: each of these, split into words and appended to the command, is
 # a usage error of its tool, in one line.
 # shellcheck disable=SC2154  # run sets output and stderr_lines
