@@ -3,7 +3,6 @@
 
 # shellcheck disable=SC2030,SC2031,SC2153,SC2154  # tests are subshells; others set variables
 load test_helper
-TOOL=gms-lock
 load tls
 load etcd
 

@@ -5,7 +5,6 @@
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154  # sh's and wait_for's text; tests are subshells
 load test_helper
-TOOL=gms-lock
 load tls
 
 setup() {

@@ -5,7 +5,6 @@
 # shellcheck disable=SC2154  # stderr comes from run
 
 load test_helper
-TOOL=gms-lock
 load lockd
 load tls
 

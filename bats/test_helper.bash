@@ -135,8 +135,9 @@ kill_now() {
 # $TOOL that matches; after a usage error, a second line names --help. warns: it is a warning.
 fails() { prints_only error "$@"; }
 warns() { prints_only warning "$@"; }
-# The tool of the file, by its name.
+# The tool of the file, by its name; lock-etcd.bats and others are of gms-lock.
 TOOL=$(basename "${BATS_TEST_FILENAME:-}" .bats)
+TOOL=${TOOL/#lock-*/gms-lock}
 # shellcheck disable=SC2154  # run sets output, stderr and stderr_lines
 prints_only() {
   run "-$2" --separate-stderr "${@:4}" 3>&-
