@@ -217,7 +217,7 @@ complains_of_no_config_file() {
 }
 
 @test "dynamic programs run on glibc 2.35" {
-  command -v objdump >/dev/null || skip_because binutils "objdump is not installed"
+  need objdump binutils
   local program newest
   for program in "$FO_BIN"/* "$FO_BUILD"/libexec/fo/* "$FO_BUILD"/lib/sim/*; do
     if [ ! -f "$program" ]; then continue; fi
@@ -331,7 +331,7 @@ Try '$1 --help'" ] || return 1
 }
 
 @test "completion in fish offers the options of --help" {
-  command -v fish >/dev/null || skip_because fish "fish is not installed"
+  need fish
   local tool
   for tool in $(all_tools); do
     "$tool" completion fish >"$T/$tool.fish"
@@ -360,7 +360,7 @@ complete_in_zsh() {
 }
 
 @test "completion in zsh offers subcommands, options and values" {
-  command -v zsh >/dev/null || skip_because zsh "zsh is not installed"
+  need zsh
   local tool
   for tool in $(all_tools); do
     "$tool" completion zsh >"$T/$tool.zsh"

@@ -29,7 +29,7 @@ need_root() {
 }
 need_buildah() {
   need_root
-  command -v buildah >/dev/null || skip_because buildah "buildah is not installed"
+  need buildah
   # The path must be short, because sockets are below it.
   buildah=(buildah --storage-driver vfs --root "$T/store" --runroot "$T/run")
 }

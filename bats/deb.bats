@@ -49,7 +49,7 @@ make_base() {
 }
 
 @test "lintian finds no fault with the packages" {
-  command -v lintian >/dev/null || skip_because lintian "lintian is not installed"
+  need lintian
   run -0 lintian --allow-root --fail-on error,warning "$PACKAGES"/*.deb
   [ "$output" = "" ]
 }

@@ -35,7 +35,7 @@ teardown() { rm -rf "$T"; }
 }
 
 @test "commands within a sentence have only options that exist" {
-  command -v mandoc >/dev/null || skip_because mandoc "mandoc is not installed"
+  need mandoc
   local document tool word help
   local -a words
   for document in $(documents); do

@@ -29,6 +29,18 @@ start_etcd() {
   wait_for "curl -sf ${CURL_TLS:-} $client/health"
 }
 
+# enable_auth PREFIX: from now on, only the user engine can use the keys there, whose password is in
+# $T/password.
+enable_auth() {
+  local command
+  echo secret >"$T/password"
+  for command in "user add root:rootpw" "user grant-role root root" "user add engine:secret" "role add user" \
+    "role grant-permission user readwrite --prefix $1" "user grant-role engine user" "auth enable"; do
+    # shellcheck disable=SC2086
+    etcdctl $command >/dev/null 3>&-
+  done
+}
+
 # end_etcd: kills it, if it was started.
 end_etcd() {
   if [ -n "${ETCD:-}" ]; then kill -KILL "$ETCD" 2>/dev/null || :; fi

@@ -388,7 +388,7 @@ no_example man/fo-route.1 'worker_lost'
 
 # an_etcd: starts a real etcd on the machine.
 an_etcd() {
-  command -v etcd >/dev/null || skip_because etcd "etcd is not installed"
+  need etcd
   start_bg etcd "${INSIDE[@]}" etcd --data-dir "$T/etcd" --listen-client-urls http://10.0.0.5:2379 \
     --advertise-client-urls http://etcd:2379 --listen-peer-urls http://10.0.0.5:2380 \
     --initial-advertise-peer-urls http://10.0.0.5:2380 \
@@ -869,7 +869,7 @@ $last_line" run_example
 }
 
 @test "failover(7): the commands within its sentences" {
-  command -v mandoc >/dev/null || skip_because mandoc "mandoc is not installed"
+  need mandoc
   weights
   inside gms-save -q /snapshots/llama >/dev/null
   inside gms-load --unpublish

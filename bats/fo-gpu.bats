@@ -197,5 +197,5 @@ END
 }
 
 @test "an answer that can't be written is 74" {
-  run -74 --separate-stderr sh -c 'fo-gpu free >/dev/full'
+  full_stdout fo-gpu free
 }

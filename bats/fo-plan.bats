@@ -254,8 +254,6 @@ END
 }
 
 @test "a full standard output is 74" {
-  # shellcheck disable=SC2016  # for the shell in there
-  fails 74 "write to standard output: No space left on device" sh -c 'fo-plan "$@" >/dev/full' sh figures
-  # shellcheck disable=SC2016
-  run -74 --separate-stderr sh -c 'fo-plan "$@" >/dev/full' sh degrade --sweep ratio=0:1:0.01 --csv
+  full_stdout fo-plan figures
+  full_stdout fo-plan degrade --sweep ratio=0:1:0.01 --csv
 }

@@ -144,8 +144,7 @@ service.serving.knative.dev-s.json" ]
 }
 
 @test "a full stdout is an error" {
-  # shellcheck disable=SC2016
-  fails 74 "write to standard output: *" bash -c 'fo-podgen -q -f "$1" >/dev/full' bash "$T/dgd.yaml"
+  full_stdout fo-podgen -q -f "$T/dgd.yaml"
 }
 
 @test "all errors of an input are reported with their places, and nothing is written" {

@@ -11,7 +11,8 @@ setup() {
   make_small_model
 }
 
-# start_engine NAME [OPTION]...: returns once it is ready; its pid is in ENGINE, its port in PORT.
+# start_engine NAME [OPTION]...: returns once it is ready; its pid is in ENGINE, its port in PORT. The
+# first one starts a GMS with its model, unless one was started.
 start_engine() {
   launch_engine "$@"
   wait_for "[ -s $T/$1.out ] || ! kill -0 $ENGINE"
@@ -21,6 +22,7 @@ start_engine() {
 launch_engine() {
   local name=$1
   shift
+  if [ -z "${GMS_PID:-}" ]; then serve_model; fi
   start_bg "$name" fo-refengine serve --model "$T/model" --kv-bytes 64MiB --port 0 "$@"
   ENGINE=$BG_PID
 }
@@ -148,7 +150,6 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 
 @test "a full device may make room within --kv-retry" {
   export GMS_SIM_VRAM=120MiB
-  serve_model
   start_engine one
   local one=$ENGINE
   launch_engine two --kv-retry 30s
@@ -158,7 +159,6 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 }
 
 @test "an address in use is 73" {
-  serve_model
   start_engine one
   fails 73 "*127.0.0.1:$PORT*" fo-refengine serve --model "$T/model" --port "$PORT"
 }
@@ -195,7 +195,6 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 }
 
 @test "invalid requests get the documented status" {
-  serve_model
   start_engine e
   [ "$(http_status GET /nowhere)" = 404 ]
   [ "$(http_status GET /v1/completions)" = 405 ]
@@ -224,7 +223,6 @@ answer_to_length() {
 }
 
 @test "a body beyond 2 MiB is refused before it is sent" {
-  serve_model
   start_engine e
   [ "$(answer_to_length $((2 << 20)))" = 100 ]
   [ "$(answer_to_length $(((2 << 20) + 1)))" = 413 ]
@@ -232,7 +230,6 @@ answer_to_length() {
 }
 
 @test "text, token ids and a stream give the same tokens" {
-  serve_model
   start_engine e
   local whole
   whole=$(complete "Hello" 12)
@@ -271,7 +268,6 @@ text_of() {
 }
 
 @test "a chat is answered as a message, and streamed as deltas" {
-  serve_model
   start_engine e
   local chat='"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"Hi"}]}]'
   run -0 ask "{$chat,\"max_tokens\":12}" chat/completions
@@ -316,7 +312,6 @@ text_of() {
 }
 
 @test "an answer ends before a stop string, whole and streamed" {
-  serve_model
   start_engine e
   local whole stop body
   whole=$(ask '{"prompt":"Hello","max_tokens":40}' | jq -r '.choices[0].text')
@@ -343,7 +338,6 @@ text_of() {
 }
 
 @test "logprobs and token ids are returned on request" {
-  serve_model
   start_engine e
   run -0 ask '{"prompt":"Hello","max_tokens":4,"logprobs":2,"return_token_ids":true}'
   jq -e '.choices[0] | .prompt_token_ids == [256,72,101,108,108,111] and
@@ -361,7 +355,6 @@ text_of() {
 }
 
 @test "unsupported parameters of the API are refused by name" {
-  serve_model
   start_engine e
   local refused=0 more
   for more in '"temperature":3' '"top_p":0' '"seed":"x"' '"stop":["1","2","3","4","5"]' \
@@ -379,7 +372,6 @@ text_of() {
 }
 
 @test "a continuation after any token is the rest of the answer" {
-  serve_model
   start_engine e
   # The bytes of é, €, 😀 and an invalid one, so that characters are split over tokens.
   local body='"ignore_eos":true,"stream":true,"allowed_token_ids":[97,98,195,169,226,130,172,240,159,152,128,255]'
@@ -397,7 +389,6 @@ text_of() {
 }
 
 @test "text and chats are tokenized, and tokens are text again, also while asleep" {
-  serve_model
   start_engine e
   [ "$(http POST /tokenize '{"model":"model","prompt":"a\u00e9"}')" = '{"count":4,"max_model_len":4096,"tokens":[256,97,195,169],"token_strs":null}' ]
   [[ $(http POST /tokenize '{"prompt":"a","add_special_tokens":false}') == *'"tokens":[97],'* ]]
@@ -415,7 +406,6 @@ text_of() {
 }
 
 @test "tokens are limited and scored as requested" {
-  serve_model
   start_engine e
   [ "$(ask '{"prompt":"Hello","max_tokens":8,"ignore_eos":true,"allowed_token_ids":[97,98],"bad_words":["a"]}' | text_of)" = "bbbbbbbb " ]
   [ "$(ask '{"prompt":"Hello","max_tokens":3,"logit_bias":{"120":100}}' | text_of)" = "xxx " ]
@@ -437,7 +427,6 @@ load_of() {
 }
 
 @test "metrics show whether the engine is idle" {
-  serve_model
   start_engine e
   [ "$(load_of)" = "0 0 0 0 " ]
   complete Hello 5
@@ -465,7 +454,6 @@ fatal_wake() {
 
 @test "a sleeping engine holds no memory and no lock, and wakes with the same tokens" {
   export GMS_SIM_VRAM=120MiB
-  serve_model
   start_engine one
   local before
   before=$(complete "Hello" 20)
@@ -493,7 +481,6 @@ fatal_wake() {
 
 @test "an engine that starts asleep needs no room for its KV cache until it wakes" {
   export GMS_SIM_VRAM=120MiB
-  serve_model
   start_engine one
   local before one=$ENGINE
   before=$(complete "Hello" 20)
@@ -509,7 +496,6 @@ fatal_wake() {
 }
 
 @test "sleep takes its options from the query and not from a body" {
-  serve_model
   start_engine e
   [ "$(http_status POST /sleep '{"level":3,"mode":"now"}')" = 200 ]
   [ "$(http GET /is_sleeping)" = '{"is_sleeping":true}' ]
@@ -529,7 +515,6 @@ start_stream_beside() {
 }
 
 @test "abort cuts what is in flight, wait finishes it, keep goes on after waking" {
-  serve_model
   start_engine e
   local whole
   whole=$(complete "Hello" 2500)
@@ -557,7 +542,6 @@ start_stream_beside() {
 }
 
 @test "waking on another layout is 65" {
-  serve_model
   start_engine e
   http POST /sleep
   fo-refengine make-model -q --hidden 64 --layers 3 "$T/other" >/dev/null
@@ -568,7 +552,6 @@ start_stream_beside() {
 }
 
 @test "an engine wakes on the same layout published again" {
-  serve_model
   start_engine e
   local before
   before=$(complete "Hello" 20)
@@ -595,7 +578,6 @@ start_stream_beside() {
 
 @test "waking without memory for the KV cache is 75" {
   export GMS_SIM_VRAM=120MiB
-  serve_model
   start_engine one --kv-retry 0s
   local one=$ENGINE one_port=$PORT
   http POST /sleep
@@ -650,7 +632,6 @@ pull() {
 }
 
 @test "a KV cache that cannot be moved is computed" {
-  serve_model
   start_engine source --allow-kv-from 127.0.0.0/8
   local source=$PORT source_pid=$ENGINE whole
   start_engine target --allow-kv-from 127.0.0.1/32 --kv-snapshots 1KiB
@@ -678,7 +659,6 @@ pull() {
 # --- deaths ---------------------------------------------------------------------------------------
 
 @test "loss of the GMS is reported and survived, or ends the engine with --exit-on-gms-loss" {
-  serve_model
   start_engine one
   local one=$PORT before
   before=$(complete "Hello" 20)
@@ -704,7 +684,6 @@ pull() {
 
 @test "an engine killed with -9 takes its ranks and their memory with it" {
   export GMS_SIM_VRAM=120MiB
-  serve_model
   start_engine one
   local ranks
   IFS=' ' read -ra ranks <<<"$(ranks_of "$ENGINE")"
@@ -727,7 +706,6 @@ pull() {
 }
 
 @test "SIGTERM lets a request in flight finish and is 0" {
-  serve_model
   start_engine e
   start_stream 500
   kill "$ENGINE"
@@ -751,9 +729,8 @@ pull() {
 
 @test "a service manager receives the address, ready, watchdog and stopping" {
   serve_model
-  start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
-  wait_for "[ -S $T/notify ]"
-  export NOTIFY_SOCKET=$T/notify WATCHDOG_USEC=100000
+  start_manager
+  export WATCHDOG_USEC=100000
   start_engine e
   [ "$(http GET /live)" = '{"status":"live"}' ]
   wait_for '[ "$(http_status GET /ready)" = 200 ]'

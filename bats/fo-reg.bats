@@ -72,6 +72,8 @@ start_run() {
 # life [ID]: prints the life in a record.
 life() { reg get "${1:-$ID}" | jq -r .life; }
 await_life() { wait_for "[ \"\$(life)\" = $1 ]"; }
+# ready START...: starts it, and waits until the worker is ready.
+ready() { "$@"; await_life ready; }
 
 # nothing_left: succeeds if no process of this test runs any more, except its servers.
 nothing_left() {
@@ -82,21 +84,14 @@ nothing_left() {
 no_message() { run ! grep '^fo-reg: ' "$T/run.err"; }
 
 # ended STATUS: waits for the run, which ends with STATUS.
-ended() {
-  expect_exit "$RUN" "$1"
-}
+ended() { expect_exit "$RUN" "$1"; }
 
-# serve ANSWER: the server at $SERVED answers this status from now on.
-serve() {
-  printf 'HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n' "$1" >"$T/answer.new"
-  mv "$T/answer.new" "$T/answer"
-}
+# start_server ANSWER: starts a server at $SERVED, which gives this answer at first. Sets SERVER.
 start_server() {
   SERVED=unix:$T/http.sock:/
-  serve "$1"
-  start_bg server socat "UNIX-LISTEN:$T/http.sock,fork" "SYSTEM:head -n 1 >/dev/null; cat $T/answer"
+  answer "$1"
+  http_server "$T/http.sock"
   SERVER=$BG_PID
-  wait_for "[ -S $T/http.sock ]"
 }
 
 @test "bad command lines are usage errors" {
@@ -109,8 +104,8 @@ start_server() {
 
 @test "bad command lines of subcommands that use a registry are usage errors, in one line" {
   use_dir
-  local args worker="--endpoint $ENDPOINT --url http://127.0.0.1:1"
-  for args in "--registry dir:x ls" "ls --registry k8s:x" "ls --registry x" "ls --registry dir:" \
+  local worker="--endpoint $ENDPOINT --url http://127.0.0.1:1"
+  usage_errors fo-reg "--registry dir:x ls" "ls --registry k8s:x" "ls --registry x" "ls --registry dir:" \
     "ls --registry etcd:x" "ls --registry etcd:http://127.0.0.1:1" "ls --registry etcd:https://127.0.0.1:1/f" \
     "ls --registry etcd:http://127.0.0.1:1/f?ttl=0" "ls --registry etcd:http://127.0.0.1:1/f?no=1" \
     "ls --timeout 5" "ls a b" "ls -- true" "watch a b" "get" "get a b" "check a" "rm" "rm a --host b" "drain" \
@@ -125,14 +120,7 @@ start_server() {
     "put --endpoint $ENDPOINT --url http://169.254.169.254:1 --allow-workers 0.0.0.0/0" \
     "put --endpoint $ENDPOINT --url unix:/x:/" "run $worker" "run $worker --" "run -- true" \
     "run $worker --ready x -- true" "run $worker --drain x -- true" "run $worker --ready-timeout 5 -- true" \
-    "run $worker --grace -1s -- true"; do
-    # shellcheck disable=SC2086
-    run --separate-stderr reg $args </dev/null
-    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
-    [ "$output" = "" ]
-    [[ ${stderr_lines[0]} == "fo-reg: error: "* ]]
-    [ "${#stderr_lines[@]}" -eq 2 ] || { echo "$stderr"; return 1; }
-  done
+    "run $worker --grace -1s -- true"
   [ ! -e "$T/registry" ]
   fails 64 "registry 'etcd:x': expected etcd:http://*" reg ls --registry etcd:x
   fails 64 "URL 'http://169.254.169.254:80': not an address of the allowed networks" \
@@ -346,12 +334,7 @@ fo-reg: warning: registry 'dir:$T/registry': record 'weights/long' is ignored: t
 
 @test "etcd: missing permissions are 77" {
   use_etcd
-  echo secret >"$T/password"
-  for command in "user add root:rootpw" "user grant-role root root" "user add engine:secret" "role add fleet" \
-    "role grant-permission fleet readwrite --prefix fleet/" "user grant-role engine fleet" "auth enable"; do
-    # shellcheck disable=SC2086
-    etcdctl $command >/dev/null 3>&-
-  done
+  enable_auth fleet/
   fails 77 "ask etcd *" reg ls
   fails 77 "ask etcd *" reg run "${WORKER[@]}" -- touch "$T/ran"
   [ ! -e "$T/ran" ]
@@ -518,7 +501,7 @@ the_life() {
   wait_for "[ -s $T/run.out ]"
   [ "$(life)" = starting ]
   [ "$(reg get "$ID" | jq .pid)" = "$RUN" ]
-  serve "200 OK"
+  answer "200 OK"
   await_life ready
   kill "$RUN"
   wait_for "[ -e $T/term ]"
@@ -579,8 +562,7 @@ STUBBORN='trap "touch $0/term" TERM; setsid sleep 1000 & (trap "" TERM HUP; exec
   use_dir
   start_run --grace 300ms -- bash -c "$STUBBORN" "$T"
   wait_for "[ -e $T/up ]"
-  kill "$RUN"
-  ended 137
+  terminate "$RUN" 137
   [ -e "$T/term" ]
   nothing_left
   run -1 reg ls
@@ -626,8 +608,7 @@ STUBBORN='trap "touch $0/term" TERM; setsid sleep 1000 & (trap "" TERM HUP; exec
   start_run -- bash -c 'echo $$; while :; do sleep 0.01; done'
   wait_for "[ -s $T/run.out ]"
   await_life ready
-  kill -KILL "$RUN"
-  ended 137
+  kill_now "$RUN"
   run -1 reg ls
   wait_for "! kill -0 $(cat "$T/run.out")"
   # Its files do not prevent a worker with the same id.
@@ -636,13 +617,11 @@ STUBBORN='trap "touch $0/term" TERM; setsid sleep 1000 & (trap "" TERM HUP; exec
 
 @test "a stopped fo-reg is alive" {
   use_dir
-  start_run -- sleep 1000
-  await_life ready
+  ready start_run -- sleep 1000
   kill -STOP "$RUN"
   [ "$(life)" = ready ]
   kill -CONT "$RUN"
-  kill "$RUN"
-  ended 143
+  terminate "$RUN" 143
 }
 
 @test "SIGTERM waits for the end of requests, for --drain-timeout" {
@@ -655,21 +634,17 @@ STUBBORN='trap "touch $0/term" TERM; setsid sleep 1000 & (trap "" TERM HUP; exec
   kill "$RUN"
   await_life draining
   [ ! -e "$T/term" ]
-  serve "200 OK"
+  answer "200 OK"
   ended 6
   no_message
   # A second signal ends this, too.
-  serve "503 Unavailable"
-  start_run --drain "$SERVED" --drain-timeout 1000s -- sleep 1000
-  await_life ready
+  answer "503 Unavailable"
+  ready start_run --drain "$SERVED" --drain-timeout 1000s -- sleep 1000
   kill "$RUN"
   await_life draining
-  kill "$RUN"
-  ended 137
-  start_run --drain "$SERVED" --drain-timeout 100ms -- sleep 1000
-  await_life ready
-  kill "$RUN"
-  ended 143
+  terminate "$RUN" 137
+  ready start_run --drain "$SERVED" --drain-timeout 100ms -- sleep 1000
+  terminate "$RUN" 143
   [[ $(cat "$T/run.err") == "fo-reg: warning: drain: requests may be cut: "* ]]
 }
 
@@ -679,27 +654,24 @@ STUBBORN='trap "touch $0/term" TERM; setsid sleep 1000 & (trap "" TERM HUP; exec
   start_run --ready "$SERVED" -- sleep 1000
   await_life starting
   reg drain "$ID"
-  serve "200 OK"
+  answer "200 OK"
   wait_for '[ "$(reg get $ID | jq -r .drained_from)" = ready ]'
   [ "$(life)" = draining ]
   reg undrain "$ID"
   [ "$(life)" = ready ]
   reg rm "$ID"
   kill -0 "$RUN"
-  kill "$RUN"
-  ended 143
+  terminate "$RUN" 143
   no_message
 }
 
 # an_id_that_lives: another worker with the same id is refused.
 an_id_that_lives() {
-  start_run -- sleep 1000
-  await_life ready
+  ready start_run -- sleep 1000
   fails 75 "record '$KEY': another process keeps it" reg run "${WORKER[@]}" --id "$ID" -- touch "$T/ran"
   [ ! -e "$T/ran" ]
   [ "$(life)" = ready ]
-  kill "$RUN"
-  ended 143
+  terminate "$RUN" 143
   run -0 reg run "${WORKER[@]}" --id "$ID" -- true
 }
 
@@ -724,8 +696,7 @@ an_id_that_lives() {
   rm "$T/registry"
   await_life ready
   [ "$(reg get "cards/$(jq -r .checksum "$T/card.json")" | jq -S .)" = "$(jq -S . "$T/card.json")" ]
-  kill "$RUN"
-  ended 143
+  terminate "$RUN" 143
   run -1 reg ls
   # The end of a worker does not need its registry, either.
   rm -r "$T/registry"
@@ -735,8 +706,7 @@ an_id_that_lives() {
 
 @test "dir: a worker writes its record again when its registry is removed" {
   use_dir
-  start_run -- sleep 1000
-  await_life ready
+  ready start_run -- sleep 1000
   local engine round
   engine=$(pgrep -P "$RUN")
   start_bg watch fo-reg watch
@@ -750,8 +720,7 @@ an_id_that_lives() {
   grep -q '"stale"' "$T/watch.out"
   run ! grep '"gone"' "$T/watch.out"
   [ "$(pgrep -P "$RUN")" = "$engine" ]
-  kill "$RUN"
-  ended 143
+  terminate "$RUN" 143
   run -1 reg ls
   wait_for "tail -n 1 $T/watch.out | grep -q gone"
 }
@@ -783,8 +752,7 @@ an_id_that_lives() {
   [ "$(pgrep -P "$RUN")" = "$engine" ]
   # The end of a worker does not wait for it, either.
   kill_now "$ETCD"
-  kill "$RUN"
-  ended 143
+  terminate "$RUN" 143
   grep -q "fo-reg: warning: deregister: " "$T/run.err"
   terminate "$watch"
 }
@@ -871,13 +839,11 @@ replace_registry() {
 
 @test "etcd: a registry that does not answer keeps no worker from starting and ending" {
   use_etcd
-  start_run --timeout 300ms -- sleep 1000
-  await_life ready
+  ready start_run --timeout 300ms -- sleep 1000
   kill -STOP "$ETCD"
   run -6 reg run "${WORKER[@]}" --timeout 300ms -- sh -c 'exit 6'
   fails 75 "fetch 'http://127.0.0.1:$PORT/*: timed out" reg ls --timeout 300ms
-  kill "$RUN"
-  ended 143
+  terminate "$RUN" 143
   kill -CONT "$ETCD"
 }
 
@@ -981,12 +947,10 @@ is_pair() {
 @test "SIGTERM of fo-reg ends a fo-shadow and its engine in their order" {
   use_dir
   export FAILOVER_LOCK_PATH=$T/lock GMS_SIM_CONTEXT_SIZE=0
-  start_run -- fo-shadow -q --id 1 --gpu-free 0 --engine command --sleep : --wake : --health : --prove : \
+  ready start_run -- fo-shadow -q --id 1 --gpu-free 0 --engine command --sleep : --wake : --health : --prove : \
     --register : --deregister "sleep 0.1; echo deregistered" --port 0 --host 127.0.0.1 -- \
     bash -c 'trap "echo ended; exit" TERM; while :; do sleep 0.01; done'
-  await_life ready
-  kill "$RUN"
-  ended 0
+  terminate "$RUN"
   grep -q ended "$T/run.out"
   no_message
   run ! grep '^fo-shadow: ' "$T/run.err"
@@ -1170,17 +1134,15 @@ may not pair: kv_abi differs' ]
 
 @test "a full or closed stdout is an error" {
   a_model "$T/model"
-  run -74 --separate-stderr bash -c 'fo-reg id -f "$0/dgd.yaml" >/dev/full 3>&-' "$T"
-  [ "$stderr" = "fo-reg: error: write to standard output: No space left on device" ]
-  run -74 --separate-stderr bash -c 'fo-reg card "$0/model" >/dev/full 3>&-' "$T"
+  full_stdout reg id -f "$T/dgd.yaml"
+  full_stdout reg card "$T/model"
   use_dir
   reg put weights/llama <<<'{}'
   start_put
   local args
   for args in "ls" "ls --json" "ls weights/" "get $ID" "watch" "check" "check --json" "put ${WORKER[*]}"; do
     # shellcheck disable=SC2086
-    run -74 --separate-stderr bash -c 'timeout 30 fo-reg $0 >/dev/full 3>&-' "$args"
-    [ "$stderr" = "fo-reg: error: write to standard output: No space left on device" ]
+    full_stdout reg $args
   done
   # The worker that could not be reported is not left in the registry.
   [ "$(reg check --json | jq .records)" = 2 ]

@@ -29,6 +29,9 @@ BY_COMMANDS=(--engine command --sleep : --wake :)
 
 # await_state ID STATE: waits until fo-shadow ID is in this state.
 await_state() { gms-probe engine -q --id "$1" --state "$2" --wait 10s >/dev/null; }
+# active START ID..., standby START ID...: starts it, and waits until it is in this state.
+active() { "$@"; await_state "$2" active; }
+standby() { "$@"; await_state "$2" standby; }
 
 # events_of ID: prints the events and states that ID has reported.
 events_of() { jq -r 'if .event == "state" then .state else .event end' "$T/$1.events" | tr '\n' ' '; }
@@ -159,8 +162,7 @@ start_stream() {
 
 @test "promtool accepts the metrics" {
   need_promtool
-  start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
-  await_state a active
+  active start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   page a /metrics >"$T/metrics"
   promtool check metrics <"$T/metrics"
 }
@@ -174,9 +176,8 @@ start_stream() {
 
 @test "an active engine is as healthy as its targets" {
   pick_port
-  start_shadow a "${BY_COMMANDS[@]}" --health-target "api=http://127.0.0.1:$PORT/" \
+  active start_shadow a "${BY_COMMANDS[@]}" --health-target "api=http://127.0.0.1:$PORT/" \
     --health-interval 50ms -- sleep 1000
-  await_state a active
   wait_for '[ "$(health a)" = "503 active" ]'
   printf 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n' >"$T/answer"
   start_bg target socat "TCP-LISTEN:$PORT,bind=127.0.0.1,reuseaddr,fork" "SYSTEM:cat $T/answer"
@@ -210,9 +211,8 @@ SigBlk:	0000000000000000" ]
 
 @test "the status port is DYN_SYSTEM_PORT, and the engine gets one of its own" {
   pick_port
-  DYN_SYSTEM_PORT=$PORT start_shadow a --host 127.0.0.1 "${BY_COMMANDS[@]}" -- \
+  DYN_SYSTEM_PORT=$PORT active start_shadow a --host 127.0.0.1 "${BY_COMMANDS[@]}" -- \
     sh -c 'echo "$DYN_SYSTEM_PORT"; exec sleep 1000'
-  await_state a active
   run -0 gms-probe http "http://127.0.0.1:$PORT/health" --field state=active
   [ "$(cat "$T/a.out")" = $((PORT + 100)) ]
 }
@@ -261,9 +261,8 @@ SigBlk:	0000000000000000" ]
 }
 
 @test "an engine that dies, asleep or awake, ends it with the engine's status" {
-  start_shadow a "${BY_COMMANDS[@]}" --deregister "gms-lock owner >$T/owner" --register : -- \
+  active start_shadow a "${BY_COMMANDS[@]}" --deregister "gms-lock owner >$T/owner" --register : -- \
     sh -c 'sleep 1000 & echo $$; wait'
-  await_state a active
   start_shadow b "${BY_COMMANDS[@]}" -- sh -c 'echo $$; exec sleep 1000'
   local b=$SHADOW a=${BG_PIDS[0]}
   await_state b standby
@@ -277,9 +276,8 @@ SigBlk:	0000000000000000" ]
 }
 
 @test "a lock that is lost ends it: 76" {
-  start_shadow a "${BY_COMMANDS[@]}" --grace 100ms --register : --deregister "touch $T/deregistered" -- \
+  active start_shadow a "${BY_COMMANDS[@]}" --grace 100ms --register : --deregister "touch $T/deregistered" -- \
     bash -c 'trap "" TERM; while :; do sleep 0.1; done'
-  await_state a active
   touch "$T/new"
   mv "$T/new" "$T/lock"
   expect_exit "$SHADOW" 76
@@ -290,8 +288,7 @@ SigBlk:	0000000000000000" ]
 
 @test "an id or a port in use: 73" {
   pick_port
-  start_shadow a --port "$PORT" --host 127.0.0.1 "${BY_COMMANDS[@]}" -- sleep 1000
-  await_state a active
+  active start_shadow a --port "$PORT" --host 127.0.0.1 "${BY_COMMANDS[@]}" -- sleep 1000
   fails 73 "*'$T/lock.a.sock'*" \
     shadow --id a "${BY_COMMANDS[@]}" -- sleep 1000
   fails 73 "*'127.0.0.1:$PORT'*" \
@@ -310,12 +307,10 @@ SigBlk:	0000000000000000" ]
 }
 
 @test "an engine that hangs behind a healthy /health is ended: 69, and the other one takes over" {
-  start_shadow a "${BY_COMMANDS[@]}" --prove "! [ -e $T/hung ] || sleep 1000" --prove-interval 100ms \
+  active start_shadow a "${BY_COMMANDS[@]}" --prove "! [ -e $T/hung ] || sleep 1000" --prove-interval 100ms \
     --prove-timeout 200ms --failures 2 --register : --deregister "gms-lock owner >$T/owner" -- sleep 1000
   local a=$SHADOW
-  await_state a active
-  start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000
-  await_state b standby
+  standby start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000
   touch "$T/hung"
   expect_exit "$a" 69
   said a "the engine does not serve any more: *timed out"
@@ -324,9 +319,8 @@ SigBlk:	0000000000000000" ]
 }
 
 @test "an engine whose health check fails is ended: 69" {
-  start_shadow a "${BY_COMMANDS[@]}" --health "! [ -e $T/ill ] || { echo fever >&2; false; }" \
+  active start_shadow a "${BY_COMMANDS[@]}" --health "! [ -e $T/ill ] || { echo fever >&2; false; }" \
     --health-interval 50ms --failures 2 -- sleep 1000
-  await_state a active
   touch "$T/ill"
   expect_exit "$SHADOW" 69
   said a "the engine does not serve any more: *status 1: fever"
@@ -345,8 +339,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   (trap "" INT TERM HUP; exec setsid sleep 1000 &); touch "$0/up"; while :; do sleep 0.1; done'
 
 @test "SIGTERM: all of a stubborn engine has ended when fo-shadow ends, within --grace" {
-  start_shadow a "${BY_COMMANDS[@]}" --grace 300ms -- bash -c "$STUBBORN" "$T"
-  await_state a active
+  active start_shadow a "${BY_COMMANDS[@]}" --grace 300ms -- bash -c "$STUBBORN" "$T"
   wait_for "[ -e $T/up ]"
   [ "$(processes_left | wc -l)" -gt 4 ]
   terminate "$SHADOW"
@@ -355,9 +348,8 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
 }
 
 @test "a second SIGTERM ends everything at once" {
-  start_shadow a "${BY_COMMANDS[@]}" --grace 1000s --register : --deregister 'sleep 1000' \
+  active start_shadow a "${BY_COMMANDS[@]}" --grace 1000s --register : --deregister 'sleep 1000' \
     --register-timeout 1000s -- bash -c "$STUBBORN" "$T"
-  await_state a active
   kill "$SHADOW"
   wait_for 'pgrep -f "sh -c sleep 1000" -P $SHADOW || pgrep -P $SHADOW -x sleep'
   terminate "$SHADOW"
@@ -365,9 +357,8 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
 }
 
 @test "leftovers of an engine that died are killed before the lock is free" {
-  start_shadow a "${BY_COMMANDS[@]}" --grace 1000s -- \
+  active start_shadow a "${BY_COMMANDS[@]}" --grace 1000s -- \
     bash -c 'trap "" TERM; setsid sleep 1000 & echo $! >"$0/orphan"; until [ -e "$0/die" ]; do sleep 0.01; done; exit 4' "$T"
-  await_state a active
   touch "$T/die"
   expect_exit "$SHADOW" 4
   run ! kill -0 "$(cat "$T/orphan")"
@@ -375,16 +366,13 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
 }
 
 @test "SIGKILL of fo-shadow ends the engine, and releases the lock" {
-  start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
-  await_state a active
-  start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000
-  await_state b standby
+  active start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
+  standby start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000
   kill -KILL "${BG_PIDS[0]}"
   await_state b active
   [ "$(gms-lock owner)" = b ]
   # The leftover status socket does not block a successor.
-  start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
-  await_state a standby
+  standby start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
 }
 
 @test "pid 1: it ends on SIGTERM, with all its processes, and reaps orphans" {
@@ -406,14 +394,13 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   export LOG=$T/log
   local told='$FAILOVER_LOCK_ID $FAILOVER_GENERATION $FO_ENGINE_URL $FO_PUBLISH'
   pick_address
-  start_shadow a --engine command --sleep 'echo sleep >>$LOG' --wake 'echo wake >>$LOG' \
+  active start_shadow a --engine command --sleep 'echo sleep >>$LOG' --wake 'echo wake >>$LOG' \
     --health 'grep -q health $LOG || { grep -q start $LOG && echo health >>$LOG; }' \
     --prove 'echo prove >>$LOG' \
     --engine-url http://127.0.0.1:9 --publish "$PUBLISHED" \
     --register 'echo "register '"$told"'" >>$LOG' \
     --deregister 'echo "deregister '"$told"' $(gms-lock owner)" >>$LOG' -- \
     sh -c 'echo start >>$LOG; exec sleep 1000'
-  await_state a active
   terminate "$SHADOW"
   [ "$(cat "$LOG")" = "start
 health
@@ -425,16 +412,14 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
 }
 
 @test "a deregister command that hangs is cut at --register-timeout" {
-  start_shadow a "${BY_COMMANDS[@]}" --register : --deregister 'sleep 1000' --register-timeout 200ms -- sleep 1000
-  await_state a active
+  active start_shadow a "${BY_COMMANDS[@]}" --register : --deregister 'sleep 1000' --register-timeout 200ms -- sleep 1000
   terminate "$SHADOW"
   said a "deregister: not done within 200ms"
 }
 
 @test "an engine that was never active is not deregistered" {
   hold_lock
-  start_shadow a "${BY_COMMANDS[@]}" --register : --deregister "touch $T/deregistered" -- sleep 1000
-  await_state a standby
+  standby start_shadow a "${BY_COMMANDS[@]}" --register : --deregister "touch $T/deregistered" -- sleep 1000
   terminate "$SHADOW"
   [ ! -e "$T/deregistered" ]
   [ "$(events_of a)" = "child_started asleep standby waiting dead child_ended ended " ]
@@ -444,11 +429,9 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
 
 @test "cold: nothing runs until fo-shadow holds the lock" {
   local options=(--engine cold --health : --prove :)
-  start_shadow a "${options[@]}" -- sh -c 'echo a; exec sleep 1000'
+  active start_shadow a "${options[@]}" -- sh -c 'echo a; exec sleep 1000'
   local a=$SHADOW
-  await_state a active
-  start_shadow b "${options[@]}" -- sh -c 'gms-lock owner; exec sleep 1000'
-  await_state b standby
+  standby start_shadow b "${options[@]}" -- sh -c 'gms-lock owner; exec sleep 1000'
   [ "$(events_of b)" = "standby waiting " ]
   [ ! -s "$T/b.out" ]
   run -0 jq -c '[.state, .engine_pid]' <<<"$(page b /status)"
@@ -476,11 +459,9 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
 # start_sleeper [OPTION]...: a GMS with one allocation, whose layout a standby has read.
 start_sleeper() {
   export GMS_SOCKET_DIR=$T
-  start_weights
-  publish "$SOCKET" 4096
+  start_layout 4096
   hold_lock
-  start_shadow b "${BY_COMMANDS[@]}" "$@" -- sleep 1000
-  await_state b standby
+  standby start_shadow b "${BY_COMMANDS[@]}" "$@" -- sleep 1000
 }
 
 # end_gms: kills the memory server, and returns once its sockets refuse connections.
@@ -507,8 +488,7 @@ end_gms() {
   end_gms
   free_lock
   await_state b waking
-  start_weights
-  publish "$SOCKET" 4096
+  start_layout 4096
   await_state b active
 }
 
@@ -547,8 +527,7 @@ end_gms() {
 
 @test "a GMS that restarts in time with the same layout ends nothing, another layout ends it" {
   start_model
-  start_shadow a "${BY_COMMANDS[@]}" --gms-grace 3s -- sleep 1000
-  await_state a active
+  active start_shadow a "${BY_COMMANDS[@]}" --gms-grace 3s -- sleep 1000
   local up='fo_gms_connection_up{device="0",tag="weights"}'
   end_gms
   wait_for "page a /metrics | grep -qx '$up 0'"
@@ -559,8 +538,7 @@ end_gms() {
   kill -0 "$SHADOW"
   end_gms
   wait_for "page a /metrics | grep -qx '$up 0'"
-  start_weights
-  publish "$SOCKET" 4096
+  start_layout 4096
   expect_exit "$SHADOW" 69
   said a "lost the weights: *Layout changed: * instead of *, within 3s"
 }
@@ -571,15 +549,13 @@ end_gms() {
   start_model
   pick_address
   hold_lock
-  start_engine a
+  standby start_engine a
   local a=$SHADOW answer
-  await_state a standby
   run -7 curl -sS "http://$PUBLISHED/health"
   free_lock
   await_state a active
   answer=$(complete)
-  start_engine b
-  await_state b standby
+  standby start_engine b
   kill -KILL "$a"
   await_state b active
   [ "$(complete)" = "$answer" ]
@@ -591,8 +567,7 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
 @test "clients of the published address can't control the engine, unless --publish-control lets them" {
   start_model
   pick_address
-  start_engine a
-  await_state a active
+  active start_engine a
   local path
   for path in '/sleep?level=1' //sleep /./sleep /x/../sleep /%73leep /sleep/ /SLEEP /wake_up; do
     [ "$(asked "$path" -X POST)" = 403 ] || { echo "$path"; return 1; }
@@ -611,8 +586,7 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
   done
   complete
   terminate "$SHADOW"
-  start_engine a --publish-control
-  await_state a active
+  active start_engine a --publish-control
   [ "$(asked /is_sleeping)" = 200 ]
 }
 
@@ -620,9 +594,8 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
   start_model
   pick_address
   pick_port
-  start_bg a fo-shadow --id a --gpu-free 0 --engine-url "http://127.0.0.1:$PORT" --publish "$PUBLISHED" -- \
+  active start_bg a fo-shadow --id a --gpu-free 0 --engine-url "http://127.0.0.1:$PORT" --publish "$PUBLISHED" -- \
     fo-refengine serve -q --model "$T/model" --port "$PORT" --kv-bytes 64MiB
-  await_state a active
   # Each request has its own connection, because a refusal ends it.
   curl -sS --max-time 60 -X POST -o /dev/null "http://$PUBLISHED/sleep?[1-100]"
   local -i lines
@@ -636,10 +609,9 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
   pick_address
   pick_port
   # With few descriptors, there are seven connections for probes, and twenty for clients.
-  start_bg a bash -c 'ulimit -n 120; exec "$@"' - fo-shadow -q --id a --gpu-free 0 --port 0 \
+  active start_bg a bash -c 'ulimit -n 120; exec "$@"' - fo-shadow -q --id a --gpu-free 0 --port 0 \
     --host 127.0.0.1 --publish "$PUBLISHED" --engine-url "http://127.0.0.1:$PORT" -- \
     fo-refengine serve -q --model "$T/model" --port "$PORT" --kv-bytes 64MiB
-  await_state a active
   local probes i
   probes=$(page a /status | jq .port)
   for i in {1..60}; do
@@ -652,10 +624,8 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
 @test "a switchover loses no request, and a stream in flight finishes" {
   start_model
   pick_address
-  start_engine a
-  await_state a active
-  start_engine b
-  await_state b standby
+  active start_engine a
+  standby start_engine b
   # Sends twenty requests on each connection, until $T/enough exists.
   cat >"$T/client.sh" <<'END'
 until [ -e "$T/enough" ]; do
@@ -690,11 +660,9 @@ END
 @test "a switchover is refused while the GMS is unreachable or empty, and both engines run on" {
   start_model
   local options=("${BY_COMMANDS[@]}" --gms-grace 1000s)
-  start_shadow a "${options[@]}" -- sleep 1000
+  active start_shadow a "${options[@]}" -- sleep 1000
   local a=$SHADOW
-  await_state a active
-  start_shadow b "${options[@]}" -- sleep 1000
-  await_state b standby
+  standby start_shadow b "${options[@]}" -- sleep 1000
   end_gms
   fails 75 "switch over the engines of lock '$T/lock': 'a' refuses: switch over: *'$SOCKET'*" \
     fo-shadow switchover
@@ -713,15 +681,13 @@ END
 @test "SIGTERM lets a stream in flight finish within --drain, and cuts it after that" {
   start_model
   pick_address
-  start_engine a --drain 30s
-  await_state a active
+  active start_engine a --drain 30s
   start_stream whole 2000
   terminate "$SHADOW"
   wait_exit "$STREAM"
   [ "$(tail -n 2 "$T/whole.out" | tr -d '\n')" = "data: [DONE]" ]
   grep -q '"finish_reason":"length"' "$T/whole.out"
-  start_engine a --drain 0s
-  await_state a active
+  active start_engine a --drain 0s
   start_stream cut 4000
   terminate "$SHADOW"
   wait_exit "$STREAM"
@@ -732,11 +698,9 @@ END
 @test "SIGTERM in the middle of a switchover ends fo-shadow normally, and a second one cuts" {
   start_model
   pick_address
-  start_engine a
+  active start_engine a
   local a=$SHADOW
-  await_state a active
-  start_engine b --register : --deregister :
-  await_state b standby
+  standby start_engine b --register : --deregister :
   start_stream whole 2000
   start_bg over fo-shadow switchover
   local over=$BG_PID
@@ -758,13 +722,11 @@ END
 @test "a core that hangs behind a healthy /health: 69, the other engine takes over" {
   start_model
   pick_address
-  start_engine a --prove-interval 200ms --prove-timeout 500ms --failures 2 --grace 200ms
+  active start_engine a --prove-interval 200ms --prove-timeout 500ms --failures 2 --grace 200ms
   local a=$SHADOW rank engine
-  await_state a active
   local answer
   answer=$(complete)
-  start_engine b
-  await_state b standby
+  standby start_engine b
   engine=$(page a /status | jq .engine_pid)
   rank=$(pgrep -P "$engine" | head -n 1)
   kill -STOP "$rank"
@@ -782,10 +744,8 @@ holder: -
 generation: -" ]
   fails 66 "*missing folder '$T/no'*" fo-shadow status --lock "$T/no/lock"
   start_model
-  start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
-  await_state a active
-  start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000
-  await_state b standby
+  active start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
+  standby start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000
   run -0 --separate-stderr fo-shadow status
   [ "$stderr" = "" ]
   local when='20[0-9-]*T[0-9:.]*Z'
@@ -812,12 +772,10 @@ generation: -" ]
 @test "switchover: 69 when no engine is active, 75 when none is on standby, or none takes over" {
   fails 69 "switch over the engines of lock '$T/lock': no engine is active" \
     fo-shadow switchover
-  start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
-  await_state a active
+  active start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   fails 75 "switch over the engines of lock '$T/lock': 'a' refuses: switch over: no other engine is on standby" \
     fo-shadow switchover
-  start_shadow b --engine command --sleep : --wake 'exec sleep 1000' -- sleep 1000
-  await_state b standby
+  standby start_shadow b --engine command --sleep : --wake 'exec sleep 1000' -- sleep 1000
   run -0 page b /switchover -X POST
   [ "$(jq -r .error.message <<<"$output")" = "switch over: 'b' is standby" ]
   fails 75 "switch over the engines of lock '$T/lock': no other engine is active in time" \
@@ -832,9 +790,8 @@ generation: -" ]
 # --- a service manager ----------------------------------------------------------------------------
 
 @test "a service manager receives ready, the state, watchdog and stopping" {
-  start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
-  wait_for "[ -S $T/notify ]"
-  export NOTIFY_SOCKET=$T/notify WATCHDOG_USEC=100000
+  start_manager
+  export WATCHDOG_USEC=100000
   start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   wait_for "grep -q STATUS=active $T/told"
   wait_for '[ "$(grep -o WATCHDOG=1 $T/told | wc -l)" -gt 2 ]'

@@ -10,8 +10,12 @@ setup() {
   SOCKET=$T/gms.sock
 }
 
-# serve [OPTION]...: starts a server on $SOCKET.
+# serve [OPTION]...: starts a server on $SOCKET. with_model: also creates the model $T/m.
 serve() { serve_at "$SOCKET" "$@"; }
+with_model() {
+  make_model "$T/m"
+  serve
+}
 
 gload() { gms-load --socket "$SOCKET" "$@" 3>&-; }
 
@@ -53,8 +57,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 # --- publishing and importing ---------------------------------------------------------------------
 
 @test "the first publishes, the second becomes a reader, and both report the same layout" {
-  make_model "$T/m"
-  serve
+  with_model
   run -0 --separate-stderr gload --json "$T/m"
   [ -z "$stderr" ]
   [[ $output =~ ^'{"bytes": 3600020, "seconds": '[0-9]+\.[0-9]+', "tensors": 3, "allocations": 1, "memory_layout_hash": "'[0-9a-f]{64}'", "granted_lock_type": "rw"}'$ ]]
@@ -77,8 +80,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 }
 
 @test "ENGINE_ID 1 waits until something is published" {
-  make_model "$T/m"
-  serve
+  with_model
   ENGINE_ID=1 start_bg reader gms-load --socket "$SOCKET" --verify "$T/m"
   run -0 gload "$T/m"
   expect_exit "$BG_PID" 0
@@ -102,8 +104,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 }
 
 @test "a writer killed with SIGKILL during a load publishes nothing, and a reader waits on" {
-  make_model "$T/m"
-  serve
+  with_model
   GMS_SIM_FAULTS=cuMemMap:2=hang start_bg writer gms-load --socket "$SOCKET" --slab 64KiB "$T/m"
   writer=$BG_PID
   wait_for "state | grep -q '\"allocation_count\": *3'"
@@ -118,8 +119,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 }
 
 @test "SIGTERM during a load publishes nothing" {
-  make_model "$T/m"
-  serve
+  with_model
   GMS_SIM_FAULTS=cuMemMap:1=hang start_bg writer gms-load --socket "$SOCKET" "$T/m"
   wait_for "state | grep -q '\"allocation_count\": *1'"
   terminate "$BG_PID" 143
@@ -127,8 +127,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 }
 
 @test "--verify compares device memory with the files" {
-  make_model "$T/m"
-  serve
+  with_model
   run -0 gload --verify --ring 1MiB --copy-threads 2 "$T/m"
   run -0 gload --verify --role ro "$T/m"
   # Changes a byte in device memory.
@@ -159,8 +158,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 # --- snapshots, and dropping ----------------------------------------------------------------------
 
 @test "a snapshot restores the layout hash, and its checksums are verified" {
-  make_model "$T/m"
-  serve
+  with_model
   run -0 gload "$T/m"
   layout=${output##* }
   gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
@@ -188,8 +186,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 }
 
 @test "a refused snapshot changes nothing that is published" {
-  make_model "$T/m"
-  serve
+  with_model
   run -0 gload "$T/m"
   gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
   cp -r "$T/snap" "$T/good"
@@ -215,8 +212,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 }
 
 @test "--unpublish removes the layout, waits for readers, and needs no driver with --socket" {
-  make_model "$T/m"
-  serve
+  with_model
   run -0 gload "$T/m"
   layout=${output##* }
   GMS_DRIVER=/nonexistent run -0 --separate-stderr gload --unpublish --json
@@ -231,8 +227,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 }
 
 @test "a published layout is imported only as the model that it is" {
-  make_model "$T/m"
-  serve
+  with_model
   run -0 gload "$T/m"
   make_file "$T/other.safetensors" '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' 4
   for role in ro rw_or_ro; do
@@ -326,19 +321,16 @@ refused() {
 }
 
 @test "a closed or full standard output is an error" {
-  make_model "$T/m"
-  serve
+  with_model
   fails 74 "write to standard output: *" bash -c 'gms-load --socket "$0" "$1" >&- 3>&-' "$SOCKET" "$T/m"
-  run -74 --separate-stderr bash -c 'gms-load --socket "$0" "$1" >/dev/full 3>&-' "$SOCKET" "$T/m"
-  [ "$stderr" = "gms-load: error: write to standard output: No space left on device" ]
+  full_stdout gload "$T/m"
 }
 
 # --- progress -------------------------------------------------------------------------------------
 
 @test "a terminal on standard error shows progress, unless -q" {
   need_terminal
-  make_model "$T/m"
-  serve
+  with_model
   script -qec "gms-load --socket $SOCKET --role rw $T/m >$T/out" /dev/null </dev/null >"$T/terminal" 3>&-
   grep -q '%  .* of 3.4 MiB' "$T/terminal"
   grep -q '^published' "$T/out"

@@ -23,6 +23,13 @@ start_client() {
   start_bg "$1" socat "OPEN:$T/$1.request,rdonly,ignoreeof!!STDOUT" "UNIX-CONNECT:$S"
 }
 
+# start_holder: the client a of engine-0, which is granted the lock for the first time. Sets HOLDER.
+start_holder() {
+  start_client a engine-0
+  HOLDER=$BG_PID
+  hears a granted 1
+}
+
 # hears NAME ANSWER GENERATION: waits until NAME has received this answer.
 hears() { wait_for "grep -q '\"answer\":\"$2\".*\"generation\":$3[,}]' $T/$1.out"; }
 
@@ -53,8 +60,7 @@ END
   GMS_LOCKD_SOCKET=$S start_bg lockd gms-lockd --config "$T/config.toml" --state "$T/flag.state"
   wait_for "[ -S $S ]"
   [[ $(lock_status) == *'"reconnect_window_ms":3000'* ]]
-  start_client a engine-0
-  hears a granted 1
+  start_holder
   [ -e "$T/flag.state" ]
   [ ! -e "$T/file.state" ]
 }
@@ -86,21 +92,17 @@ END
   wait_for "[ ! -e /proc/$BG_PID/fd/9 ]"
   [ "$(od -An -c "$T/ready" | tr -d ' ')" = '\n' ]
   [ "$(stat -c %a "$S")" = 600 ]
-  start_client a engine-0
-  hears a granted 1
-  local client=$BG_PID
-  kill -KILL "$client"
+  start_holder
+  kill -KILL "$HOLDER"
   wait_for "grep -q 'released the lock' $T/lockd.err"
   [ "$(cat "$T/lockd.out")" = "" ]
-  [[ $(sed -n 1p "$T/lockd.err") == "gms-lockd: info: granted to 'engine-0' (process $client): generation 1" ]]
+  [[ $(sed -n 1p "$T/lockd.err") == "gms-lockd: info: granted to 'engine-0' (process $HOLDER): generation 1" ]]
   [ "$(sed -n 2p "$T/lockd.err")" = "gms-lockd: info: 'engine-0' released the lock, generation 1" ]
 }
 
 @test "the answers are as documented" {
   start_lockd -q
-  start_client a engine-0
-  hears a granted 1
-  local holder=$BG_PID
+  start_holder
   grep -qxE '\{"answer":"granted","engine_id":"engine-0","generation":1,"granted_at":"[0-9T:.-]+Z","reconnect_window_ms":10000\}' "$T/a.out"
   start_client b engine-1
   wait_for "[ -s $T/b.out ]"
@@ -108,7 +110,7 @@ END
   local answer
   answer=$(lock_status)
   [[ $answer == *'"awaited_pids":[]'* ]]
-  [[ $answer == *"\"connections\":[{\"connected\":true,\"pid\":$holder}]"* ]]
+  [[ $answer == *"\"connections\":[{\"connected\":true,\"pid\":$HOLDER}]"* ]]
   [[ $answer == *'"holder":"engine-0"'* ]]
   [[ $answer == *"\"waiters\":[{\"engine_id\":\"engine-1\",\"pid\":$BG_PID}]"* ]]
   [[ $answer == *'"window_left_ms":null'* ]]
@@ -143,8 +145,7 @@ END
 
 @test "the state file is as documented, at a grant and after its end" {
   start_lockd
-  start_client a engine-0
-  hears a granted 1
+  start_holder
   local process
   process="\{\"pid\":$BG_PID,\"pid_ns\":$(stat -Lc %i /proc/self/ns/pid),\"start_time\":[0-9]+\}"
   grep -qxE "\{\"connections\":1,\"generation\":1,\"granted_at\":\"[0-9T:.-]+Z\",\"holder\":\"engine-0\",\"processes\":\[$process\]\}" "$S.state"
@@ -203,8 +204,7 @@ END
 @test "--metrics: holders, waiters, and refused clients" {
   pick_port
   start_lockd --metrics "127.0.0.1:$PORT"
-  start_client a engine-0
-  hears a granted 1
+  start_holder
   start_client b engine-1
   hears b waiting 1
   echo nonsense | socat -t 5 - "UNIX-CONNECT:$S" | grep -q '"status":76'
@@ -220,9 +220,8 @@ END
 }
 
 @test "a service manager receives ready, watchdog and stopping" {
-  start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
-  wait_for "[ -S $T/notify ]"
-  export NOTIFY_SOCKET=$T/notify WATCHDOG_USEC=100000
+  start_manager
+  export WATCHDOG_USEC=100000
   start_lockd
   wait_for '[ "$(grep -o WATCHDOG=1 $T/told | wc -l)" -gt 2 ]'
   kill "$BG_PID"
@@ -260,8 +259,7 @@ END
 @test "kill -9: its dead socket is replaced, and the holder reconnects to the same grant" {
   start_lockd
   local server=$BG_PID
-  start_client a engine-0
-  hears a granted 1
+  start_holder
   kill_now "$server"
   [ -S "$S" ]
   wait_exit "$BG_PID"
@@ -277,11 +275,9 @@ END
 @test "after a holder's death, the window ends, and the next client is granted the lock" {
   start_lockd
   local server=$BG_PID
-  start_client a engine-0
-  hears a granted 1
-  local holder=$BG_PID
+  start_holder
   kill -KILL "$server"
-  wait_exit "$holder"
+  wait_exit "$HOLDER"
   start_lockd --reconnect-window 200ms
   start_client b engine-1
   hears b granted 2
@@ -291,18 +287,16 @@ END
 @test "a holder that hangs keeps the lock until it is killed, and is reported" {
   start_lockd
   local server=$BG_PID
-  start_client a engine-0
-  hears a granted 1
-  local holder=$BG_PID
-  kill -STOP "$holder"
+  start_holder
+  kill -STOP "$HOLDER"
   kill_now "$server"
   start_lockd --reconnect-window 50ms
   start_client b engine-1
-  local warning="gms-lockd: warning: process $holder of 'engine-0' runs and did not reconnect: the lock is not granted until it ends"
+  local warning="gms-lockd: warning: process $HOLDER of 'engine-0' runs and did not reconnect: the lock is not granted until it ends"
   wait_for "grep -qxF \"$warning\" $T/lockd.err"
-  [[ $(lock_status) == *"\"awaited_pids\":[$holder]"*'"holder":"engine-0"'*'"window_left_ms":0'* ]]
+  [[ $(lock_status) == *"\"awaited_pids\":[$HOLDER]"*'"holder":"engine-0"'*'"window_left_ms":0'* ]]
   run ! grep -q granted "$T/b.out"
-  kill -KILL "$holder"
+  kill -KILL "$HOLDER"
   hears b granted 2
 }
 

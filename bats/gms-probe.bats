@@ -134,21 +134,6 @@ setup() {
 
 # --- http -----------------------------------------------------------------------------------------
 
-# http_server SOCKET: answers every request with the file $T/answer. answer STATUS BODY: sets its
-# content.
-http_server() {
-  cat >"$T/answer.sh" <<'EOF'
-while IFS= read -r line && [ "${#line}" -gt 1 ]; do :; done
-cat "$1"
-EOF
-  start_bg http socat "UNIX-LISTEN:$1,fork" "EXEC:bash $T/answer.sh $T/answer"
-  await_socket "$1"
-}
-answer() {
-  printf 'HTTP/1.1 %s\r\nContent-Length: %s\r\n\r\n%s' "$1" "${#2}" "$2" >"$T/answer.new"
-  mv "$T/answer.new" "$T/answer"
-}
-
 @test "http: any 2xx is yes, another status no, unless it is the expected one" {
   answer "204 No Content" ""
   http_server "$T/http.sock"
@@ -319,8 +304,7 @@ answer() {
 @test "remap: --wait retries until there is a layout" {
   start_bg probe gms-probe remap --wait 30s --timeout 100ms
   local probe=$BG_PID
-  start_weights
-  publish "$T/gms_0_weights.sock" 1000
+  start_layout 1000
   expect_exit "$probe" 0
   [[ $(cat "$T/probe.out") == "could wake: layout "* ]]
 }

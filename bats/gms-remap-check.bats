@@ -24,8 +24,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "a published layout: 0, one line, no driver needed" {
-  start_weights
-  publish "$S" 1000 5000000
+  start_layout 1000 5000000
   local hash
   hash=$(hash_of "$S")
   GMS_DRIVER=/nonexistent run -0 --separate-stderr gms-remap-check
@@ -41,8 +40,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "the same layout published again is 0, another one is 65" {
-  start_weights
-  publish "$S" 1000 5000000
+  start_layout 1000 5000000
   local hash
   hash=$(hash_of "$S")
   run -0 --separate-stderr gms-remap-check --expect-hash "$hash"
@@ -66,8 +64,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "a server that restarted empty, and a writer with the lock, are 75" {
-  start_weights
-  publish "$S" 1000
+  start_layout 1000
   local hash
   hash=$(hash_of "$S")
   kill_now "$GMS_PID"
@@ -81,8 +78,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "a waiting writer has precedence" {
-  start_weights
-  publish "$S" 1000
+  start_layout 1000
   ask_lock reader ro "$S"
   wait_stat ro_session_count 1
   ask_lock writer rw "$S"
@@ -138,8 +134,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "--exec becomes the command after a successful check" {
-  start_weights
-  publish "$S" 1000
+  start_layout 1000
   # shellcheck disable=SC2016
   run -0 --separate-stderr sh -c 'echo $$; exec gms-remap-check --exec -- sh -c "echo \$\$"'
   [ "${#lines[@]}" -eq 2 ]
@@ -153,8 +148,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "--exec passes open descriptors on and adds none" {
-  start_weights
-  publish "$S" 1000
+  start_layout 1000
   exec 9<"$T"
   # shellcheck disable=SC2016
   run -0 --separate-stderr gms-remap-check --map --exec -- sh -c 'ls -l /proc/$$/fd'
@@ -188,8 +182,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "--map maps and reads; without its helper or a driver it is 69 in one line" {
-  start_weights
-  publish "$S" 1000 5000000
+  start_layout 1000 5000000
   run -0 --separate-stderr gms-remap-check --map --json
   [[ $output == *'"mapped":true'* ]]
   FO_LIBEXEC_DIR=$T fails 69 "use helper program '$T/fo-gpu': No such file or directory" gms-remap-check --map
@@ -198,8 +191,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "--map on a device that fails is 70, on one that hangs 75" {
-  start_weights
-  publish "$S" 1000
+  start_layout 1000
   GMS_SIM_FAULTS=cuMemMap:1=unknown fails 70 "cuMemMap*" gms-remap-check --map
   GMS_SIM_FAULTS=cuMemMap:1=hang fails 75 "*" gms-remap-check --map --timeout 1s
   wait_stat state COMMITTED
@@ -216,8 +208,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "kill -9 while the helper hangs ends the helper, too" {
-  start_weights
-  publish "$S" 1000
+  start_layout 1000
   export GMS_SIM_FAULTS=cuMemMap:1=hang
   start_bg check gms-remap-check --map --timeout 1h
   unset GMS_SIM_FAULTS

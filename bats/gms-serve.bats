@@ -31,12 +31,15 @@ start_one() {
   wait_for "[ -s $T/ready ]"
 }
 
-# make_snapshot: publishes a small layout at $S, and saves it to $T/snapshot. Sets $hash.
+# make_snapshot: publishes a small layout at $S, and saves it to $T/snapshot; its server is killed.
+# Sets $hash.
 make_snapshot() {
+  start_one
   make_file "$T/m.safetensors" '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' 4
   gms-load --socket "$S" "$T/m.safetensors" -q >"$T/load"
   gms-save --socket "$S" "$T/snapshot" -q >"$T/save"
   hash=$(gms-stat --socket "$S" --json | jq -r .memory_layout_hash)
+  kill_now "$BG_PID"
 }
 
 children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
@@ -151,9 +154,8 @@ END
 }
 
 @test "a service manager receives ready and stopping" {
-  start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
-  wait_for "[ -S $T/notify ]"
-  NOTIFY_SOCKET=$T/notify start_bundle --devices 0
+  start_manager
+  start_bundle --devices 0
   wait_for "grep -qx READY=1 $T/told"
   end_bg
   wait_for "grep -qx READY=1STOPPING=1 $T/told"
@@ -394,9 +396,7 @@ END
 }
 
 @test "--restore loads a snapshot into a new server, but not again after an unpublish" {
-  start_one
   make_snapshot
-  kill_now "$BG_PID"
   start_one --restore "$T/snapshot"
   gms-stat --socket "$S" --json | grep -q "\"memory_layout_hash\":\"$hash\""
   # A crash does not restore what was unpublished.
@@ -406,9 +406,7 @@ END
 }
 
 @test "a server that dies while its snapshot is loaded loads it again, and becomes ready" {
-  start_one
   make_snapshot
-  kill_now "$BG_PID"
   S=$T/one.sock
   : >"$T/ready"
   GMS_SIM_LATENCY=cuMemCreate=300ms start_bg gms gms-serve --socket-path "$S" --ready-fd 9 \
@@ -424,9 +422,7 @@ END
 }
 
 @test "SIGTERM during the load of a snapshot, and between two starts, ends it: 0" {
-  start_one
   make_snapshot
-  kill_now "$BG_PID"
   GMS_SIM_LATENCY=cuMemCreate=10s start_bg gms gms-serve --socket-path "$S" --restore "$T/snapshot"
   wait_for "gms-stat --socket $S --json | grep -q '\"state\":\"RW\"'"
   kill "$BG_PID"
@@ -555,7 +551,9 @@ end_bg() {
   local client
   for client in "${clients[@]}"; do
     # shellcheck disable=SC2086
-    TOOL=$(basename "${client%% *}") fails 77 "connect to socket '$S': it is served by user 65534, not by root *" $client
+    run -77 --separate-stderr $client
+    [ "${#stderr_lines[@]}" -eq 1 ]
+    [[ ${stderr_lines[0]} == *": error: connect to socket '$S': it is served by user 65534, not by root "* ]]
     # shellcheck disable=SC2086
     GMS_SERVER_UID=65533 run -77 --separate-stderr $client
   done

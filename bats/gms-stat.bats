@@ -38,8 +38,7 @@ setup() {
 }
 
 @test "the state as JSON: one object with the protocol's names" {
-  start_weights
-  publish "$S" 1000 5000000
+  start_layout 1000 5000000
   run -0 --separate-stderr gms-stat --json --list --events
   [ "${#lines[@]}" -eq 1 ]
   local key
@@ -53,8 +52,7 @@ setup() {
 }
 
 @test "--list and --events print the layout and its history and leave no session behind" {
-  start_weights
-  publish "$S" 1000 5000000
+  start_layout 1000 5000000
   run -0 --separate-stderr gms-stat --list --events
   [[ $output == *$'\nevents (2, oldest first, with allocations)\n  rw_connected '*$'\n  committed '* ]]
   [[ $output =~ allocations\ \(2,\ sizes\ in\ bytes\) ]]
@@ -80,8 +78,7 @@ setup() {
 }
 
 @test "a waiting writer is not delayed" {
-  start_weights
-  publish "$S" 1000
+  start_layout 1000
   ask_lock reader ro "$S"
   local reader=$BG_PID
   wait_stat ro_session_count 1
@@ -121,8 +118,7 @@ setup() {
 
 @test "a result that can't be written is 74" {
   start_weights
-  # shellcheck disable=SC2016
-  fails 74 "write to standard output: No space left on device" sh -c 'gms-stat >/dev/full'
+  full_stdout gms-stat
 }
 
 # watched NAME PATTERN: waits until the background command NAME has printed such a line.
@@ -181,8 +177,7 @@ watched() {
   run -0 --separate-stderr bash -c 'gms-stat --watch 1h | head -n 1; exit $((${PIPESTATUS[0]} - 74))'
   [ "${#lines[@]}" -eq 1 ]
   [ "$stderr" = "gms-stat: error: write to standard output: Broken pipe" ]
-  # shellcheck disable=SC2016
-  fails 74 "write to standard output: No space left on device" sh -c 'gms-stat --watch >/dev/full'
+  full_stdout gms-stat --watch
 }
 
 @test "--watch of a missing folder is 66, of an empty one waits" {
@@ -353,8 +348,7 @@ on_terminal() {
   [ "${lines[2]}" = "memory of no layout: 0 B in 0 allocations" ]
   [[ $output =~ gms-serve\ \(server\)\ +0\ B\ +0\ +0\ +2\ MiB\ +1\ +0 ]]
   # Servers in the folder count, too, and --server takes more than one.
-  start_weights
-  publish "$S" 1000
+  start_layout 1000
   run -0 --separate-stderr gms-stat --holders --server "$T/outside,$T/none"
   [ "${lines[1]}" = "memory of a layout: 4 MiB in 2 allocations" ]
   run -64 --separate-stderr gms-stat --holders --server "$(printf '%0200d' 0)"

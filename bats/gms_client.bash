@@ -44,9 +44,6 @@ ask_lock() {
   start_bg "$1" socat "OPEN:$T/$1.request,rdonly,ignoreeof!!STDOUT" "UNIX-CONNECT:$3"
 }
 
-# await_socket SOCKET: waits until it accepts connections, which it does later than it exists.
-await_socket() { wait_for "socat -u OPEN:/dev/null UNIX-CONNECT:$1"; }
-
 # silent_server SOCKET: accepts and never answers. echo_server SOCKET: returns what it receives.
 silent_server() {
   start_bg silent socat -u "UNIX-LISTEN:$1,fork" OPEN:/dev/null
@@ -76,6 +73,12 @@ start_gms() {
 
 # start_weights [DEVICES]: starts servers for the weights only, of device 0 by default.
 start_weights() { start_gms --devices "${1:-0}" --tags weights; }
+
+# start_layout SIZE...: starts a server for the weights of device 0, with a layout of these sizes.
+start_layout() {
+  start_weights
+  publish "$GMS_SOCKET_DIR/gms_0_weights.sock" "$@"
+}
 
 # make_file FILE HEADER BYTES: writes a safetensors file: length, header, and BYTES of varying data.
 make_file() {

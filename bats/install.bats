@@ -100,7 +100,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   [ "$(start_of "a b/lib/systemd/system/gms-serve.service")" = "$T/a\\x20b/bin/gms-serve \$GMS_SERVE_OPTIONS" ]
   grep -qxF "EnvironmentFile=-$T/a b/etc/default/gms-serve@%i" "a b/lib/systemd/system/gms-serve@.service"
   [ -f "a b/etc/default/gms-serve" ]
-  command -v systemd-analyze >/dev/null || skip_because systemd "systemd-analyze is not installed"
+  need systemd-analyze systemd
   install -D /bin/true "a b/bin/gms-serve"
   run -0 systemd-analyze verify --man=no --recursive-errors=no "$T/a b/lib/systemd/system/gms-serve.service"
   [ "$output" = "" ]
@@ -109,7 +109,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
 # --- units ----------------------------------------------------------------------------------------
 
 @test "systemd-analyze accepts the units" {
-  command -v systemd-analyze >/dev/null || skip_because systemd "systemd-analyze is not installed"
+  need systemd-analyze systemd
   local unit name
   for unit in $(units); do
     name=${unit##*/}

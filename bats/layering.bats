@@ -32,13 +32,19 @@ allowed_for() {
   esac
 }
 
-# matches_outside PATTERN FOLDER...: prints C++ lines that match, outside these folders.
+# matches_outside PATTERN FOLDER...: prints C++ lines that match, outside these folders. none_outside
+# fails if there are any.
 matches_outside() {
   local pattern=$1 folder
   local -a skipped=()
   shift
   for folder in "$@"; do skipped+=(":!$folder"); done
   sources "${skipped[@]}" | xargs -r grep -nHE -- "$pattern"
+}
+
+none_outside() {
+  run matches_outside "$@"
+  [ "$output" = "" ]
 }
 
 # sources: prints the C++ files of this checkout, also those not yet added.
@@ -73,8 +79,7 @@ sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h
 }
 
 @test "no room includes from cmd or tests" {
-  run matches_outside '#include "(\.\.|cmd/|tests/)' tests
-  [ "$output" = "" ]
+  none_outside '#include "(\.\.|cmd/|tests/)' tests
 }
 
 @test "simcuda includes nothing but the C++ library, the system and the driver's interface" {
@@ -87,13 +92,11 @@ sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h
 }
 
 @test "only simcuda knows its files" {
-  run matches_outside 'GMS_SIM_DIR|gms-sim-|"mem-|/book"' lib/simcuda
-  [ "$output" = "" ]
+  none_outside 'GMS_SIM_DIR|gms-sim-|"mem-|/book"' lib/simcuda
 }
 
 @test "CLI11 and toml++ stay in cli and cmd" {
-  run matches_outside '#include <(CLI/|toml)' lib/cli cmd
-  [ "$output" = "" ]
+  none_outside '#include <(CLI/|toml)' lib/cli cmd
 }
 
 @test "no public header includes Beast, CLI11 apart from cli's, or all of nlohmann/json" {
@@ -102,25 +105,20 @@ sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h
 }
 
 @test "dlopen stays in cuda" {
-  run matches_outside '\bdl(m?open|sym)[[:space:]]*\(' lib/cuda
-  [ "$output" = "" ]
+  none_outside '\bdl(m?open|sym)[[:space:]]*\(' lib/cuda
 }
 
 @test "no program runs a shell" {
-  run matches_outside '\b(std::|::)?(system|popen)[[:space:]]*\('
-  [ "$output" = "" ]
+  none_outside '\b(std::|::)?(system|popen)[[:space:]]*\('
 }
 
 @test "pidfd calls and random numbers do not tie programs to a newer glibc or a device" {
-  run matches_outside '(^|[^_a-z.>])(::)?pidfd_(open|send_signal|getfd)[[:space:]]*\(' lib/os
-  [ "$output" = "" ]
-  run matches_outside 'std::random_device'
-  [ "$output" = "" ]
+  none_outside '(^|[^_a-z.>])(::)?pidfd_(open|send_signal|getfd)[[:space:]]*\(' lib/os
+  none_outside 'std::random_device'
 }
 
 @test "only lib/os clears CLOEXEC" {
-  run matches_outside 'F_SETFD,[[:space:]]*(0|[a-z])' lib/os
-  [ "$output" = "" ]
+  none_outside 'F_SETFD,[[:space:]]*(0|[a-z])' lib/os
 }
 
 # riddles FILE...: string literals of C++ in words that CONTRIBUTING's glossary replaces.
@@ -181,14 +179,14 @@ riddles() {
 }
 
 @test "shellcheck accepts the scripts" {
-  command -v shellcheck >/dev/null || skip_because shellcheck "shellcheck is not installed"
+  need shellcheck
   git ls-files -co --exclude-standard -- packaging .ci bats tests | while read -r file; do
     if head -n 1 "$file" | grep -qE '^#!.*\b(ba)?sh$'; then echo "$file"; fi
   done | xargs -r shellcheck -x
 }
 
 @test "shellcheck accepts the Bats files" {
-  command -v shellcheck >/dev/null || skip_because shellcheck "shellcheck is not installed"
+  need shellcheck
   shellcheck -x -s bash bats/*.bash
   # For shellcheck, the variables of run look unset, and each test is a subshell.
   shellcheck -x -s bats -S warning -e SC2154,SC2030,SC2031 bats/*.bats

@@ -39,7 +39,11 @@ start_contender() {
     "$T/$name.beats"
 }
 
-await_waiter() { wait_for "gms-lock status --lock '$URI' | grep -q '^waiter: .*$1'"; }
+# start_waiter NAME [OPTION]...: one that waits in the queue.
+start_waiter() {
+  start_contender "$@"
+  wait_for "gms-lock status --lock '$URI' | grep -q '^waiter: .*$1'"
+}
 
 # first_beat NAME, last_beat NAME: when its command ran first, and last, in microseconds.
 first_beat() { sed -n 2p "$T/$1.beats" | micros; }
@@ -70,8 +74,7 @@ generation() { sed -n '2s/.* //p' "$T/$1.beats"; }
   start_holder engine-0
   run -0 lock owner --lock "$URI"
   [ "$output" = engine-0 ]
-  start_contender engine-1
-  await_waiter engine-1
+  start_waiter engine-1
   run -0 lock status --lock "$URI"
   [ "${lines[0]}" = "lock: etcd:http://127.0.0.1:$PORT/locks/x" ]
   [ "${lines[1]}" = "state: held" ]
@@ -93,8 +96,7 @@ null" ]
 @test "etcd: the end of a command releases the lock, long before the lease expires" {
   URI="etcd:http://127.0.0.1:$PORT/locks/x?ttl=1h"
   start_holder first
-  start_contender second
-  await_waiter second
+  start_waiter second
   kill -TERM "$COMMAND"
   expect_exit "$HOLDER" 143
   wait_for "[ -s $T/second.beats ]"
@@ -104,8 +106,7 @@ null" ]
 
 @test "etcd: after SIGKILL of gms-lock the next one gets the lock when the lease expires" {
   start_holder first
-  start_contender second
-  await_waiter second
+  start_waiter second
   kill_now "$HOLDER"
   wait_for "! kill -0 $COMMAND"
   wait_for "[ \$(wc -l <$T/second.beats) -ge 2 ]"
@@ -115,8 +116,7 @@ null" ]
 
 @test "etcd: a holder suspended past its lease kills its command first, and reports the overlap" {
   start_holder first --status-fd 7 7>"$T/events"
-  start_contender second
-  await_waiter second
+  start_waiter second
   kill -STOP "$HOLDER"
   wait_for "[ \$(wc -l <$T/second.beats) -ge 2 ]"
   kill -CONT "$HOLDER"
@@ -168,8 +168,7 @@ null" ]
 @test "etcd: a restart with its data disturbs neither the holder nor the queue" {
   URI="etcd:http://127.0.0.1:$PORT/locks/x?ttl=5s"
   start_holder first
-  start_contender second
-  await_waiter second
+  start_waiter second
   queue=$(etcdctl get --prefix --keys-only locks/x/)
   kill_now "$ETCD"
   start_etcd
@@ -201,13 +200,7 @@ null" ]
 }
 
 @test "etcd: missing permissions, and a wrong password, are 77" {
-  echo secret >"$T/password"
-  for command in "user add root:rootpw" "user grant-role root root" "user add engine:secret" \
-    "role add locker" "role grant-permission locker readwrite --prefix locks/x/" \
-    "user grant-role engine locker" "auth enable"; do
-    # shellcheck disable=SC2086
-    etcdctl $command >/dev/null 3>&-
-  done
+  enable_auth locks/x/
   fails 77 "ask etcd 'http://127.0.0.1:$PORT': 'etcdserver: *" lock acquire --lock "$URI" -- touch "$T/ran"
   run -77 lock owner --lock "$URI"
   user="user=engine&password-file=$T/password"
@@ -236,8 +229,7 @@ null" ]
     [ "$output$stderr" = engine-0 ]
   done
   start_holder first
-  start_contender second
-  await_waiter second
+  start_waiter second
   kill -TERM "$COMMAND"
   wait_exit "$HOLDER"
   wait_for "[ -s $T/second.beats ]"
@@ -253,8 +245,7 @@ null" ]
   [ "$(lock owner --lock "$URI")" = first ]
   [ "$(lock owner --lock "$T/lock")" = first ]
   # Another node has another file: this contender waits for etcd, and its own file is free.
-  start_contender second --lock "$T/other"
-  await_waiter second
+  start_waiter second --lock "$T/other"
   run -1 lock owner --lock "$T/other"
   # One that has etcd's lock, but waits for the file of its node, keeps etcd's.
   start_bg node gms-lock acquire --lock "$T/other" --id node -- sleep 1000

@@ -31,10 +31,20 @@ LEASES=/apis/coordination.k8s.io/v1/namespaces/ns/leases
 spec() { api GET "$LEASES/pair" | jq -r ".spec.$1"; }
 count() { api GET /requests | jq ".$1 // 0"; }
 
-# start_holder NAME [LOCK]: a supervised command that holds the lock until it is terminated.
-start_holder() {
-  start_bg "$1" gms-lock acquire --lock "${2:-$LOCK}" --id "$1" -- \
+# start_contender NAME: a supervised command that holds $LOCK until it is terminated. start_holder
+# waits until it runs, and sets HOLDER; start_waiter, until it waits for the lock.
+start_contender() {
+  start_bg "$1" gms-lock acquire --lock "$LOCK" --id "$1" -- \
     sh -c 'echo "$$ $FAILOVER_GENERATION $FAILOVER_LOCK_ID" >'"$T/$1.cmd; exec sleep 1000"
+}
+start_holder() {
+  start_contender "$1"
+  HOLDER=$BG_PID
+  await_command "$1"
+}
+start_waiter() {
+  start_contender "$1"
+  wait_for '[ "$(count watch)" -ge 1 ]'
 }
 await_command() { wait_for "[ -s $T/$1.cmd ]"; }
 command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
@@ -55,7 +65,6 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   start_api
   run -1 lock owner --lock "$LOCK"
   start_holder engine-0
-  await_command engine-0
   run -0 lock owner --lock "$LOCK"
   [ "$output" = engine-0 ]
   run -0 lock status --lock "$LOCK"
@@ -75,11 +84,8 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   start_api
   LOCK=${LOCK/2s/3600s}
   start_holder engine-0
-  local first=$BG_PID
-  await_command engine-0
-  start_holder engine-1
-  wait_for '[ "$(count watch)" -ge 1 ]'
-  kill -TERM "$first"
+  start_waiter engine-1
+  kill -TERM "$HOLDER"
   await_command engine-1
   [ "$(cut -d' ' -f2- "$T/engine-1.cmd")" = "2 engine-1" ]
   # The watch reported the release, without further queries.
@@ -89,11 +95,8 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
 @test "SIGKILL of gms-lock ends the command, and the next one gets the lock in the end" {
   start_api
   start_holder engine-0
-  local first=$BG_PID
-  await_command engine-0
-  start_holder engine-1
-  wait_for '[ "$(count watch)" -ge 1 ]'
-  kill -KILL "$first"
+  start_waiter engine-1
+  kill -KILL "$HOLDER"
   await_command engine-1
   [ "$(cut -d' ' -f2 "$T/engine-1.cmd")" = 2 ]
   [ ! -e "/proc/$(command_pid engine-0)" ]
@@ -102,23 +105,19 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
 @test "an API server that hangs for good: the command ends before the lease does" {
   start_api
   start_holder engine-0
-  local first=$BG_PID
-  await_command engine-0
   api POST /faults '{"verb": "*", "do": "hang"}'
-  expect_exit "$first" 75
+  expect_exit "$HOLDER" 75
   [ ! -e "/proc/$(command_pid engine-0)" ]
   grep -q "^gms-lock: error: hold lock 'k8s:ns/pair': the lease could not be renewed: " "$T/engine-0.err"
   # The next contender still waits for the end of that lease.
   api DELETE /faults
   start_holder engine-1
-  await_command engine-1
   [ "$(cut -d' ' -f2 "$T/engine-1.cmd")" = 2 ]
 }
 
 @test "a Lease that another process takes ends the command" {
   start_api
   start_holder engine-0
-  await_command engine-0
   while ! api PUT "$LEASES/pair" \
     "$(api GET "$LEASES/pair" | jq -c '.spec.holderIdentity = "thief"')" | grep -q '"Lease"'; do :; done
   expect_exit "$BG_PID" 75
@@ -130,7 +129,6 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
 @test "a lock that is held: 75, with its holder if the server answers in time" {
   start_api
   start_holder engine-0
-  await_command engine-0
   run -75 --separate-stderr lock acquire --lock "$LOCK" --nonblock -- true
   [[ $stderr =~ ^"gms-lock: warning: acquire lock 'k8s:ns/pair': held by "("'engine-0'"|another\ process)$ ]]
 }
@@ -141,7 +139,6 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   start_api --token-file "$T/good"
   LOCK+="&token-file=$T/own"
   start_holder engine-0
-  await_command engine-0
   echo second >"$T/good"
   echo second >"$T/own"
   local before
@@ -178,13 +175,11 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=$PORT
   LOCK="k8s:ns/pair?duration=2s&ca=$T/ca.crt&token-file=$T/token"
   start_holder engine-0
-  local first=$BG_PID
-  await_command engine-0
   run -0 lock owner --lock "$LOCK"
   [ "$output" = engine-0 ]
-  start_holder engine-1
+  start_contender engine-1
   wait_for '[ "$(curl -sS --cacert "$T/ca.crt" "https://127.0.0.1:$PORT/requests" | jq .watch)" -ge 1 ]'
-  kill -TERM "$first"
+  kill -TERM "$HOLDER"
   await_command engine-1
   [ "$(cat "$T/engine-1.err")" = "" ]
   KUBERNETES_SERVICE_HOST=localhost run -78 --separate-stderr lock owner --lock "$LOCK"
@@ -197,11 +192,8 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   local base="?duration=2s&api=http://127.0.0.1:$PORT"
   LOCK=k8s:default/failover-pair$base
   start_holder engine-0
-  local first=$BG_PID
-  await_command engine-0
-  start_holder engine-1
-  wait_for '[ "$(count watch)" -ge 1 ]'
-  kill -TERM "$first"
+  start_waiter engine-1
+  kill -TERM "$HOLDER"
   await_command engine-1
   [ "$(cat "$T/engine-1.err")" = "" ]
   run -77 --separate-stderr lock acquire --lock "k8s:default/other$base" -- true

@@ -41,8 +41,21 @@ runs() { wait_for "[ -s $T/$1.cmd ]"; }
 
 waits() { wait_for "gms-lock status --lock unix:$S | grep -q '^waiter: .*$1'"; }
 
+# holds NAME: starts it, and waits until its command runs. Sets HOLDER. queues NAME: until it waits.
+holds() {
+  start_holder "$1"
+  HOLDER=$BG_PID
+  runs "$1"
+}
+queues() {
+  start_holder "$1"
+  waits "$1"
+}
+
 # was_alone NAME: no earlier holder's command was running when NAME was granted the lock.
 was_alone() { [ -e "$T/$1.others" ] && [ ! -s "$T/$1.others" ]; }
+
+lock() { timeout 20 gms-lock "$@" 3>&-; }
 
 now_ms() { date +%s%3N; }
 
@@ -57,7 +70,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   run -0 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK" --id a -- \
     sh -c 'echo "$FAILOVER_LOCK_ID $FAILOVER_GENERATION ${FAILOVER_LOCK_FD-none}"' 3>&-
   [ "$output" = "a 1 none" ]
-  run -3 timeout 20 gms-lock acquire --lock "$LOCK" --id b -- sh -c 'exit 3' 3>&-
+  run -3 lock acquire --lock "$LOCK" --id b -- sh -c 'exit 3'
   run -1 gms-lock owner --lock "$LOCK"
   run -0 gms-lock status --lock "$LOCK"
   [ "${lines[0]}" = "lock: $LOCK" ]
@@ -67,27 +80,22 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 
 @test "holder and waiters are visible to another client" {
   start_tcp 10s
-  start_holder a
-  runs a
-  start_holder b
-  waits b
+  holds a
+  queues b
   run -0 gms-lock owner --lock "$LOCK"
   [ "$output" = a ]
   gms-lock status --lock "$LOCK" >"$T/status"
   grep -qx 'generation: 1' "$T/status"
   grep -q '^waiter: .*b' "$T/status"
-  run -75 timeout 20 gms-lock acquire --lock "$LOCK" --id c --nonblock -- true 3>&-
+  run -75 lock acquire --lock "$LOCK" --id c --nonblock -- true
   run ! grep -q '^waiter: .*c' <(gms-lock status --lock "$LOCK")
 }
 
 @test "SIGTERM releases at once, whatever the expiry" {
   start_tcp 1h --reconnect-window 1h
-  start_holder a
-  local holder=$BG_PID
-  runs a
-  start_holder b
-  waits b
-  kill "$holder"
+  holds a
+  queues b
+  kill "$HOLDER"
   runs b
   was_alone b
   [ "$(cat "$T/b.gen")" = 2 ]
@@ -95,14 +103,11 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 
 @test "SIGKILL: the command ends with it, and the next one waits for the end of the lease" {
   start_tcp 1s
-  start_holder a
-  local holder=$BG_PID
-  runs a
-  start_holder b
-  waits b
+  holds a
+  queues b
   local begin
   begin=$(now_ms)
-  kill -KILL "$holder"
+  kill -KILL "$HOLDER"
   runs b
   was_alone b
   # The last heartbeat was up to a third of a second old.
@@ -112,32 +117,26 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 
 @test "suspended for longer than its lease: its command is killed when it continues, status 75" {
   start_tcp 1s
-  start_holder a
-  local holder=$BG_PID
-  runs a
+  holds a
   start_holder b
-  kill -STOP "$holder"
+  kill -STOP "$HOLDER"
   runs b
-  kill -CONT "$holder"
-  expect_exit "$holder" 75
+  kill -CONT "$HOLDER"
+  expect_exit "$HOLDER" 75
   run ! kill -0 "$(cat "$T/a.cmd")"
   kill -0 "$(cat "$T/b.cmd")"
 }
 
 @test "a waiter suspended during its own grant and its end queues again" {
   start_tcp 1s
-  start_holder a
-  local holder=$BG_PID
-  runs a
-  start_holder b
+  holds a
+  queues b
   local waiter=$BG_PID
-  waits b
   kill -STOP "$waiter"
   # Its place expires while it is silent, and so does a grant in that time.
-  kill "$holder"
-  wait_exit "$holder"
-  start_holder c
-  runs c
+  kill "$HOLDER"
+  wait_exit "$HOLDER"
+  holds c
   kill -CONT "$waiter"
   waits b
   kill -0 "$(cat "$T/c.cmd")"
@@ -169,18 +168,16 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   done
   # One client has the lock, the others wait.
   wait_for "[ \$(timeout 20 gms-lock status --lock unix:$S | grep -c '^waiter: ') -eq 15 ]"
-  run -75 timeout 20 gms-lock acquire --lock "unix:$S" --id a --nonblock -- true 3>&-
+  run -75 lock acquire --lock "unix:$S" --id a --nonblock -- true
 }
 
 @test "a new server gets its holder back, and the command runs on" {
   start_tcp 10s
   local server=$BG_PID port=${LOCK#tcp:}
-  start_holder a
-  runs a
+  holds a
   kill_now "$server"
   start_bg lockd2 gms-lockd --socket "$S" --listen "$port" --expiry 10s
-  start_holder b
-  waits b
+  queues b
   wait_for "grep -q \"returned to 'a'\" $T/lockd2.err"
   kill -0 "$(cat "$T/a.cmd")"
   [ ! -e "$T/b.cmd" ]
@@ -189,17 +186,15 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 @test "a server that does not restart: the command ends before its lease does, 75" {
   start_tcp 1s
   local server=$BG_PID
-  start_holder a
-  local holder=$BG_PID
-  runs a
+  holds a
   kill -KILL "$server"
-  expect_exit "$holder" 75
+  expect_exit "$HOLDER" 75
   run ! kill -0 "$(cat "$T/a.cmd")"
   fails 69 "connect to ${LOCK#tcp:}: Connection refused" gms-lock status --lock "$LOCK"
 }
 
 @test "without TLS only loopback addresses are allowed, 64" {
-  run -64 --separate-stderr timeout 20 gms-lock acquire --lock tcp:192.0.2.1:7 -- true 3>&-
+  run -64 --separate-stderr lock acquire --lock tcp:192.0.2.1:7 -- true
   [[ ${stderr_lines[0]} == "gms-lock: error: query lock server 'tcp:192.0.2.1:7': connect to '192.0.2.1:7': not a loopback address: needs TLS, with a ca" ]]
 }
 
@@ -210,6 +205,8 @@ make_pki() {
   make_ca other
   make_cert server ca 2
   make_cert client ca 2
+  make_cert stranger other 2
+  make_cert old ca 0
 }
 
 # tls_options NAME CA: prints the part of the URI after the "?".
@@ -217,24 +214,25 @@ tls_options() { echo "ca=$T/$2.crt&cert=$T/$1.crt&key=$T/$1.key"; }
 
 serve_tls=()
 use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T/ca.crt"); }
+# start_tls [NAME]: starts a server with the certificate of NAME, or "server".
+start_tls() {
+  make_pki
+  use_tls "${1:-server}"
+  start_tcp 10s "${serve_tls[@]}"
+}
 
 @test "over TLS both sides authenticate, and the log has the client's name" {
-  make_pki
-  use_tls server
-  start_tcp 10s "${serve_tls[@]}"
-  run -0 timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- echo held 3>&-
+  start_tls
+  run -0 lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- echo held
   [ "$output" = held ]
   grep -q "granted to 'a' (127.0.0.1:[0-9]* 'client'): generation 1" "$T/lockd.err"
 }
 
 @test "a client without a certificate, or with one of another authority, is refused, 78" {
-  make_pki
-  make_cert stranger other 2
-  use_tls server
-  start_tcp 10s "${serve_tls[@]}"
+  start_tls
   local options
   for options in "ca=$T/ca.crt" "$(tls_options stranger ca)" "$(tls_options client other)"; do
-    run -78 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK?$options" --id a -- true 3>&-
+    run -78 --separate-stderr lock acquire --lock "$LOCK?$options" --id a -- true
     [[ $stderr == "gms-lock: error: query lock server '$LOCK': TLS with ${LOCK#tcp:}"* ]] ||
       [[ $stderr == "gms-lock: error: TLS with ${LOCK#tcp:}"* ]]
     run -78 gms-lock status --lock "$LOCK?$options"
@@ -246,11 +244,8 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
 }
 
 @test "an unauthenticated client causes one warning, with its address" {
-  make_pki
-  make_cert stranger other 2
-  use_tls server
-  start_tcp 10s "${serve_tls[@]}"
-  run -78 timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options stranger ca)" --id a -- true 3>&-
+  start_tls
+  run -78 lock acquire --lock "$LOCK?$(tls_options stranger ca)" --id a -- true
   wait_for "grep -q warning $T/lockd.err"
   run grep warning "$T/lockd.err"
   [ "${#lines[@]}" -eq 1 ]
@@ -259,7 +254,6 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
 
 @test "a replaced authority applies to the next connection" {
   make_pki
-  make_cert stranger other 2
   cp "$T/ca.crt" "$T/trusted.crt"
   start_tcp 10s --tls-cert "$T/server.crt" --tls-key "$T/server.key" --tls-ca "$T/trusted.crt"
   run -0 gms-lock status --lock "$LOCK?$(tls_options client ca)"
@@ -276,9 +270,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
 }
 
 @test "a waiter reports once why it can't connect" {
-  make_pki
-  use_tls server
-  start_tcp 10s "${serve_tls[@]}"
+  start_tls
   local server=$BG_PID address=${LOCK#tcp:}
   start_bg holder gms-lock acquire --lock "unix:$S" --id a -- sleep 1000
   wait_for "gms-lock owner --lock unix:$S"
@@ -295,36 +287,29 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
 }
 
 @test "a client that does not begin TLS is dropped, and delays no other" {
-  make_pki
-  use_tls server
-  start_tcp 10s "${serve_tls[@]}"
+  start_tls
   local port=${LOCK##*:}
   # shellcheck disable=SC2016
   start_bg silent bash -c 'exec cat <"/dev/tcp/127.0.0.1/$0"' "$port"
   local silent=$BG_PID
-  run -0 timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- true 3>&-
+  run -0 lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- true
   wait_exit "$silent"
   grep -q "gms-lockd: warning: TLS with 127.0.0.1:[0-9]*: timed out" "$T/lockd.err"
 }
 
 @test "a client without TLS at a port with TLS gets the reason, 78" {
-  make_pki
-  use_tls server
-  start_tcp 10s "${serve_tls[@]}"
+  start_tls
   local command
   for command in "acquire --nonblock -- true" "acquire -- true" status owner; do
     # shellcheck disable=SC2086
-    run -78 --separate-stderr timeout 20 gms-lock ${command%% *} --lock "$LOCK" ${command#"${command%% *}"} 3>&-
+    run -78 --separate-stderr lock ${command%% *} --lock "$LOCK" ${command#"${command%% *}"}
     [[ $stderr == "gms-lock: error: query lock server '$LOCK': this port needs TLS: set ca, cert and key" ]]
   done
   grep -q "gms-lockd: warning: TLS with 127.0.0.1:" "$T/lockd.err"
 }
 
 @test "a server with an expired certificate is refused, 69, and waited for" {
-  make_pki
-  make_cert old ca 0
-  use_tls old
-  start_tcp 10s "${serve_tls[@]}"
+  start_tls old
   run -69 --separate-stderr timeout 20 gms-lock status --lock "$LOCK?$(tls_options client ca)"
   [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:}: the certificate was rejected: certificate has expired" ]
   local server=$BG_PID port=${LOCK#tcp:}
@@ -339,10 +324,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
 }
 
 @test "a client with an expired certificate is refused, 69" {
-  make_pki
-  make_cert old ca 0
-  use_tls server
-  start_tcp 10s "${serve_tls[@]}"
+  start_tls
   run -69 --separate-stderr timeout 20 gms-lock status --lock "$LOCK?$(tls_options old ca)"
   [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:} 'server': sslv3 alert certificate expired" ]
   wait_for "grep -q 'warning: TLS with 127.0.0.1:[0-9]*: the certificate was rejected: certificate has expired' $T/lockd.err"
@@ -380,13 +362,11 @@ start_lockd_here() {
   make_hosts
   start_lockd_here 2s
   ON=("${THERE[@]}")
-  start_holder a
-  local far=$BG_PID
-  runs a
+  holds a
+  local far=$HOLDER
   ON=("${HERE[@]}")
-  start_holder b
+  queues b
   local near=$BG_PID
-  waits b
   "${HERE[@]}" ip link set cable down
   expect_exit "$far" 75
   runs b
@@ -408,8 +388,7 @@ start_lockd_here() {
   make_hosts
   start_lockd_here 6s
   ON=("${THERE[@]}")
-  start_holder a
-  runs a
+  holds a
   "${HERE[@]}" ip link set cable down
   # The heartbeat at a third of the lease is lost.
   pass 2500

@@ -45,7 +45,7 @@ options_of_page() {
 }
 
 @test "every page is clean mdoc" {
-  command -v mandoc >/dev/null || skip_because mandoc "mandoc is not installed"
+  need mandoc
   run mandoc -T lint -W warning man/*.[1-9]
   [ "$output" = "" ]
   [ "$status" -eq 0 ]
@@ -164,7 +164,7 @@ variables_of_options() {
 }
 
 @test "pictures are up to date with their sources" {
-  command -v fossil >/dev/null || skip_because fossil "fossil is not installed"
+  need fossil
   local text
   for text in man/pictures/*.pikchr; do
     cmp <(fossil pikchr "$text") "${text%.pikchr}.svg" || wrong "$text"

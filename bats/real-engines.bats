@@ -66,6 +66,9 @@ start_sglang() {
 
 # await_state N STATE: waits until engine N is in this state.
 await_state() { gms-probe engine -q --id "engine-$1" --state "$2" --wait 30s >/dev/null; }
+# active START N, standby START N: starts it, and waits until it is in this state.
+active() { "$@"; await_state "$2" active; }
+standby() { "$@"; await_state "$2" standby; }
 # complete: prints the tokens from the published address.
 complete() {
   curl -sS --fail --max-time 20 -d '{"prompt":"Hello","max_tokens":4}' \
@@ -84,10 +87,8 @@ waits_for_kv() {
 # start_vllm_pair: engine 0 serves, engine 1 is in standby. Sets EXPECTED to the generated tokens.
 start_vllm_pair() {
   start_both_tags
-  start_vllm 0
-  await_state 0 active
-  start_vllm 1
-  await_state 1 standby
+  active start_vllm 0
+  standby start_vllm 1
   EXPECTED=$(complete)
 }
 
@@ -100,8 +101,7 @@ start_vllm_pair() {
   await_state 1 active
   [ "$(complete)" = "$EXPECTED" ]
   # It restarts as a reader of the layout that it published before.
-  start_vllm 0
-  await_state 0 standby
+  standby start_vllm 0
   kill -KILL "${SHADOWS[1]}"
   await_state 0 active
   [ "$(complete)" = "$EXPECTED" ]
@@ -125,8 +125,7 @@ start_vllm_pair() {
 @test "without scratch KV the standby waits for the KV cache while the active engine lives" {
   SCRATCH=0
   start_both_tags
-  start_vllm 0
-  await_state 0 active
+  active start_vllm 0
   EXPECTED=$(complete)
   start_vllm 1
   wait_for waits_for_kv
@@ -179,10 +178,8 @@ start_vllm_pair() {
 
 @test "SGLang starts only with the lock, and fails over" {
   start_both_tags
-  start_sglang 0
-  await_state 0 active
-  start_sglang 1
-  await_state 1 standby
+  active start_sglang 0
+  standby start_sglang 1
   local expected
   expected=$(complete)
   # The standby has not started its engine yet.
@@ -196,8 +193,7 @@ start_vllm_pair() {
 
 @test "SGLang asleep beside an active engine would wait for the KV cache forever" {
   start_both_tags
-  start_sglang 0
-  await_state 0 active
+  active start_sglang 0
   pick_port
   read_only 1
   start_shadow 1 --engine sglang -- python3 -m sglang.launch_server --model-path model \

@@ -104,6 +104,32 @@ wait_for() {
   done
 }
 
+# await_socket SOCKET: waits until it accepts connections, which it does later than it exists.
+await_socket() { wait_for "socat -u OPEN:/dev/null UNIX-CONNECT:$1"; }
+
+# http_server SOCKET: answers every request with the file $T/answer. answer STATUS [BODY]: sets its
+# content.
+http_server() {
+  cat >"$T/answer.sh" <<'EOF'
+while IFS= read -r line && [ "${#line}" -gt 1 ]; do :; done
+cat "$1"
+EOF
+  start_bg http socat "UNIX-LISTEN:$1,fork" "EXEC:bash $T/answer.sh $T/answer"
+  await_socket "$1"
+}
+answer() {
+  printf 'HTTP/1.1 %s\r\nContent-Length: %s\r\n\r\n%s' "$1" "${#2}" "$2" >"$T/answer.new"
+  mv "$T/answer.new" "$T/answer"
+}
+
+# start_manager: starts what receives a service's notifications, and writes them to $T/told. Sets
+# NOTIFY_SOCKET.
+start_manager() {
+  export NOTIFY_SOCKET=$T/notify
+  start_bg manager socat -u "UNIX-RECV:$NOTIFY_SOCKET" "OPEN:$T/told,creat,append"
+  wait_for "[ -S $NOTIFY_SOCKET ]"
+}
+
 # wait_exit PID [SECONDS]: waits until this child has ended; its exit status is in $status.
 wait_exit() {
   # kill -0 would also find another process that has got the number by then.
@@ -148,6 +174,10 @@ prints_only() {
   [[ ${stderr_lines[0]} == "$TOOL: $1: "$3 ]]
 }
 
+# full_stdout COMMAND...: its output can't be written, which is an error.
+full_stdout() { fails 74 "write to standard output: No space left on device" to_full "$@"; }
+to_full() { "$@" >/dev/full; }
+
 # wrong TEXT: reports what is wrong, and lets the test go on until none_wrong, which fails then.
 wrong() {
   echo "$1"
@@ -185,15 +215,12 @@ skip_because() {
 
 is_release() { [ "$FO_BUILD" = "$FO_ROOT/build/release" ]; }
 
-# Requirements of a test, for the build or for the machine.
+# Requirements of a test, for the build or for the machine. need PROGRAM [KIND]: it is installed.
 need_release() { is_release || skip_because release "not the release build of this checkout"; }
 need_root() { [ "$(id -u)" -eq 0 ] || skip_because root "becoming another user needs root"; }
-need_promtool() {
-  command -v promtool >/dev/null || skip_because promtool "promtool is not installed"
-}
-need_gnuplot() {
-  command -v gnuplot >/dev/null || skip_because gnuplot "gnuplot is not installed"
-}
+need() { command -v "$1" >/dev/null || skip_because "${2:-$1}" "$1 is not installed"; }
+need_promtool() { need promtool; }
+need_gnuplot() { need gnuplot; }
 need_terminal() {
   script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
 }
