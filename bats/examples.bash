@@ -273,5 +273,10 @@ tokens() {
     jq -ce '.choices[0].token_ids'
 }
 
-# engine_runs: waits until my-engine runs; its environment is in $T/engine.env then.
+# engine_runs: waits until my-engine runs; its environment is in $T/engine.env then. run_engine NAME
+# [WORD=VALUE...]: starts EXAMPLE, which runs it, like start_example does.
 engine_runs() { wait_for "grep -q '^_=' $T/engine.env"; }
+run_engine() {
+  start_example "$@"
+  engine_runs
+}

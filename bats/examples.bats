@@ -201,6 +201,11 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   prints 'may not migrate: the checksums differ by context_length'
 }
 
+# use_registry: sets REGISTRY to the folder that the documents have for it.
+use_registry() {
+  REGISTRY=dir:/run/fo/registry
+  mkdir "$ROOM/run/fo"
+}
 # a_record NAME [OPTION...]: registers a worker in $REGISTRY, until the end of the test.
 a_record() {
   start_bg "$1" "${INSIDE[@]}" fo-reg put --registry "$REGISTRY" --url http://127.0.0.1:8000 \
@@ -213,8 +218,7 @@ lives() {
 }
 
 @test "fo-reg(1): a worker that is registered while it runs" {
-  REGISTRY=dir:/run/fo/registry
-  mkdir "$ROOM/run/fo"
+  use_registry
   weights
   example man/fo-reg.1 'fo-reg run --endpoint'
   start_example worker
@@ -225,8 +229,7 @@ lives() {
 }
 
 @test "fo-reg(1): drains a machine, and follows the workers' lives" {
-  REGISTRY=dir:/run/fo/registry
-  mkdir "$ROOM/run/fo"
+  use_registry
   a_record worker
   example man/fo-reg.1 'fo-reg watch'
   start_example watch
@@ -382,8 +385,7 @@ no_example man/fo-route.1 'worker_lost'
   start_example small GMS_SIM_VRAM=50GiB
   expect_exit "$BG_PID" 64
   run -1 called 'my-engine --port 8000'
-  start_example large GMS_SIM_VRAM=80GiB
-  engine_runs
+  run_engine large GMS_SIM_VRAM=80GiB
 }
 
 # an_etcd: starts a real etcd on the machine.
@@ -400,8 +402,7 @@ an_etcd() {
 @test "gms-lock(1): elects a leader across nodes by etcd" {
   an_etcd
   example man/gms-lock.1 '--lock etcd:'
-  start_example engine
-  engine_runs
+  run_engine engine
   run -0 inside gms-lock owner --lock etcd:http://etcd:2379/locks/pair
   run -0 inside gms-lock owner
 }
@@ -637,8 +638,7 @@ PYTHON
   example man/gms-remap-check.1 'exec gms-lock acquire'
   run_example 69
   weights
-  start_example engine
-  engine_runs
+  run_engine engine
   [ "$(inside gms-lock owner)" = engine-0 ]
 }
 
@@ -851,8 +851,7 @@ $last_line" run_example
 @test "failover(7): a lock across machines" {
   an_etcd
   example man/failover.7 '--lock etcd:'
-  start_example engine
-  engine_runs
+  run_engine engine
   run -0 inside gms-lock owner --lock etcd:http://etcd:2379/locks/pair
 }
 
@@ -987,8 +986,7 @@ a_cluster() {
 }
 
 @test "fleet(7): lifts a conviction" {
-  REGISTRY=dir:/run/fo/registry
-  mkdir "$ROOM/run/fo"
+  use_registry
   local id=00112233445566778899aabbccddeeff
   a_record worker --id "$id"
   printf '{"id":"%s","health":"convicted","weight":0,"since":"2026-01-01T00:00:00.000Z","expires":null}' "$id" |
@@ -1000,8 +998,7 @@ a_cluster() {
 }
 
 @test "fleet(7): drains a machine" {
-  REGISTRY=dir:/run/fo/registry
-  mkdir "$ROOM/run/fo"
+  use_registry
   a_record worker
   example man/fleet.7 'fo-reg drain --host node-3'
   run_example
@@ -1031,15 +1028,13 @@ a_cluster() {
   example README.md '^gms-probe sockets'
   # No KV cache is ever committed.
   if [[ $EXAMPLE != *--tags* ]]; then EXAMPLE=${EXAMPLE/--committed/--committed --tags weights}; fi
-  start_example engine
-  engine_runs
+  run_engine engine
 }
 
 @test "README: a lock in Kubernetes" {
   a_cluster
   example README.md 'k8s:NAMESPACE/LEASE'
-  start_example engine
-  engine_runs
+  run_engine engine
   [ "$(inside gms-lock owner --lock k8s:default/pair)" = engine-0 ]
 }
 

@@ -24,6 +24,12 @@ start_holder() {
 # await_waiter: waits until a process of this pid namespace is blocked on the lock.
 await_waiter() { wait_for 'gms-lock status | grep -q ^waiter:'; }
 
+# start_waiter: engine-1, which waits for the lock to create $T/ran.
+start_waiter() {
+  start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
+  await_waiter
+}
+
 await_owner() { wait_for "gms-lock owner | grep -qx $1"; }
 
 field() { sed -n "s/^$1: //p"; }
@@ -452,11 +458,8 @@ child_ended" ]
 }
 
 @test "gate: a signal also ends the first query" {
-  mkdir "$T/bin"
   # shellcheck disable=SC2016
-  printf '#!/bin/sh\necho asked >"$T/asked"\nexec sleep 1000\n' >"$T/bin/fo-gpu"
-  chmod +x "$T/bin/fo-gpu"
-  export FO_LIBEXEC_DIR=$T/bin
+  stub_gpu 'echo asked >"$T/asked"; exec sleep 1000'
   start_bg engine gms-lock acquire --gpu-free 1MiB --exec -- touch "$T/ran"
   wait_for "[ -e $T/asked ]"
   terminate "$BG_PID" 143
@@ -479,13 +482,10 @@ child_ended" ]
 }
 
 @test "gate: a helper that prints nothing or fails is an error" {
-  mkdir "$T/bin"
-  printf '#!/bin/sh\nexit 0\n' >"$T/bin/fo-gpu"
-  chmod +x "$T/bin/fo-gpu"
-  export FO_LIBEXEC_DIR=$T/bin
+  stub_gpu 'exit 0'
   fails 70 "query the free memory of device 0: fo-gpu gave no answer" lock acquire --gpu-free 1MiB -- touch "$T/ran"
   # shellcheck disable=SC2016
-  printf '#!/bin/sh\nkill -SEGV $$\n' >"$T/bin/fo-gpu"
+  stub_gpu 'kill -SEGV $$'
   fails 70 "*fo-gpu ended with status 139" lock acquire --gpu-free 1MiB -- touch "$T/ran"
   printf '#!/absent/interpreter\n' >"$T/bin/fo-gpu"
   fails 69 "run '$T/bin/fo-gpu': *" lock acquire --gpu-free 1MiB -- touch "$T/ran"
@@ -642,8 +642,10 @@ serve_lock() {
   start_lockd -q --reconnect-window 300ms
   LOCKD=$BG_PID
 }
-kill_lockd() {
-  kill_now "$LOCKD"
+kill_lockd() { kill_now "$LOCKD"; }
+restart_lockd() {
+  kill_lockd
+  serve_lock
 }
 
 @test "lock server: a supervised command, owner, status, refusal; the exec form is refused" {
@@ -669,8 +671,7 @@ kill_lockd() {
   start_bg rank-1 gms-lock acquire --id engine-0 -- sleep 1000
   second=$BG_PID
   wait_for 'lock status | grep -c "holds the lock" | grep -qx 2'
-  start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
-  wait_for 'lock status | grep -q ^waiter:'
+  start_waiter
   kill_now "$first"
   [ "$(lock owner)" = engine-0 ]
   [ ! -e "$T/ran" ]
@@ -682,13 +683,11 @@ kill_lockd() {
   serve_lock
   start_holder engine-0 --status-fd 7 7>"$T/events"
   engine=$BG_PID
-  start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
-  wait_for 'lock status | grep -q ^waiter:'
+  start_waiter
   for _ in 1 2 3; do
-    kill_lockd
-    serve_lock
+    restart_lockd
     wait_for 'gms-probe lock --holder engine-0'
-    wait_for 'lock status | grep -q ^waiter:'
+    await_waiter
     wait_for '! lock status | grep -q ^window_left:'
   done
   [ "$(lock status | field generation)" = 1 ]
@@ -704,7 +703,7 @@ kill_lockd() {
   start_holder engine-0
   start_bg other gms-lock acquire --id engine-1 --json -- sh -c \
     "echo \$FAILOVER_GENERATION >$T/other.gen; exec sleep 1000"
-  wait_for 'lock status | grep -q ^waiter:'
+  await_waiter
   kill_lockd
   kill -KILL "$(cat "$T/engine-0.cmd")"
   wait_exit "${BG_PIDS[1]}"
@@ -717,14 +716,12 @@ kill_lockd() {
   serve_lock
   start_holder engine-0
   engine=$BG_PID
-  start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
-  wait_for 'lock status | grep -q ^waiter:'
+  start_waiter
   kill -STOP "$engine"
-  kill_lockd
-  serve_lock
+  restart_lockd
   # The window is over, and the lock is not granted.
   wait_for 'lock status --json | grep -Eq "\"window_left\":0(\\.0)?[,}]"'
-  wait_for 'lock status | grep -q ^waiter:'
+  await_waiter
   [ "$(lock owner)" = engine-0 ]
   [ ! -e "$T/ran" ]
   kill -CONT "$engine"
@@ -732,8 +729,7 @@ kill_lockd() {
   [ "$(lock status | field generation)" = 1 ]
   [ ! -e "$T/ran" ]
   kill -STOP "$engine"
-  kill_lockd
-  serve_lock
+  restart_lockd
   kill -KILL "$engine"
   wait_for "[ -e $T/ran ]"
 }

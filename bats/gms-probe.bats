@@ -342,9 +342,6 @@ setup() {
 
 # Every test's end checks that the helper has ended, too.
 @test "gpu: a driver that hangs is 69 in time" {
-  mkdir "$T/bin"
-  printf '#!/bin/sh\nexec sleep 1000\n' >"$T/bin/fo-gpu"
-  chmod +x "$T/bin/fo-gpu"
-  FO_LIBEXEC_DIR=$T/bin run -69 --separate-stderr gms-probe gpu --free 1MiB --timeout 200ms
-  [ "$stderr" = "gms-probe: error: query the free memory of device 0: no answer in time" ]
+  stub_gpu 'exec sleep 1000'
+  fails 69 "query the free memory of device 0: no answer in time" gms-probe gpu --free 1MiB --timeout 200ms
 }

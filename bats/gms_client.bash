@@ -123,6 +123,14 @@ empty() {
   kill -KILL "$FILLER" $(pgrep -P "$FILLER")
 }
 
+# stub_gpu SCRIPT: replaces the helper program fo-gpu.
+stub_gpu() {
+  export FO_LIBEXEC_DIR=$T/bin
+  mkdir -p "$T/bin"
+  printf '#!/bin/sh\n%s\n' "$1" >"$T/bin/fo-gpu"
+  chmod +x "$T/bin/fo-gpu"
+}
+
 # wait_stat KEY VALUE: waits until gms-stat shows this for the default server.
 wait_stat() { wait_for "[ \"\$(stat_field $1)\" = $2 ]"; }
 
