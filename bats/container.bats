@@ -56,8 +56,7 @@ use_server() {
   local linter=$FO_BUILD/k8s/node_modules/dockerfile-utils/bin/dockerfile-utils file
   [ -f "$linter" ] || skip_because k8s "no dockerfile-utils in $FO_BUILD/k8s (tests/k8s/install gets it by npm)"
   for file in "$FO_ROOT"/packaging/container/*.Containerfile; do
-    run -0 node "$linter" lint "$file"
-    [ "$output" = "" ]
+    answers 0 "" node "$linter" lint "$file"
   done
   printf 'FROM scratch\nCOPY bin\nFROB x\n' >"$T/bad"
   run -1 node "$linter" lint "$T/bad"
@@ -67,19 +66,16 @@ use_server() {
   need_release
   run -0 bash -c "cd '$IMAGES/server' && find . -type f ! -path \"./share/*\" | sort"
   [ "${lines[*]}" = "./Containerfile $(printf './bin/gms-%s ' load probe save serve stat)./libexec/fo/fo-gpu" ]
-  run -0 bash -c "readelf -S '$IMAGES'/*/bin/* | grep -c '\.symtab' || :"
-  [ "$output" = 0 ]
+  answers 0 0 bash -c "readelf -S '$IMAGES'/*/bin/* | grep -c '\.symtab' || :"
   # The image has every program that fo-podgen's pods run, and every user can read them.
   run -0 ls "$IMAGES/tools/bin"
   [ "${lines[*]}" = "fo-canary fo-podgen fo-reg fo-route fo-shadow gms-load gms-lock gms-lockd gms-probe gms-remap-check gms-save gms-serve gms-stat" ]
-  run -0 find "$IMAGES/tools" "$IMAGES/server" "$IMAGES/rehearsal" ! -perm -o=r
-  [ "$output" = "" ]
+  answers 0 "" find "$IMAGES/tools" "$IMAGES/server" "$IMAGES/rehearsal" ! -perm -o=r
   (
     umask 077
     "$BUILD" --no-build server "$T/server"
   )
-  run -0 find "$T/server" -type f ! -perm -o=r
-  [ "$output" = "" ]
+  answers 0 "" find "$T/server" -type f ! -perm -o=r
 }
 
 @test "build refuses unknown images, and never writes into an existing folder" {
@@ -141,8 +137,7 @@ tools_work() {
   [ "$(stat -c %u "$T/volume/bin/gms-lock")" -eq 65532 ]
   tools_work
   # So does the image's own command, also when the tools are installed already.
-  run -0 --separate-stderr "$SIMULATE" run --volume "$T/volume:$folder" "$T/root"
-  [ "$output" = "14 programs installed in $folder" ]
+  answers 0 "14 programs installed in $folder" "$SIMULATE" run --volume "$T/volume:$folder" "$T/root"
 }
 
 @test "the server image runs as its own user, answers its probe, and ends on a signal (simulated)" {

@@ -102,8 +102,6 @@ END
   [ "$BLOCK" -eq 1 ]
   find_block text.md ^two
   [ "$BLOCK" -eq 2 ]
-  run -1 find_block text.md two
-  [ "$output" = "text.md: 'two' is to be in one block; it is in: 1 2" ]
-  run -1 find_block text.md three
-  [ "$output" = "text.md: 'three' is to be in one block; it is in: none" ]
+  answers 1 "text.md: 'two' is to be in one block; it is in: 1 2" find_block text.md two
+  answers 1 "text.md: 'three' is to be in one block; it is in: none" find_block text.md three
 }

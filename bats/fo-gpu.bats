@@ -139,10 +139,8 @@ END
   # If this were opened, it would be reported as not a CUDA driver.
   ln -s "$fake" "$T/libcuda.so.1"
   export LD_LIBRARY_PATH=$T GMS_DRIVER=auto
-  run -0 --separate-stderr free --uuid GPU-known
-  [ "$output" = '{"free":600,"total":1000,"uuid":"GPU-known"}' ]
-  run -0 --separate-stderr free --uuid GPU-known --until-free 850
-  [ "$output" = '{"free":900,"total":1000,"uuid":"GPU-known"}' ]
+  answers 0 '{"free":600,"total":1000,"uuid":"GPU-known"}' free --uuid GPU-known
+  answers 0 '{"free":900,"total":1000,"uuid":"GPU-known"}' free --uuid GPU-known --until-free 850
   fails 69 "query NVML for the free memory of 'GPU-other': Not Found" free --uuid GPU-other
   fails 69 "query NVML for the free memory of 'GPU-lost': GPU is lost" free --uuid GPU-lost --until-free 1
   fails 69 "CUDA driver 'libcuda.so.1': missing function cuInit*" free

@@ -132,10 +132,8 @@ the_verbs() {
   local key text
   reg check | grep -q ': 0 records$'
   [ "$(reg check --json)" = '{"records":0,"version":1}' ]
-  run -1 --separate-stderr reg ls
-  [ "$output$stderr" = "" ]
-  run -1 reg ls --json
-  [ "$output" = '{"records":{},"version":1}' ]
+  answers 1 "" reg ls
+  answers 1 '{"records":{},"version":1}' reg ls --json
   start_put --model llama --slots 8 --kv-tokens 4096 --gpu 0000:17:00.0 --gpu 0000:18:00.0 --host node-1 \
     --label zone=a --pid 42 --life starting
   [ "$(cat "$T/put.out")" = "$ID" ]
@@ -164,8 +162,7 @@ $ID $ENDPOINT starting http://127.0.0.1:8000 llama node-1" ]
   [ "$(life)" = starting ]
   fails 75 "record '$KEY': another process keeps it" reg put "${WORKER[@]}" --id "$ID"
   for key in "drain" "undrain" "rm" "get"; do
-    run -1 --separate-stderr reg "$key" "$(id 2)"
-    [ "$output$stderr" = "" ]
+    answers 1 "" reg "$key" "$(id 2)"
   done
   run -1 reg set "$(id 2)" a=b
   run -1 reg drain --host node-2
@@ -1088,16 +1085,12 @@ may not pair: kv_abi differs' ]
   wait_for 'reg card "$T/model" && jq -e ".files | length == 1" "$XDG_CACHE_HOME/fo/digests.json"'
   [ "$(reg card "$T/model")" = "$card" ]
   echo garbage >"$XDG_CACHE_HOME/fo/digests.json"
-  run -0 --separate-stderr reg card "$T/model"
-  [ "$output" = "$card" ]
-  [ "$stderr" = "" ]
+  answers 0 "$card" reg card "$T/model"
   touch "$T/file"
   XDG_CACHE_HOME=$T/file run -0 --separate-stderr reg card "$T/model"
   [ "$output" = "$card" ]
   [[ $stderr == "fo-reg: warning: create folder '$T/file/fo': Not a directory: the files will be read again next time" ]]
-  XDG_CACHE_HOME='' HOME='' run -0 --separate-stderr reg card "$T/model"
-  [ "$output" = "$card" ]
-  [ "$stderr" = "" ]
+  XDG_CACHE_HOME='' HOME='' answers 0 "$card" reg card "$T/model"
 }
 
 @test "card prints a card although the disk of its cache is full" {

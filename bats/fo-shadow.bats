@@ -434,8 +434,7 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
   standby start_shadow b "${options[@]}" -- sh -c 'gms-lock owner; exec sleep 1000'
   [ "$(events_of b)" = "standby waiting " ]
   [ ! -s "$T/b.out" ]
-  run -0 jq -c '[.state, .engine_pid]' <<<"$(page b /status)"
-  [ "$output" = '["standby",null]' ]
+  answers 0 '["standby",null]' jq -c '[.state, .engine_pid]' <<<"$(page b /status)"
   kill -KILL "$a"
   await_state b active
   wait_for "[ -s $T/b.out ]"
@@ -638,9 +637,7 @@ END
   local client=$BG_PID
   wait_for "[ -s $T/client.out ]"
   start_stream stream 2000
-  run -0 --separate-stderr fo-shadow switchover --timeout 30s
-  [ "$output" = b ]
-  [ "$stderr" = "" ]
+  answers 0 b fo-shadow switchover --timeout 30s
   [ "$(gms-lock owner)" = b ]
   run -0 gms-probe engine --id b --state active
   expect_exit "$STREAM" 0
@@ -648,8 +645,7 @@ END
   grep -q '"finish_reason":"length"' "$T/stream.out"
   # Switches over back to engine a.
   await_state a standby
-  run -0 --separate-stderr fo-shadow switchover --json
-  [ "$output" = '{"holder":"a"}' ]
+  answers 0 '{"holder":"a"}' fo-shadow switchover --json
   touch "$T/enough"
   wait_exit "$client"
   [ "$(sort -u "$T/client.out")" = 200 ]
@@ -673,8 +669,7 @@ END
   [ "$(health b)" = "200 standby" ]
   publish_model
   wait_for '[ "$(page a /status | jq .gms[0].connected)" = true ]'
-  run -0 fo-shadow switchover
-  [ "$output" = b ]
+  answers 0 b fo-shadow switchover
   kill -0 "$a"
 }
 

@@ -218,12 +218,10 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   GMS_DRIVER=/nonexistent run -0 --separate-stderr gload --unpublish --json
   [ "$output" = "{\"allocations\": 1, \"memory_layout_hash\": \"$layout\"}" ]
   expect_nothing_published
-  run -0 gload --unpublish
-  [ "$output" = "nothing was published" ]
+  answers 0 "nothing was published" gload --unpublish
   run -69 --separate-stderr gms-load --socket "$T/absent" --unpublish
   run -0 gload "$T/m"
-  run -0 gload --unpublish --timeout 20s
-  [ "$output" = "unpublished 1 allocation, layout $layout" ]
+  answers 0 "unpublished 1 allocation, layout $layout" gload --unpublish --timeout 20s
 }
 
 @test "a published layout is imported only as the model that it is" {

@@ -121,8 +121,7 @@ field() { sed -n "s/^$1: //p"; }
   lock acquire --id e -- true
   [ "$(od -An -c "$T/lock" | tr -d ' ')" = 'e\n' ]
   [ "$(stat -c %s "$T/lock.grant")" -eq 1024 ]
-  run -0 grep -o '"generation":[0-9]*' "$T/lock.grant"
-  [ "$output" = '"generation":2' ]
+  answers 0 '"generation":2' grep -o '"generation":[0-9]*' "$T/lock.grant"
 }
 
 # --- exec form ------------------------------------------------------------------------------------
@@ -136,8 +135,7 @@ field() { sed -n "s/^$1: //p"; }
   [ "$(cat "$T/engine.out")" = "$BG_PID 1 engine-0 3
 $T/lock
 00000010" ]
-  run -0 lock owner
-  [ "$output" = engine-0 ]
+  answers 0 engine-0 lock owner
   kill_now "$BG_PID"
   run -1 lock owner
 }
@@ -582,8 +580,7 @@ child_ended" ]
   [ -z "$output$stderr" ]
   [ "$(lock owner --json || :)" = '{"holder":null}' ]
   start_holder engine-0
-  run -0 lock owner
-  [ "$output" = engine-0 ]
+  answers 0 engine-0 lock owner
   [ "$(lock owner --json)" = '{"holder":"engine-0"}' ]
 }
 
@@ -787,10 +784,8 @@ restart_lockd() {
 gms-lock owner --lock '$T/one' && gms-lock owner --lock '$T/two' &&
   test -e "/proc/self/fd/\$FAILOVER_LOCK_FD" && echo "\$FAILOVER_GENERATION"
 EOT
-  run -0 lock acquire --lock "$T/one" --lock "flock:$T/two" --id me -- sh "$T/command"
-  [ "$output" = $'me\nme\n1' ]
-  run -0 lock acquire --exec --lock "$T/one" --lock "$T/two" --id me -- sh "$T/command"
-  [ "$output" = $'me\nme\n2' ]
+  answers 0 $'me\nme\n1' lock acquire --lock "$T/one" --lock "flock:$T/two" --id me -- sh "$T/command"
+  answers 0 $'me\nme\n2' lock acquire --exec --lock "$T/one" --lock "$T/two" --id me -- sh "$T/command"
   run -1 lock owner --lock "$T/one"
 }
 

@@ -28,11 +28,8 @@ setup() {
 
 @test "every server answers: 0 and one line" {
   start_gms
-  run -0 --separate-stderr gms-probe sockets
-  [ "$output" = "4 sockets answer" ]
-  [ "$stderr" = "" ]
-  run -0 --separate-stderr gms-probe sockets --devices 1 --tags kv_cache --json
-  [ "$output" = '{"result":"yes","sockets":1}' ]
+  answers 0 "4 sockets answer" gms-probe sockets
+  answers 0 '{"result":"yes","sockets":1}' gms-probe sockets --devices 1 --tags kv_cache --json
 }
 
 @test "a server that is missing: 1 and the first one that failed" {
@@ -62,8 +59,7 @@ setup() {
   run -0 --separate-stderr gms-probe sockets --committed --devices 0 --tags weights
   warns 1 "GMS at '$T/gms_1_weights.sock': nothing is published" gms-probe sockets --committed --tags weights
   publish "$T/gms_1_weights.sock" 1000
-  run -0 --separate-stderr gms-probe sockets --committed --tags weights
-  [ "$output" = "2 sockets answer" ]
+  answers 0 "2 sockets answer" gms-probe sockets --committed --tags weights
 }
 
 @test "--wait retries until the servers answer" {
@@ -96,14 +92,11 @@ setup() {
 
 @test "a lock file: usable, held, held by a given id" {
   export FAILOVER_LOCK_PATH=$T/lock
-  run -0 --separate-stderr gms-probe lock
-  [ "$output$stderr" = free ]
+  answers 0 free gms-probe lock
   warns 1 "lock '$T/lock': not held" gms-probe lock --held
   start_bg engine gms-lock acquire --id engine-0 -- sleep 1000
-  run -0 gms-probe lock --wait 20s --holder engine-0
-  [ "$output" = "held by engine-0" ]
-  run -0 gms-probe lock --held --json
-  [ "$output" = '{"holder":"engine-0","result":"yes"}' ]
+  answers 0 "held by engine-0" gms-probe lock --wait 20s --holder engine-0
+  answers 0 '{"holder":"engine-0","result":"yes"}' gms-probe lock --held --json
   warns 1 "lock '$T/lock': held by 'engine-0'" gms-probe lock --holder engine-1
   run -1 gms-probe lock --holder engine-1 -q --json
   [ "$output" = '{"holder":"engine-0","reason":"lock '"'$T/lock': held by 'engine-0'"'","result":"no"}' ]
@@ -137,13 +130,10 @@ setup() {
 @test "http: any 2xx is yes, another status no, unless it is the expected one" {
   answer "204 No Content" ""
   http_server "$T/http.sock"
-  run -0 --separate-stderr gms-probe http "unix:$T/http.sock:/live"
-  [ "$output" = "status 204" ]
-  [ "$stderr" = "" ]
+  answers 0 "status 204" gms-probe http "unix:$T/http.sock:/live"
   answer "503 Service Unavailable" '{"status":"notready"}'
   warns 1 "fetch 'unix:$T/http.sock:/live': status 503 instead of 2xx" gms-probe http "unix:$T/http.sock:/live"
-  run -0 --separate-stderr gms-probe http "unix:$T/http.sock:/live" --status 503 --json
-  [ "$output" = '{"result":"yes","status":503}' ]
+  answers 0 '{"result":"yes","status":503}' gms-probe http "unix:$T/http.sock:/live" --status 503 --json
   run -1 --separate-stderr gms-probe http "unix:$T/http.sock:/live" --json -q
   [ "$output" = '{"reason":"fetch '"'unix:$T/http.sock:/live'"': status 503 instead of 2xx","result":"no","status":503}' ]
   [ "$stderr" = "" ]
@@ -218,15 +208,12 @@ setup() {
   export FAILOVER_LOCK_PATH=$T/lock
   answer "200 OK" '{"state":"standby","id":"engine-1","since":1763750000.5}'
   http_server "$T/lock.engine-1.sock"
-  ENGINE_ID=1 run -0 --separate-stderr gms-probe engine
-  [ "$output" = standby ]
-  [ "$stderr" = "" ]
+  ENGINE_ID=1 answers 0 standby gms-probe engine
   run -0 gms-probe engine --id engine-1 --state standby,active --json
   [ "$output" = '{"id":"engine-1","result":"yes","since":1763750000.5,"state":"standby"}' ]
   run -0 gms-probe engine --lock "flock:$T/lock" --id engine-1
   # The URL overrides the environment.
-  run -0 gms-probe engine --url "unix:$T/lock.engine-1.sock:/status"
-  [ "$output" = standby ]
+  answers 0 standby gms-probe engine --url "unix:$T/lock.engine-1.sock:/status"
 }
 
 @test "engine: another state, a dead engine and a missing one are no" {
@@ -274,9 +261,7 @@ setup() {
   warns 1 "GMS at '$socket': Timeout waiting for lock ro" gms-probe remap --timeout 200ms
   publish "$socket" 1000
   hash=$(stat_field memory_layout_hash --socket "$socket")
-  GMS_DRIVER=/nonexistent run -0 --separate-stderr gms-probe remap
-  [ "$output" = "could wake: layout $hash" ]
-  [ "$stderr" = "" ]
+  GMS_DRIVER=/nonexistent answers 0 "could wake: layout $hash" gms-probe remap
   run -0 gms-probe remap --socket "$socket" --expect-hash "$hash" --json
   [ "$output" = '{"memory_layout_hash":"'"$hash"'","result":"yes"}' ]
 }
@@ -313,11 +298,8 @@ setup() {
 
 @test "gpu: yes while this much is free, no while it is not" {
   fill $((48 << 20))
-  run -0 --separate-stderr gms-probe gpu --free 16MiB
-  [ "$output" = "16 MiB free" ]
-  [ "$stderr" = "" ]
-  run -0 gms-probe gpu --free 60MiB --device 1 --json
-  [ "$output" = '{"free":67108864,"result":"yes"}' ]
+  answers 0 "16 MiB free" gms-probe gpu --free 16MiB
+  answers 0 '{"free":67108864,"result":"yes"}' gms-probe gpu --free 60MiB --device 1 --json
   warns 1 "device 0 has 16 MiB free of the 60 MiB wanted" gms-probe gpu --free 60MiB
   run -1 gms-probe gpu --free 60MiB --json -q --wait 100ms
   [ "$output" = '{"free":16777216,"reason":"device 0 has 16 MiB free of the 60 MiB wanted","result":"no"}' ]

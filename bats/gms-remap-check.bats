@@ -27,9 +27,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   start_layout 1000 5000000
   local hash
   hash=$(hash_of "$S")
-  GMS_DRIVER=/nonexistent run -0 --separate-stderr gms-remap-check
-  [ "$stderr" = "" ]
-  [ "$output" = "$S: could wake: 2 allocations, 8 MiB, layout $hash" ]
+  GMS_DRIVER=/nonexistent answers 0 "$S: could wake: 2 allocations, 8 MiB, layout $hash" gms-remap-check
   run -0 --separate-stderr gms-remap-check --socket "$S" --json
   [ "${#lines[@]}" -eq 1 ]
   local field

@@ -39,8 +39,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
 @test "an installed tool finds the simulated driver, the helper and the loader in its prefix" {
   start_bg gms "$PREFIX/bin/gms-serve" --socket-dir "$T" --devices 0
   wait_for "[ -e $T/gms-ready ]"
-  run -0 "$PREFIX/bin/gms-lock" acquire -q --lock "$T/lock" --gpu-free 1MiB -- echo active
-  [ "$output" = active ]
+  answers 0 active "$PREFIX/bin/gms-lock" acquire -q --lock "$T/lock" --gpu-free 1MiB -- echo active
   run -0 "$PREFIX/bin/gms-stat" --holders --socket-dir "$T"
   [[ "$output" == "device 0, simulated in "* ]]
   # These copies have no helper and no driver beside them.
@@ -102,8 +101,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   [ -f "a b/etc/default/gms-serve" ]
   need systemd-analyze systemd
   install -D /bin/true "a b/bin/gms-serve"
-  run -0 systemd-analyze verify --man=no --recursive-errors=no "$T/a b/lib/systemd/system/gms-serve.service"
-  [ "$output" = "" ]
+  answers 0 "" systemd-analyze verify --man=no --recursive-errors=no "$T/a b/lib/systemd/system/gms-serve.service"
 }
 
 # --- units ----------------------------------------------------------------------------------------
@@ -115,8 +113,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
     name=${unit##*/}
     # The example names the paths of the packages.
     sed "s|=/usr/bin/|=$PREFIX/bin/|" "$unit" >"$T/$name"
-    run -0 systemd-analyze verify --man=no --recursive-errors=no "$T/${name/@./@0.}"
-    [ "$output" = "" ]
+    answers 0 "" systemd-analyze verify --man=no --recursive-errors=no "$T/${name/@./@0.}"
   done
   for unit in gms-serve.service gms-serve@.service; do
     run -0 systemd-analyze security --offline=yes --threshold=25 "$PREFIX/lib/systemd/system/$unit"

@@ -85,8 +85,7 @@ END
   broken shape 'if .kind == "Pod" then . else .spec.spec.devices.requests[0] |= .exactly + {name} end'
   # The fields in "exactly" of v1beta2 are one level higher in v1beta1.
   broken version 'if .kind == "Pod" then . else .apiVersion = "resource.k8s.io/v1beta1" end'
-  run -0 "$K8S/check" --kube 1.34 "$T/good.json" --kube 1.36 "$T/good.json"
-  [ "$output" = "" ]
+  answers 0 "" "$K8S/check" --kube 1.34 "$T/good.json" --kube 1.36 "$T/good.json"
   run -1 "$K8S/check" --kube 1.34 "${broken[@]}" --kube 1.33 "$T/good.json"
   # says FILE KUBE PATTERN: the output has this error.
   says() { grep -qE "^check: error: $T/$1\.json \($2\): $3" <<<"$output" || { echo "$output"; return 1; }; }
@@ -140,8 +139,7 @@ END
   fo-podgen -q -f "$DGD/strings.yaml" --generated-only >"$T/out.yaml"
   "$K8S/read" "$T/out.yaml" >"$T/out.json"
   jq -e 'select(.kind == "Deployment").spec.template.spec.containers[0].env' "$T/out.json" >"$T/after"
-  run -0 jq -n --slurpfile before "$T/before" --slurpfile after "$T/after" '$before[0] - $after[0]'
-  [ "$output" = "[]" ]
+  answers 0 "[]" jq -n --slurpfile before "$T/before" --slurpfile after "$T/after" '$before[0] - $after[0]'
 }
 
 # The first line of a broken input is "# wants: PATTERN", for an error that matches, "# warns:
@@ -228,8 +226,7 @@ END
   done
   run -1 "$K8S/check-crd" "$EXAMPLES/crd.yaml" "${files[@]}"
   # Each file has exactly one error.
-  run -0 sed 's/^check-crd: error: \([^:]*\): .*/\1/' <<<"$output"
-  [ "$output" = "$(printf '%s\n' "${files[@]}")" ]
+  answers 0 "$(printf '%s\n' "${files[@]}")" sed 's/^check-crd: error: \([^:]*\): .*/\1/' <<<"$output"
 }
 
 @test "examples without failover pass through byte for byte" {

@@ -59,8 +59,7 @@ generation() { sed -n '2s/.* //p' "$T/$1.beats"; }
     'echo "$FAILOVER_LOCK_ID" "${FAILOVER_LOCK_FD-none}"; test "$FAILOVER_GENERATION" -gt 0 && exit 7'
   [ "$output" = "engine-3 none" ]
   [ "$stderr" = "" ]
-  run -0 etcdctl get --prefix --keys-only locks/x/
-  [ "$output" = "" ]
+  answers 0 "" etcdctl get --prefix --keys-only locks/x/
 }
 
 @test "etcd: --exec is refused, and so is an invalid URI" {
@@ -72,8 +71,7 @@ generation() { sed -n '2s/.* //p' "$T/$1.beats"; }
 @test "etcd: owner and status name the holder and the waiters" {
   run -1 lock owner --lock "$URI"
   start_holder engine-0
-  run -0 lock owner --lock "$URI"
-  [ "$output" = engine-0 ]
+  answers 0 engine-0 lock owner --lock "$URI"
   start_waiter engine-1
   run -0 lock status --lock "$URI"
   [ "${lines[0]}" = "lock: etcd:http://127.0.0.1:$PORT/locks/x" ]
@@ -125,8 +123,7 @@ null" ]
   grep -E "^gms-lock: error: hold lock 'etcd:http://127\.0\.0\.1:$PORT/locks/x': .*; another may have been active for up to [0-9]+\.[0-9]{3}s\$" \
     "$T/first.err"
   [ "$(jq -s 'map(select(.event == "lost"))[0].overlap > 0' "$T/events")" = true ]
-  run -0 lock owner --lock "$URI"
-  [ "$output" = second ]
+  answers 0 second lock owner --lock "$URI"
 }
 
 @test "etcd: when it is lost for good, the command ends before the lease does" {
@@ -184,8 +181,7 @@ null" ]
   pick_port
   for servers in "127.0.0.1:$PORT,127.0.0.1:$alive" "127.0.0.1:$alive,127.0.0.1:$PORT"; do
     URI="etcd:http://$servers/locks/x?ttl=2s"
-    run -0 lock acquire --lock "$URI" -- gms-lock owner --lock "$URI"
-    [ "$output" = engine-0 ]
+    answers 0 engine-0 lock acquire --lock "$URI" -- gms-lock owner --lock "$URI"
   done
 }
 
@@ -206,8 +202,7 @@ null" ]
   user="user=engine&password-file=$T/password"
   run -77 --separate-stderr lock acquire --lock "${URI/x?/y?}&$user" -- touch "$T/ran"
   [ "$stderr" = "gms-lock: error: ask etcd 'http://127.0.0.1:$PORT': 'etcdserver: permission denied'" ]
-  run -0 lock acquire --lock "$URI&$user" -- gms-lock owner --lock "$URI&$user"
-  [ "$output" = engine-0 ]
+  answers 0 engine-0 lock acquire --lock "$URI&$user" -- gms-lock owner --lock "$URI&$user"
   echo wrong >"$T/password"
   fails 77 "*authentication failed*" lock acquire --lock "$URI&$user" -- touch "$T/ran"
   [ ! -e "$T/ran" ]
@@ -225,8 +220,7 @@ null" ]
   ours="cert=$T/client.crt&key=$T/client.key"
   for host in 127.0.0.1 localhost; do
     URI="etcd:https://$host:$PORT/locks/x?ttl=2s&ca=$T/ca.crt&$ours"
-    run -0 --separate-stderr lock acquire --lock "$URI" -- gms-lock owner --lock "$URI"
-    [ "$output$stderr" = engine-0 ]
+    answers 0 engine-0 lock acquire --lock "$URI" -- gms-lock owner --lock "$URI"
   done
   start_holder first
   start_waiter second

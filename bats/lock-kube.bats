@@ -65,8 +65,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   start_api
   run -1 lock owner --lock "$LOCK"
   start_holder engine-0
-  run -0 lock owner --lock "$LOCK"
-  [ "$output" = engine-0 ]
+  answers 0 engine-0 lock owner --lock "$LOCK"
   run -0 lock status --lock "$LOCK"
   [ "${lines[0]}" = "lock: k8s:ns/pair" ]
   [ "${lines[1]}" = "state: held" ]
@@ -175,8 +174,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=$PORT
   LOCK="k8s:ns/pair?duration=2s&ca=$T/ca.crt&token-file=$T/token"
   start_holder engine-0
-  run -0 lock owner --lock "$LOCK"
-  [ "$output" = engine-0 ]
+  answers 0 engine-0 lock owner --lock "$LOCK"
   start_contender engine-1
   wait_for '[ "$(curl -sS --cacert "$T/ca.crt" "https://127.0.0.1:$PORT/requests" | jq .watch)" -ge 1 ]'
   kill -TERM "$HOLDER"

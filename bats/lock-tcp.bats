@@ -82,8 +82,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   start_tcp 10s
   holds a
   queues b
-  run -0 gms-lock owner --lock "$LOCK"
-  [ "$output" = a ]
+  answers 0 a gms-lock owner --lock "$LOCK"
   gms-lock status --lock "$LOCK" >"$T/status"
   grep -qx 'generation: 1' "$T/status"
   grep -q '^waiter: .*b' "$T/status"
@@ -223,8 +222,7 @@ start_tls() {
 
 @test "over TLS both sides authenticate, and the log has the client's name" {
   start_tls
-  run -0 lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- echo held
-  [ "$output" = held ]
+  answers 0 held lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- echo held
   grep -q "granted to 'a' (127.0.0.1:[0-9]* 'client'): generation 1" "$T/lockd.err"
 }
 
@@ -395,6 +393,5 @@ start_lockd_here() {
   "${HERE[@]}" ip link set cable up
   pass 7000
   kill -0 "$(cat "$T/a.cmd")"
-  run -0 gms-lock owner --lock "unix:$S"
-  [ "$output" = a ]
+  answers 0 a gms-lock owner --lock "unix:$S"
 }

@@ -84,8 +84,7 @@ start_prometheus() {
   grep -qF ">llama's<" "$T/pictures/fleet.svg"
   grep -qF ">w2<" "$T/pictures/fleet.svg"
   run ! grep -q "w2" "$T/pictures/router.svg"
-  run -0 --separate-stderr draw --url "$URL" --panel "Workers that are out" "$T/one"
-  [ "$output" = "$T/one/fleet.svg" ]
+  answers 0 "$T/one/fleet.svg" draw --url "$URL" --panel "Workers that are out" "$T/one"
   run ! grep -qF ">Status of each worker<" "$T/one/fleet.svg"
 }
 

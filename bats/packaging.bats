@@ -35,8 +35,7 @@ stub_root() {
   stub_missing
   stub apt-get 'exit 1'
   stub sudo 'exit 1'
-  run -0 --separate-stderr "$FO_ROOT/packaging/install-deps"
-  [ "$output$stderr" = "" ]
+  answers 0 "" "$FO_ROOT/packaging/install-deps"
   run -1 grep -E '^(apt-get|sudo)' "$T/calls"
 }
 
@@ -93,12 +92,10 @@ stub_root() {
   stub_root
   stub apt-get
   for program in comm env find grep sort; do ln -s "$(command -v "$program")" "$T/bin"; done
-  run -0 env PATH="$T/bin" "$FO_ROOT/packaging/install-deps"
-  [ "$output" = "" ]
+  answers 0 "" env PATH="$T/bin" "$FO_ROOT/packaging/install-deps"
   command -p rm "$T/bin/node" "$T/bin/npm"
   run -0 env PATH="$T/bin" "$FO_ROOT/packaging/install-deps"
-  run -0 grep '^apt-get -q -y install' "$T/calls"
-  [ "$output" = "apt-get -q -y install --no-install-recommends nodejs npm" ]
+  answers 0 "apt-get -q -y install --no-install-recommends nodejs npm" grep '^apt-get -q -y install' "$T/calls"
 }
 
 @test "install-deps uses sudo when it is not root" {
@@ -191,15 +188,12 @@ fake_checkout() {
   NPM_STATUS=1 run -69 --separate-stderr "$FO_ROOT/tests/k8s/install" "$T/build"
   [ "$stderr" = "install: error: install Kubernetes' types: npm ci failed" ]
   run -0 "$FO_ROOT/tests/k8s/install" "$T/build"
-  run -0 "$FO_ROOT/tests/k8s/install" "$T/build"
-  [ "$output" = "" ]
-  run -0 grep -c '^npm ci ' "$T/calls"
-  [ "$output" = 2 ]
+  answers 0 "" "$FO_ROOT/tests/k8s/install" "$T/build"
+  answers 0 2 grep -c '^npm ci ' "$T/calls"
   # The list of packages has changed.
   echo >>"$T/build/k8s/installed.json"
   run -0 "$FO_ROOT/tests/k8s/install" "$T/build"
-  run -0 grep -c '^npm ci ' "$T/calls"
-  [ "$output" = 3 ]
+  answers 0 3 grep -c '^npm ci ' "$T/calls"
 }
 
 @test "CI runs test" {
@@ -253,10 +247,8 @@ fake_checkout() {
   run -1 --separate-stderr "$T/checkout/packaging/test" --only xyzzy
   [ "$output" = "" ]
   [ "$stderr" = "test: error: --only 'xyzzy': no test has such a name; packaging/test --list prints them" ]
-  run -0 --separate-stderr "$T/checkout/packaging/test" --list
-  [ "$output" = $'Lock.Waits\na lock\nFuzz.session' ]
-  run -0 --separate-stderr "$T/checkout/packaging/test" --list --only lock
-  [ "$output" = "a lock" ]
+  answers 0 $'Lock.Waits\na lock\nFuzz.session' "$T/checkout/packaging/test" --list
+  answers 0 "a lock" "$T/checkout/packaging/test" --list --only lock
   [ ! -e "$T/calls" ]
 }
 
@@ -268,8 +260,7 @@ fake_checkout() {
     sed -E 's/^(gpu|unmarked)\.//; s/^(Quirks\.[a-z]*|LockTorture\.).*/\1/
       s/^([A-Za-z0-9_]+\/)?([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(\/.*)?$/\1\2/' | sort -u >"$T/ctest"
   [ -s "$T/ctest" ]
-  run -0 comm -13 "$T/names" "$T/ctest"
-  [ "$output" = "" ]
+  answers 0 "" comm -13 "$T/names" "$T/ctest"
   [ "$("$FO_ROOT/tests/names" | grep -c '^bats')" -eq "$(bats --count "$FO_ROOT/bats")" ]
 }
 

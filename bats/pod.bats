@@ -346,8 +346,7 @@ stop_pod() {
   FO_MUST_RUN=namespaces start_pod
   wait_until .pod.ready
   is '.pod.users == false'
-  run -0 from_outside hostname
-  [ "$output" = plain ]
+  answers 0 plain from_outside hostname
   stop_pod
 }
 

@@ -111,12 +111,10 @@ start_vllm_pair() {
 
 @test "vLLM switches over in both directions" {
   start_vllm_pair
-  run -0 fo-shadow switchover
-  [ "$output" = engine-1 ]
+  answers 0 engine-1 fo-shadow switchover
   [ "$(complete)" = "$EXPECTED" ]
   await_state 0 standby
-  run -0 fo-shadow switchover
-  [ "$output" = engine-0 ]
+  answers 0 engine-0 fo-shadow switchover
   [ "$(complete)" = "$EXPECTED" ]
   never_two_served
   [ "$(served)" = "0 1 0" ]

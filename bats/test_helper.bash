@@ -174,6 +174,12 @@ prints_only() {
   [[ ${stderr_lines[0]} == "$TOOL: $1: "$3 ]]
 }
 
+# answers STATUS TEXT COMMAND...: it ends with STATUS, and prints this text and nothing else.
+answers() {
+  run "-$1" "${@:3}" 3>&-
+  [ "$output" = "$2" ] || { echo "$output"; return 1; }
+}
+
 # full_stdout COMMAND...: its output can't be written, which is an error.
 full_stdout() { fails 74 "write to standard output: No space left on device" to_full "$@"; }
 to_full() { "$@" >/dev/full; }
