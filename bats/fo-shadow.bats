@@ -62,11 +62,17 @@ health() {
   jq -r .state "$T/health.json"
 }
 
-# start_model: creates $T/model, and starts a GMS with its weights.
+# pick_address: sets PUBLISHED to a free address.
+pick_address() {
+  pick_port
+  PUBLISHED=127.0.0.1:$PORT
+}
+# start_model: creates $T/model, starts a GMS with its weights, and picks an address for its engines.
 start_model() {
   export GMS_SOCKET_DIR=$T
   make_small_model
   serve_model
+  pick_address
 }
 # start_engine ID [OPTION]...: starts fo-shadow with a fo-refengine that is published at $PUBLISHED.
 start_engine() {
@@ -75,10 +81,6 @@ start_engine() {
   pick_port
   start_shadow "$id" --engine-url "http://127.0.0.1:$PORT" --publish "$PUBLISHED" "$@" -- \
     fo-refengine serve -q --model "$T/model" --port "$PORT" --kv-bytes 64MiB
-}
-pick_address() {
-  pick_port
-  PUBLISHED=127.0.0.1:$PORT
 }
 # complete: prints the tokens from the published address.
 complete() {
@@ -546,7 +548,6 @@ end_gms() {
 
 @test "the published address belongs to the active engine, also after a SIGKILL" {
   start_model
-  pick_address
   hold_lock
   standby start_engine a
   local a=$SHADOW answer
@@ -565,7 +566,6 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
 
 @test "clients of the published address can't control the engine, unless --publish-control lets them" {
   start_model
-  pick_address
   active start_engine a
   local path
   for path in '/sleep?level=1' //sleep /./sleep /x/../sleep /%73leep /sleep/ /SLEEP /wake_up; do
@@ -591,7 +591,6 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
 
 @test "refused requests to the published address do not fill the log" {
   start_model
-  pick_address
   pick_port
   active start_bg a fo-shadow --id a --gpu-free 0 --engine-url "http://127.0.0.1:$PORT" --publish "$PUBLISHED" -- \
     fo-refengine serve -q --model "$T/model" --port "$PORT" --kv-bytes 64MiB
@@ -605,7 +604,6 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
 
 @test "silent connections block neither probes nor clients" {
   start_model
-  pick_address
   pick_port
   # With few descriptors, there are seven connections for probes, and twenty for clients.
   active start_bg a bash -c 'ulimit -n 120; exec "$@"' - fo-shadow -q --id a --gpu-free 0 --port 0 \
@@ -622,7 +620,6 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
 
 @test "a switchover loses no request, and a stream in flight finishes" {
   start_model
-  pick_address
   active start_engine a
   standby start_engine b
   # Sends twenty requests on each connection, until $T/enough exists.
@@ -675,7 +672,6 @@ END
 
 @test "SIGTERM lets a stream in flight finish within --drain, and cuts it after that" {
   start_model
-  pick_address
   active start_engine a --drain 30s
   start_stream whole 2000
   terminate "$SHADOW"
@@ -692,7 +688,6 @@ END
 
 @test "SIGTERM in the middle of a switchover ends fo-shadow normally, and a second one cuts" {
   start_model
-  pick_address
   active start_engine a
   local a=$SHADOW
   standby start_engine b --register : --deregister :
@@ -716,7 +711,6 @@ END
 
 @test "a core that hangs behind a healthy /health: 69, the other engine takes over" {
   start_model
-  pick_address
   active start_engine a --prove-interval 200ms --prove-timeout 500ms --failures 2 --grace 200ms
   local a=$SHADOW rank engine
   local answer

@@ -16,6 +16,12 @@ with_model() {
   make_model "$T/m"
   serve
 }
+# with_published: also publishes it. Sets layout to its hash.
+with_published() {
+  with_model
+  run -0 gload "$T/m"
+  layout=${output##* }
+}
 
 gload() { gms-load --socket "$SOCKET" "$@" 3>&-; }
 
@@ -158,9 +164,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 # --- snapshots, and dropping ----------------------------------------------------------------------
 
 @test "a snapshot restores the layout hash, and its checksums are verified" {
-  with_model
-  run -0 gload "$T/m"
-  layout=${output##* }
+  with_published
   gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
   run -0 --separate-stderr gload --snapshot "$T/snap"
   [[ $output == "imported 3 tensors, 3.4 MiB in 1 allocation, "*", layout $layout" ]]
@@ -186,8 +190,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 }
 
 @test "a refused snapshot changes nothing that is published" {
-  with_model
-  run -0 gload "$T/m"
+  with_published
   gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
   cp -r "$T/snap" "$T/good"
   # kept STATUS REASON: a load fails like this, and the layout stays published.
@@ -212,9 +215,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 }
 
 @test "--unpublish removes the layout, waits for readers, and needs no driver with --socket" {
-  with_model
-  run -0 gload "$T/m"
-  layout=${output##* }
+  with_published
   GMS_DRIVER=/nonexistent run -0 --separate-stderr gload --unpublish --json
   [ "$output" = "{\"allocations\": 1, \"memory_layout_hash\": \"$layout\"}" ]
   expect_nothing_published
@@ -225,8 +226,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 }
 
 @test "a published layout is imported only as the model that it is" {
-  with_model
-  run -0 gload "$T/m"
+  with_published
   make_file "$T/other.safetensors" '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' 4
   for role in ro rw_or_ro; do
     fails 65 "import what '$SOCKET' published: tensor 't': missing" gload --role "$role" "$T/other.safetensors"

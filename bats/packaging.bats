@@ -121,15 +121,12 @@ stub_root() {
 }
 
 @test "scripts refuse unknown arguments" {
-  run -64 --separate-stderr "$FO_ROOT/packaging/install-deps" --frob
-  [ "${stderr_lines[1]}" = "Try 'packaging/install-deps --help'" ]
-  run -64 --separate-stderr "$FO_ROOT/packaging/test" --frob
-  [ "${stderr_lines[1]}" = "Try 'packaging/test --help'" ]
+  local script
+  for script in packaging/install-deps packaging/test packaging/package tests/k8s/install; do
+    run -64 --separate-stderr "$FO_ROOT/$script" --frob
+    [ "${stderr_lines[1]}" = "Try '$script --help'" ] || { echo "$script: $stderr"; return 1; }
+  done
   run -64 --separate-stderr "$FO_ROOT/packaging/test" --preset
-  run -64 --separate-stderr "$FO_ROOT/packaging/package" --frob
-  [ "${stderr_lines[1]}" = "Try 'packaging/package --help'" ]
-  run -64 --separate-stderr "$FO_ROOT/tests/k8s/install" --frob
-  [ "${stderr_lines[1]}" = "Try 'tests/k8s/install --help'" ]
   run -64 --separate-stderr "$FO_ROOT/tests/k8s/install"
 }
 
