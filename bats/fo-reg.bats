@@ -63,6 +63,13 @@ start_put() {
   wait_for "grep -qx $ID $T/put.out"
 }
 
+# start_watch [OPTION...]: watches the registry, which it has listed. Sets WATCH.
+start_watch() {
+  start_bg watch fo-reg watch "$@"
+  WATCH=$BG_PID
+  wait_for "grep -q listed $T/watch.out"
+}
+
 # start_run [OPTION...] -- COMMAND...: runs a worker with ID. Sets RUN.
 start_run() {
   start_bg run fo-reg run "${WORKER[@]}" --id "$ID" "$@"
@@ -220,9 +227,7 @@ $ID $ENDPOINT starting http://127.0.0.1:8000 llama node-1" ]
 the_watch() {
   reg put weights/llama <<<'{"a": 1}'
   start_put
-  start_bg watch fo-reg watch
-  local watch=$BG_PID
-  wait_for "grep -q listed $T/watch.out"
+  start_watch
   reg put weights/llama <<<'{"a": 2}'
   start_bg weights fo-reg watch weights/
   local weights=$BG_PID
@@ -237,8 +242,8 @@ the_watch() {
   wait_for "[ \$(tail -n 1 $T/watch.out | jq -r .event) = $1 ]"
   reg rm weights/llama
   wait_for "grep -q gone $T/weights.out"
-  kill "$watch" "$weights"
-  expect_exit "$watch" 0
+  kill "$WATCH" "$weights"
+  expect_exit "$WATCH" 0
   [ ! -s "$T/watch.err" ]
   [ "$(jq -r '[.event, .record.life // "-"] | join(" ")' "$T/watch.out")" = "put ready
 listed -
@@ -408,8 +413,7 @@ $ID llama/worker/generate ready http://10.0.0.1:8000 llama node-1" ]
   [ "$stderr" = "fo-reg: warning: registry 'k8s:default/kubernetes.io/service-name=llama': an endpoint of EndpointSlice 'llama-1' is ignored: URL 'http://169.254.169.254:8000': not an address of the allowed networks" ]
   jq -e --arg card "$(reg card "$T/model" --name llama | jq -r .checksum)" \
     '.card == $card and .labels.pod == "pod-1"' <(reg get "$ID" 2>"$T/warning")
-  start_bg watch fo-reg watch
-  wait_for "grep -q listed $T/watch.out"
+  start_watch
   create endpointslices llama-2 "$HTTP" "\"endpoints\": [$(endpoint 3 10.0.0.3)]"
   wait_for "grep -q $(id 3) $T/watch.out"
   curl -sSf -o "$T/fault" "$API/faults" -d '{"verb": "*", "status": 503}'
@@ -432,8 +436,7 @@ $ID llama/worker/generate ready http://10.0.0.1:8000 llama node-1" ]
   start_api --role "$T/role.json"
   create endpointslices llama-1 "$HTTP" "\"endpoints\": [$(endpoint 1 10.0.0.1)]"
   registry="k8s:default/kubernetes.io/service-name=llama?api=$API"
-  start_bg watch fo-reg watch --registry "$registry"
-  wait_for "grep -q listed $T/watch.out"
+  start_watch --registry "$registry"
   wait_for "[ \$(curl -sS $API/requests | jq .watch) -eq 2 ]"
   [ ! -s "$T/watch.err" ]
   for resource in endpointslices configmaps; do
@@ -462,8 +465,7 @@ $ID llama/worker/generate ready http://10.0.0.1:8000 llama node-1" ]
   run -0 reg ls
   [ "$(tail -n +2 <<<"$output" | tr -s ' ' | cut -d ' ' -f 2-4 | sort)" = "static/worker/generate ready http://10.0.0.2:8000
 static/worker/generate ready http://127.0.0.1:8000" ]
-  start_bg watch fo-reg watch
-  wait_for "grep -q listed $T/watch.out"
+  start_watch
   [ "$(grep -c put "$T/watch.out")" -eq 2 ]
   the_read_only "$(reg ls --json | jq -r '[.records[].id][0]')"
   terminate "$BG_PID"
@@ -706,8 +708,7 @@ an_id_that_lives() {
   ready start_run -- sleep 1000
   local engine round
   engine=$(pgrep -P "$RUN")
-  start_bg watch fo-reg watch
-  wait_for "grep -q listed $T/watch.out"
+  start_watch
   for round in 1 2; do
     rm -r "$T/registry"
     wait_for "[ \$(grep -c was.lost $T/run.err) -eq $round ]"
@@ -732,9 +733,7 @@ an_id_that_lives() {
   grep -q "the worker starts without its record$" "$T/run.err"
   start_etcd
   await_life ready
-  start_bg watch fo-reg watch
-  local watch=$BG_PID
-  wait_for "grep -q listed $T/watch.out"
+  start_watch
   # With its data, and with none.
   local round
   for round in with without; do
@@ -751,7 +750,7 @@ an_id_that_lives() {
   kill_now "$ETCD"
   terminate "$RUN" 143
   grep -q "fo-reg: warning: deregister: " "$T/run.err"
-  terminate "$watch"
+  terminate "$WATCH"
 }
 
 # an_outage N STATUS REASON: the registry can't be used for FO_AWAY seconds, 600 for the real thing: a
@@ -789,9 +788,7 @@ start_workers() {
   WORKERS=("$BG_PID")
   await_life ready
   ENGINE=$(pgrep -P "${WORKERS[0]}")
-  start_bg watch fo-reg watch
-  WATCH=$BG_PID
-  wait_for "grep -q listed $T/watch.out"
+  start_watch
 }
 
 # replace_registry AWAY BACK: the folder is moved to AWAY, and BACK is moved in its place, while no
@@ -890,8 +887,7 @@ is_pair() {
   echo "FO_SEED=$seed"
   RANDOM=$seed
   mkdir -m 700 "$T/registry"
-  start_bg watch fo-reg watch
-  wait_for "grep -q listed $T/watch.out"
+  start_watch
   start_member 1
   wait_for '[ "$(lives)" = ready ]'
   start_member 2
