@@ -118,9 +118,7 @@ TEST(Children, DieWithTheProcessThatStartedThem) {
   const os::Child parent = os::fork_child([&] {
     TestLoop loop;
     Children children(loop.io());
-    os::SpawnOptions options;
-    options.parent_death_signal = 0;
-    const pid_t pid = children.start({"sleep", "1000"}, options, {});
+    const pid_t pid = children.start({"sleep", "1000"}, {.parent_death_signal = 0}, {});
     if (::write(pipe.writer.get(), &pid, sizeof pid) != sizeof pid) return 1;
     for (;;) ::pause();
   });

@@ -58,9 +58,7 @@ TEST_F(Process, AProgramThatCannotRunIs126) {
 
 TEST_F(Process, WaitGivesUpAtTheDeadline) {
   const Pipe pipe;
-  SpawnOptions options;
-  options.stdin_fd = pipe.reader.get();
-  const Child child = spawn({"cat"}, options);
+  const Child child = spawn({"cat"}, {.stdin_fd = pipe.reader.get()});
   EXPECT_EQ(child.wait(Deadline::after(base::Duration::zero())), std::nullopt);
   EXPECT_TRUE(child.signal(SIGKILL));
   EXPECT_EQ(child.wait(soon()), 128 + SIGKILL);
@@ -77,11 +75,11 @@ TEST_F(Process, ThePidfdIsReadableOnceTheChildHasEnded) {
 TEST_F(Process, StandardStreamsAndEnvironmentAreGiven) {
   Pipe in;
   Pipe out;
-  SpawnOptions options;
-  options.stdin_fd = in.reader.get();
-  options.stdout_fd = out.writer.get();
-  options.stderr_fd = out.writer.get();
-  options.environment = {{"FO_A", "1=2"}, {"PATH", "/bin:/usr/bin"}, {"FO_B", ""}};
+  const SpawnOptions options{
+      .stdin_fd = in.reader.get(),
+      .stdout_fd = out.writer.get(),
+      .stderr_fd = out.writer.get(),
+      .environment = {{"FO_A", "1=2"}, {"PATH", "/bin:/usr/bin"}, {"FO_B", ""}}};
   const Child child =
       spawn({"sh", "-c", "read line; echo \"$line $FO_A $PATH${FO_B-unset}\" >&2"}, options);
   out.writer.reset();
@@ -94,9 +92,7 @@ TEST_F(Process, OnlyKeptDescriptorsAreInherited) {
   const Pipe kept;
   const Pipe closed;
   Pipe out;
-  SpawnOptions options;
-  options.stdout_fd = out.writer.get();
-  options.keep_fds = {kept.writer.get()};
+  const SpawnOptions options{.keep_fds = {kept.writer.get()}, .stdout_fd = out.writer.get()};
   const Child child =
       spawn({"sh", "-c", "for fd in /proc/$$/fd/*; do echo ${fd##*/}; done"}, options);
   out.writer.reset();
@@ -107,15 +103,12 @@ TEST_F(Process, OnlyKeptDescriptorsAreInherited) {
 }
 
 TEST_F(Process, AnUnopenDescriptorToKeepIsAnError) {
-  SpawnOptions options;
-  options.keep_fds = {1 << 20};
+  const SpawnOptions options{.keep_fds = {1 << 20}};
   EXPECT_EQ(failure_of([&] { spawn({"true"}, options); }).status, ExitStatus::kCannotRun);
 }
 
 TEST_F(Process, ANewProcessGroupIsTheChilds) {
-  SpawnOptions options;
-  options.new_process_group = true;
-  const Child child = spawn({"sleep", "1000"}, options);
+  const Child child = spawn({"sleep", "1000"}, {.new_process_group = true});
   EXPECT_EQ(::getpgid(child.pid()), child.pid());
   child.signal(SIGKILL);
   EXPECT_EQ(child.wait(soon()), 128 + SIGKILL);
@@ -124,9 +117,7 @@ TEST_F(Process, ANewProcessGroupIsTheChilds) {
 TEST_F(Process, TheParentsDeathIsTheChilds) {
   Pipe alive;
   const Child parent = fork_child([&] {
-    SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
-    options.stdout_fd = alive.writer.get();
+    const SpawnOptions options{.parent_death_signal = SIGKILL, .stdout_fd = alive.writer.get()};
     const Child child = spawn({"sleep", "1000"}, options);
     return 0;
   });

@@ -249,9 +249,8 @@ TEST_F(Load, WithoutAServerIsUnavailable) {
 TEST_F(SimulatedLoad, AWriterKilledInMidLoadPublishesNothingAndAReaderGoesOnWaiting) {
   start();
   const std::string model = write_folder(dir_, some_parts());
-  os::SpawnOptions spawn;
-  spawn.parent_death_signal = SIGKILL;
-  spawn.environment = {{"GMS_SIM_FAULTS", "cuMemMap:2=hang"}};
+  const os::SpawnOptions spawn{.parent_death_signal = SIGKILL,
+                               .environment = {{"GMS_SIM_FAULTS", "cuMemMap:2=hang"}}};
   const os::Child writer = os::spawn({FO_BUILD_DIR "/bin/gms-load", model, "--role", "rw",
                                       "--socket", socket_, "--driver", "sim", "--slab", "64KiB"},
                                      spawn);
@@ -443,13 +442,12 @@ TEST(Role, ComesFromTheEngineId) {
 }
 
 TEST(LoadReport, IsOneLineForPeopleAndForPrograms) {
-  LoadReport report;
-  report.bytes = 3 * base::kGiB;
-  report.seconds = 1.5;
-  report.tensors = 7;
-  report.allocations = 3;
-  report.memory_layout_hash = gms::LayoutHash("abc");
-  report.granted_lock_type = Grant::kRw;
+  LoadReport report{.bytes = 3 * base::kGiB,
+                    .seconds = 1.5,
+                    .tensors = 7,
+                    .allocations = 3,
+                    .memory_layout_hash = gms::LayoutHash("abc"),
+                    .granted_lock_type = Grant::kRw};
   EXPECT_EQ(format_text(report),
             "published 7 tensors, 3 GiB in 3 allocations, in 1.500 s (2 GiB/s), layout abc");
   EXPECT_EQ(format_json(report),

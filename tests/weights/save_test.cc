@@ -36,9 +36,8 @@ class Save : public SnapshotDirectory {
                                   "--timeout",
                                   "20s"};
     argv.insert(argv.end(), more.begin(), more.end());
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
-    options.environment = {{"GMS_SIM_FAULTS", faults}};
+    const os::SpawnOptions options{.parent_death_signal = SIGKILL,
+                                   .environment = {{"GMS_SIM_FAULTS", faults}}};
     return os::spawn(argv, options);
   }
 
@@ -243,13 +242,12 @@ TEST_F(Save, OfTwoThatReplaceBothAreDone) {
 }
 
 TEST(SaveReport, IsOneLineForPeopleAndForPrograms) {
-  SaveReport report;
-  report.bytes = 3 * base::kGiB;
-  report.seconds = 1.5;
-  report.tensors = 7;
-  report.allocations = 3;
-  report.shards = 1;
-  report.memory_layout_hash = gms::LayoutHash("abc");
+  const SaveReport report{.bytes = 3 * base::kGiB,
+                          .seconds = 1.5,
+                          .tensors = 7,
+                          .allocations = 3,
+                          .shards = 1,
+                          .memory_layout_hash = gms::LayoutHash("abc")};
   EXPECT_EQ(format_text(report),
             "saved 7 tensors, 3 GiB in 3 allocations and 1 shard, in 1.500 s (2 GiB/s), layout "
             "abc");
