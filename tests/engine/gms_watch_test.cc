@@ -81,6 +81,14 @@ class GmsWatchTest : public gms::OneServer {
   }
   void learn(const Deadline& deadline = soon()) { loop_.run(watch_->learn(deadline)); }
   void hold(const Deadline& deadline = soon()) { loop_.run(watch_->hold(deadline)); }
+  void start_learned() {
+    start_published();
+    learn();
+  }
+  void start_held() {
+    start_published();
+    hold();
+  }
   void release() {
     watch_->release();
     loop_.run_ready();
@@ -93,8 +101,7 @@ class GmsWatchTest : public gms::OneServer {
 };
 
 TEST_F(GmsWatchTest, LearnsTheLayoutAndIsInNobodysWay) {
-  start_published();
-  learn();
+  start_learned();
   EXPECT_EQ(watch_->layout_hash(0).value().size(), 64u);
   EXPECT_FALSE(watch_->is_up(0));
   EXPECT_TRUE(can_write());
@@ -102,8 +109,7 @@ TEST_F(GmsWatchTest, LearnsTheLayoutAndIsInNobodysWay) {
 }
 
 TEST_F(GmsWatchTest, HoldsAReadersLockUntilItLetsGo) {
-  start_published();
-  hold();
+  start_held();
   EXPECT_TRUE(watch_->is_up(0));
   EXPECT_FALSE(can_write());
   EXPECT_EQ(watch_->layout_hash(0).value().size(), 64u);
@@ -115,8 +121,7 @@ TEST_F(GmsWatchTest, HoldsAReadersLockUntilItLetsGo) {
 }
 
 TEST_F(GmsWatchTest, CanBeHeldAgain) {
-  start_published();
-  hold();
+  start_held();
   release();
   const std::ptrdiff_t before = test::open_fds();
   for (int i = 0; i < 3; ++i) {
@@ -128,8 +133,7 @@ TEST_F(GmsWatchTest, CanBeHeldAgain) {
 }
 
 TEST_F(GmsWatchTest, AnotherLayoutIsStale) {
-  start_published();
-  learn();
+  start_learned();
   publish(4 << 20);
   const auto failure = failure_of([&] { hold(); });
   EXPECT_EQ(failure.status, ExitStatus::kBadData);
@@ -139,8 +143,7 @@ TEST_F(GmsWatchTest, AnotherLayoutIsStale) {
 }
 
 TEST_F(GmsWatchTest, TheSameLayoutPublishedAnewIsTheSame) {
-  start_published();
-  learn();
+  start_learned();
   restart();
   publish(4096);
   hold();
@@ -149,8 +152,7 @@ TEST_F(GmsWatchTest, TheSameLayoutPublishedAnewIsTheSame) {
 
 TEST_F(GmsWatchTest, AServerThatStaysAwayIsUnavailableAtTheDeadline) {
   EXPECT_EQ(failure_of([&] { learn(in_ms(100)); }).status, ExitStatus::kUnavailable);
-  start_published();
-  learn();
+  start_learned();
   server_.reset();
   const auto failure = failure_of([&] { hold(in_ms(100)); });
   EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
@@ -158,8 +160,7 @@ TEST_F(GmsWatchTest, AServerThatStaysAwayIsUnavailableAtTheDeadline) {
 }
 
 TEST_F(GmsWatchTest, AServerThatIsAwayIsWaitedFor) {
-  start_published();
-  learn();
+  start_learned();
   server_.reset();
   bool held = false;
   {
@@ -175,16 +176,14 @@ TEST_F(GmsWatchTest, AServerThatIsAwayIsWaitedFor) {
 }
 
 TEST_F(GmsWatchTest, AnotherLayoutIsNotWaitedFor) {
-  start_published();
-  learn();
+  start_learned();
   restart();
   publish(8 << 20);
   EXPECT_EQ(failure_of([&] { hold(Deadline::never()); }).status, ExitStatus::kBadData);
 }
 
 TEST_F(GmsWatchTest, TheCheckAsksAndHoldsNothing) {
-  start_published();
-  hold();
+  start_held();
   loop_.run(watch_->check(soon()));
   release();
   loop_.run(watch_->check(soon()));
@@ -250,8 +249,7 @@ TEST_F(GmsWatchTest, ASecondServerThatIsAwayFailsTheHold) {
 }
 
 TEST_F(GmsWatchTest, AServerThatComesBackInTimeWithTheSameLayoutIsNoLoss) {
-  start_published();
-  hold();
+  start_held();
   for (int i = 0; i < 2; ++i) {
     server_.reset();
     loop_.run_until([&] { return !watch_->is_up(0); });
@@ -266,8 +264,7 @@ TEST_F(GmsWatchTest, AServerThatComesBackInTimeWithTheSameLayoutIsNoLoss) {
 
 TEST_F(GmsWatchTest, AServerThatStaysAwayIsLost) {
   make(100ms);
-  start_published();
-  hold();
+  start_held();
   server_.reset();
   loop_.run_until([&] { return !lost_.empty(); });
   EXPECT_EQ(lost_[0].status, ExitStatus::kUnavailable);
@@ -279,8 +276,7 @@ TEST_F(GmsWatchTest, AServerThatStaysAwayIsLost) {
 
 TEST_F(GmsWatchTest, AServerThatIsBackWithNothingOrAnotherLayoutIsLost) {
   make(1s);
-  start_published();
-  hold();
+  start_held();
   restart();
   publish(4 << 20);
   loop_.run_until([&] { return !lost_.empty(); });
@@ -306,8 +302,7 @@ TEST_F(GmsWatchTest, EachServerIsLostForItself) {
 
 TEST_F(GmsWatchTest, WhatWasLetGoIsNotMissed) {
   make(10ms);
-  start_published();
-  hold();
+  start_held();
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });
   watch_->release();
@@ -317,13 +312,11 @@ TEST_F(GmsWatchTest, WhatWasLetGoIsNotMissed) {
 
 TEST_F(GmsWatchTest, CanBeHeldAgainWhileTheFormerHoldIsStillMissed) {
   const std::ptrdiff_t before = threads();
-  start_published();
-  hold();
+  start_held();
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });
   watch_->release();
-  start_published();
-  hold();
+  start_held();
   // Until the thread of the former hold has ended.
   loop_.run_until([&] { return threads() == before; });
   loop_.run_ready();
@@ -335,8 +328,7 @@ TEST_F(GmsWatchTest, CanBeHeldAgainWhileTheFormerHoldIsStillMissed) {
 
 TEST_F(GmsWatchTest, EndsWhileItWaitsForAServer) {
   make(1h);
-  start_published();
-  hold();
+  start_held();
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });
   watch_.reset();

@@ -89,8 +89,7 @@ TEST(Health, EveryStateInEveryBranch) {
 }
 
 TEST(Health, OneEndpointOfSeveralIsEnoughForNo) {
-  HealthRules rules;
-  rules.endpoints = {"generate", "embed"};
+  const HealthRules rules{.endpoints = {"generate", "embed"}};
   HealthFacts facts;
   facts.state = kActive;
   facts.engine_ready = true;
@@ -103,8 +102,7 @@ TEST(Health, OneEndpointOfSeveralIsEnoughForNo) {
 }
 
 TEST(Health, AnEndpointThatNobodyRegisteredIsNotReadyAndIsShown) {
-  HealthRules rules;
-  rules.endpoints = {"generate"};
+  const HealthRules rules{.endpoints = {"generate"}};
   HealthFacts facts;
   facts.state = kActive;
   facts.engine_ready = true;

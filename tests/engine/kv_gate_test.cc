@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 #include "engine/device_gate.h"
 #include "gms/client/rpc_client.h"
 #include "gms/fake_server.h"
@@ -98,8 +97,7 @@ TEST_F(SimulatedKvGateTest, NoServerOneThatDoesNotAnswerAndOneThatDoesNotTellAre
   KvGate gate(places());
   EXPECT_FALSE(loop_.run(gate.is_served()));
   // Like Dynamo's server: without the sizes.
-  gms::LockState state;
-  state.state = "EMPTY";
+  const gms::LockState state{.state = "EMPTY"};
   const gms::FakeServer other(socket_,
                               {{"get_runtime_state_request",
                                 gms::encode_frame(gms::GetRuntimeStateResponse{state, 0, {}})}});

@@ -395,9 +395,7 @@ TEST_F(Publishing, IdleAndSlowClientsHoldNobodyUp) {
 
 TEST_F(Publishing, WhoHasBeenIdleForLongestGivesWayWhenItIsFull) {
   const RawEngine raw;
-  PublisherLimits limits;
-  limits.connections = 4;
-  TestPublisher publisher(raw.target(), limits);
+  TestPublisher publisher(raw.target(), {.connections = 4});
   testing::internal::CaptureStderr();
   const auto come = [&](std::size_t connections) {
     Peer peer(publisher.port());
@@ -435,9 +433,7 @@ TEST_F(Publishing, WhoHasBeenIdleForLongestGivesWayWhenItIsFull) {
 // Many such clients can neither keep others out nor cut their answers.
 TEST_F(Publishing, ClientsThatHaveNotAskedYetGiveWayToThoseThatAsk) {
   const RawEngine raw;
-  PublisherLimits limits;
-  limits.connections = 20;
-  TestPublisher publisher(raw.target(), limits);
+  TestPublisher publisher(raw.target(), {.connections = 20});
   testing::internal::CaptureStderr();
   Peer streams(publisher.port());
   streams.send(kGet);
@@ -528,9 +524,7 @@ TEST_F(Publishing, RequestsBeforeOneThatIsRefusedAreAnsweredFirst) {
 
 TEST_F(Publishing, AClientThatWasRefusedAndStaysIsCut) {
   const RawEngine raw;
-  PublisherLimits limits;
-  limits.refusal = milliseconds(20);
-  TestPublisher publisher(raw.target(), kJudge, limits);
+  TestPublisher publisher(raw.target(), kJudge, {.refusal = milliseconds(20)});
   testing::internal::CaptureStderr();
   Peer client(publisher.port());
   client.send("GET /no HTTP/1.1\r\n\r\n");
@@ -588,9 +582,7 @@ TEST_F(Publishing, ADrainWaitsForAHeadThatHasBegunAndNotForARefusal) {
 
 TEST_F(Publishing, ClientsWaitWhenAllOthersAreBusy) {
   const RawEngine raw;
-  PublisherLimits limits;
-  limits.connections = 1;
-  TestPublisher publisher(raw.target(), limits);
+  TestPublisher publisher(raw.target(), {.connections = 1});
   auto [busy, engine] = begin_exchange(raw, publisher.port());
   testing::internal::CaptureStderr();
   Peer waits(publisher.port());
@@ -605,9 +597,7 @@ TEST_F(Publishing, ClientsWaitWhenAllOthersAreBusy) {
 
 TEST_F(Publishing, ASlowReaderGetsItsWholeAnswer) {
   const RawEngine raw;
-  PublisherLimits limits;
-  limits.half_open = milliseconds(20);
-  TestPublisher publisher(raw.target(), limits);
+  TestPublisher publisher(raw.target(), {.half_open = milliseconds(20)});
   Peer client;
   const int few = 4096;
   ASSERT_EQ(::setsockopt(client.fd(), SOL_SOCKET, SO_RCVBUF, &few, sizeof few), 0);
@@ -692,9 +682,7 @@ TEST_F(Publishing, WhoHasAskedWaitsWhileDescriptorsRunOut) {
 TEST_F(Publishing, WaitsForDescriptorsNoLongerThanForTheEngine) {
   if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   const RawEngine raw;
-  PublisherLimits limits;
-  limits.connect = milliseconds(50);
-  TestPublisher publisher(raw.target(), limits);
+  TestPublisher publisher(raw.target(), {.connect = milliseconds(50)});
   Peer client(publisher.port());
   await([&] { return publisher.connections() == 1; });
   testing::internal::CaptureStderr();
