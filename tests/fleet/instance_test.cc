@@ -18,22 +18,20 @@ using fo::test::status_of;
 constexpr char kId[] = "00112233445566778899aabbccddeeff";
 
 Instance full() {
-  Instance instance;
-  instance.id = kId;
-  instance.url = "http://10.0.0.7:8000";
-  instance.model = "llama";
-  instance.card = "sha256:1234";
-  instance.kv_abi = "nixl-fp8-16-v1";
-  instance.life = Life::kReady;
-  instance.slots = 256;
-  instance.kv_tokens = 1'000'000;
-  instance.generation = 7;
-  instance.host = "node-1";
-  instance.pid = 4711;
-  instance.gpus = {"0000:17:00.0"};
-  instance.started_at = "2026-11-21T05:33:00.123Z";
-  instance.labels = {{"zone", "a"}};
-  return instance;
+  return {.id = kId,
+          .url = "http://10.0.0.7:8000",
+          .model = "llama",
+          .card = "sha256:1234",
+          .kv_abi = "nixl-fp8-16-v1",
+          .life = Life::kReady,
+          .slots = 256,
+          .kv_tokens = 1'000'000,
+          .generation = 7,
+          .host = "node-1",
+          .pid = 4711,
+          .gpus = {"0000:17:00.0"},
+          .started_at = "2026-11-21T05:33:00.123Z",
+          .labels = {{"zone", "a"}}};
 }
 
 Record record(std::string text) {

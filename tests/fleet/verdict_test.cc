@@ -23,14 +23,12 @@ constexpr char kOther[] = "ffeeddccbbaa99887766554433221100";
 const WallTime kNow = *text::parse_time("2026-11-21T05:33:00.123Z");
 
 Verdict suspicion(double weight = 0.5) {
-  Verdict verdict;
-  verdict.id = kWorker;
-  verdict.health = weight > 0 ? HealthState::kSuspicious : HealthState::kUnhealthy;
-  verdict.weight = weight;
-  verdict.reason = "drift";
-  verdict.since = kNow - seconds(10);
-  verdict.expires = kNow + seconds(90);
-  return verdict;
+  return {.id = kWorker,
+          .health = weight > 0 ? HealthState::kSuspicious : HealthState::kUnhealthy,
+          .weight = weight,
+          .reason = "drift",
+          .since = kNow - seconds(10),
+          .expires = kNow + seconds(90)};
 }
 
 Verdict healthy(const std::string& id = kWorker) {

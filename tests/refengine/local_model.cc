@@ -15,13 +15,12 @@ namespace {
 
 test::LoadedModel make_small(std::uint64_t seed, std::uint32_t max_positions) {
   const test::TempDir dir;
-  MakeModelOptions options;
-  options.hidden = 32;
-  options.layers = 2;
-  options.heads = 4;
-  options.kv_heads = 2;
-  options.max_positions = max_positions;
-  options.seed = seed;
+  const MakeModelOptions options{.layers = 2,
+                                 .hidden = 32,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .max_positions = max_positions,
+                                 .seed = seed};
   make_model(dir.path("m"), options);
   return test::load_model(dir.path("m"));
 }

@@ -32,12 +32,8 @@ class RankTest : public gms::OneServer {
   }
 
   test::LoadedModel make(std::uint64_t seed, std::uint32_t hidden = 32) {
-    MakeModelOptions options;
-    options.layers = 4;
-    options.hidden = hidden;
-    options.heads = 4;
-    options.kv_heads = 2;
-    options.seed = seed;
+    const MakeModelOptions options{
+        .layers = 4, .hidden = hidden, .heads = 4, .kv_heads = 2, .seed = seed};
     const std::string dir = path("model-" + std::to_string(seed) + "-" + std::to_string(hidden));
     make_model(dir, options);
     return test::load_model(dir);
@@ -192,9 +188,7 @@ TEST_F(RankTest, SeveralRanksAgreeWithOne) {
   }
   const std::vector<TokenId> greedy = complete({&whole}, model.config, 20);
   EXPECT_EQ(complete(pointers, model.config, 20), greedy);
-  Sampling sampling;
-  sampling.temperature = 1.5;
-  sampling.seed = 11;
+  const Sampling sampling{.temperature = 1.5, .seed = 11};
   const std::vector<TokenId> drawn = complete({&whole}, model.config, 20, sampling);
   EXPECT_NE(drawn, greedy);
   EXPECT_EQ(complete(pointers, model.config, 20, sampling), drawn);

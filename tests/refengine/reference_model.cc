@@ -132,9 +132,8 @@ void load_file(const std::filesystem::path& path, LoadedModel& model) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
-    refengine::TensorView view;
-    view.dtype = dtype_of(entry.at("dtype").get<std::string>());
-    view.shape = entry.at("shape").get<std::vector<std::uint64_t>>();
+    refengine::TensorView view{.dtype = dtype_of(entry.at("dtype").get<std::string>()),
+                               .shape = entry.at("shape").get<std::vector<std::uint64_t>>()};
     const auto begin = entry.at("data_offsets").at(0).get<std::uint64_t>();
     const auto end = entry.at("data_offsets").at(1).get<std::uint64_t>();
     std::uint64_t size = refengine::dtype_size(view.dtype);

@@ -15,28 +15,26 @@ namespace {
 std::string digest(char digit) { return std::string(kDigestPrefix) + std::string(64, digit); }
 
 Card full_card() {
-  Card card;
-  card.name = "llama";
-  card.aliases = {"chat"};
-  card.architecture = "LlamaForCausalLM";
-  card.dtype = "bfloat16";
-  card.quantization = "fp8";
-  card.context_length = 8192;
-  card.config = digest('0');
-  card.weights = digest('1');
-  card.revision = "abc";
-  card.tokenizer = digest('2');
-  card.chat_template = digest('3');
-  card.generation_config = digest('4');
-  card.parsers = {{"reasoning", "qwen3"}, {"tools", "hermes"}};
-  card.special_ids = {{"bos", 1}, {"eos", 2}};
-  card.draft = "tiny";
-  card.adapters = {{"sql", digest('5')}};
-  card.kv_abi = "nixl/fp8/16/NHD";
-  card.end_of_thinking = {151668};
-  card.stop_ids = {2, 3};
-  card.generation_defaults = {{"temperature", 0.6}, {"top_k", 20}};
-  return card;
+  return {.name = "llama",
+          .aliases = {"chat"},
+          .architecture = "LlamaForCausalLM",
+          .dtype = "bfloat16",
+          .quantization = "fp8",
+          .context_length = 8192,
+          .config = digest('0'),
+          .weights = digest('1'),
+          .revision = "abc",
+          .tokenizer = digest('2'),
+          .chat_template = digest('3'),
+          .generation_config = digest('4'),
+          .parsers = {{"reasoning", "qwen3"}, {"tools", "hermes"}},
+          .special_ids = {{"bos", 1}, {"eos", 2}},
+          .draft = "tiny",
+          .adapters = {{"sql", digest('5')}},
+          .kv_abi = "nixl/fp8/16/NHD",
+          .end_of_thinking = {151668},
+          .stop_ids = {2, 3},
+          .generation_defaults = {{"temperature", 0.6}, {"top_k", 20}}};
 }
 
 struct Change {

@@ -226,8 +226,7 @@ TEST_P(RegistryContract, ChangesAtTheSameTimeAreNotLost) {
 TEST_P(RegistryContract, AWatchReportsWhatIsThereAndThenEachChange) {
   auto first = keep(record_number(1));
   Watching watch(place_->open(), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1));
   const auto second = keep(record_number(2, Life::kStarting));
   EXPECT_EQ(watch.next(), "put " + id_number(2));
   run(second->edit([](const std::string& text) { return with_life(text, Life::kReady); }, soon()));
@@ -263,8 +262,7 @@ TEST_P(RegistryContract, ALostRegistryEndsNothing) {
   const auto kept = run(place_->open(kShortly)->keep(record_number(1), soon()));
   std::optional<Tending> tending(std::in_place, *kept);
   Watching watch(place_->open(), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1));
   // A record that is written again before the watch has looked has not changed for it.
   tending.reset();
   place_->lose_everything();

@@ -170,8 +170,7 @@ TEST_F(DirRegistryTest, AFolderThatIsAwayEndsNothing) {
   const auto kept = keep(1);
   const Tending tending(*kept);
   Watching watch(open(), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1));
   {
     const fo::test::StderrText log;
     std::filesystem::rename(path_, folder_.path("away"));

@@ -51,8 +51,7 @@ TEST_F(EtcdRegistryTest, AServerThatRestartsLosesNothing) {
   const auto kept = loop::run_to_end(registry->keep(record_number(1), soon()));
   const Tending tending(*kept);
   Watching watch(open({etcd.url()}), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1));
   etcd.restart();
   const auto second = loop::run_to_end(registry->keep(record_number(2), soon()));
   EXPECT_EQ(watch.next(), "put " + id_number(2));
@@ -64,8 +63,7 @@ TEST_F(EtcdRegistryTest, AServerThatIsAwayLongerThanALeaseEndsNothing) {
   const auto kept = loop::run_to_end(registry->keep(record_number(1), soon()));
   const Tending tending(*kept);
   Watching watch(open({etcd.url()}), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1));
   etcd.signal(SIGSTOP);
   std::this_thread::sleep_for(std::chrono::seconds(3));
   EXPECT_EQ(
@@ -88,9 +86,7 @@ TEST_F(EtcdRegistryTest, ChangesThatWereCompactedAreSeenInANewListing) {
   const auto first = loop::run_to_end(registry->keep(record_number(1), soon()));
   const auto second = loop::run_to_end(registry->keep(record_number(2), soon()));
   Watching watch(open({etcd.url()}), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "put " + id_number(2));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1) + ", put " + id_number(2));
   // The watch does not run meanwhile.
   loop::run_to_end(first->leave(soon()));
   const auto third = loop::run_to_end(registry->keep(record_number(3), soon()));
@@ -119,8 +115,7 @@ TEST_F(EtcdRegistryTest, AnyMemberOfAClusterMayDie) {
   const auto kept = loop::run_to_end(registry->keep(record_number(1), soon()));
   const Tending tending(*kept);
   Watching watch(open(urls), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1));
   for (std::size_t member = 0; member < 3; ++member) {
     cluster.member(member).kill();
     // While the others elect a leader, they refuse requests.

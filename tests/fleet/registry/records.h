@@ -15,11 +15,8 @@ inline std::string id_number(int number) {
 }
 
 inline fleet::Record record_number(int number, fleet::Life life = fleet::Life::kReady) {
-  fleet::Instance instance;
-  instance.id = id_number(number);
-  instance.url = "http://127.0.0.1:8001";
-  instance.model = "llama";
-  instance.life = life;
+  const fleet::Instance instance{
+      .id = id_number(number), .url = "http://127.0.0.1:8001", .model = "llama", .life = life};
   return {kEndpoint + instance.id, fleet::encode(instance)};
 }
 

@@ -79,6 +79,15 @@ class Watching {
     }
     return "listed";
   }
+  /// The changes up to "listed", which is left out, separated by ", ".
+  std::string listing() {
+    std::string all;
+    for (std::string change = next(); change != "listed"; change = next()) {
+      all += (all.empty() ? "" : ", ") + change;
+      if (change == "no change") break;
+    }
+    return all;
+  }
   [[nodiscard]] const std::string& last_text() const { return last_text_; }
 
  private:

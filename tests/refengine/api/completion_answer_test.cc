@@ -24,12 +24,7 @@ Generation generation_of(const std::vector<TokenId>& output) {
 }
 
 AnswerHead head_of(Endpoint endpoint) {
-  AnswerHead head;
-  head.endpoint = endpoint;
-  head.id = "id-1";
-  head.model = "m";
-  head.created = 99;
-  return head;
+  return {.endpoint = endpoint, .id = "id-1", .model = "m", .created = 99};
 }
 
 AnswerPiece piece_of(std::string text, const std::vector<TokenId>& tokens, std::string finish) {

@@ -9,13 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-ModelConfig config_of() {
-  ModelConfig config;
-  config.vocab_size = 258;
-  config.bos = 256;
-  config.eos = {257};
-  return config;
-}
+ModelConfig config_of() { return {.vocab_size = 258, .bos = 256, .eos = {257}}; }
 
 CompletionRequest parse(const json& body, Endpoint endpoint = Endpoint::kCompletions) {
   return parse_completion(endpoint, body.dump(), config_of(), "m", 99);

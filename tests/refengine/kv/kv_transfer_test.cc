@@ -254,9 +254,7 @@ TEST_F(KvTransferTest, AWaitingRequestHasNoKvCache) {
 }
 
 TEST_F(KvTransferTest, WithoutRoomNothingIsRead) {
-  LocalEngine::Options small;
-  small.kv_snapshot_bytes = 1000;
-  const LocalEngine full(small);
+  const LocalEngine full({.kv_snapshot_bytes = 1000});
   begin(source_);
   const ChangedSource source(source_, kBlocks,
                              [](http::Response&) { ADD_FAILURE() << "blocks were read"; });
@@ -270,9 +268,7 @@ TEST_F(KvTransferTest, WithoutRoomNothingIsRead) {
 }
 
 TEST_F(KvTransferTest, AnotherModelIsRefused) {
-  LocalEngine::Options options;
-  options.seed = 4;
-  LocalEngine other(options);
+  LocalEngine other({.seed = 4});
   begin(source_);
   EXPECT_EQ(pull(other, source_.url()).status, 409);
   const ChangedSource unknown(source_, "/kv_snapshot", [](http::Response& response) {

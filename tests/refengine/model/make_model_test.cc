@@ -22,13 +22,7 @@ using base::ExitStatus;
 using test::TempDir;
 
 MakeModelOptions tiny() {
-  MakeModelOptions options;
-  options.layers = 2;
-  options.hidden = 32;
-  options.heads = 4;
-  options.kv_heads = 2;
-  options.seed = 7;
-  return options;
+  return {.layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .seed = 7};
 }
 
 std::set<std::string> files_in(const std::string& dir) {

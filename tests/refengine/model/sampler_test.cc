@@ -23,11 +23,7 @@ std::vector<float> logits_of(const std::vector<double>& probabilities) {
 }
 
 Sampling sampling(double temperature, std::uint64_t seed = 0, double top_p = 1) {
-  Sampling result;
-  result.temperature = temperature;
-  result.seed = seed;
-  result.top_p = top_p;
-  return result;
+  return {.temperature = temperature, .top_p = top_p, .seed = seed};
 }
 
 // How often each token is drawn with `count` seeds at one position.
@@ -148,8 +144,7 @@ TEST(Sampler, LogprobsAreTheModelsWhateverTheTemperature) {
 }
 
 TEST(Sampler, LogprobsAreFiniteAndNoMoreThanThereAreTokens) {
-  Sampling how;
-  how.logprobs = 20;
+  Sampling how{.logprobs = 20};
   const TokenChoice choice =
       choose_token(std::vector<float>{kNan, -kInfinity, 0, -20000}, how, {}, 0);
   ASSERT_EQ(choice.top.size(), 4u);
@@ -192,9 +187,7 @@ TEST(Sampler, WithoutASelectableTokenItIsTheFirst) {
 
 TEST(Sampler, ConstraintsDoNotChangeLogprobs) {
   const std::vector<float> logits = logits_of({0.2, 0.4, 0.3, 0.1});
-  Sampling how;
-  how.logprobs = 1;
-  const TokenChoice choice = choose_token(logits, how, {{{1, -kInfinity}}, {}}, 0);
+  const TokenChoice choice = choose_token(logits, {.logprobs = 1}, {{{1, -kInfinity}}, {}}, 0);
   EXPECT_EQ(choice.chosen.token, 2u);
   EXPECT_NEAR(choice.chosen.logprob, std::log(0.3), 1e-6);
   EXPECT_EQ(choice.rank, 2u);

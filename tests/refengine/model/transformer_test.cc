@@ -30,13 +30,12 @@ struct Shape {
 
 test::LoadedModel made(const Shape& shape) {
   const TempDir dir;
-  MakeModelOptions options;
-  options.hidden = shape.hidden;
-  options.layers = shape.layers;
-  options.heads = shape.heads;
-  options.kv_heads = shape.kv_heads;
-  options.dtype = shape.dtype;
-  options.seed = 3;
+  const MakeModelOptions options{.layers = shape.layers,
+                                 .hidden = shape.hidden,
+                                 .heads = shape.heads,
+                                 .kv_heads = shape.kv_heads,
+                                 .dtype = shape.dtype,
+                                 .seed = 3};
   make_model(dir.path("m"), options);
   return test::load_model(dir.path("m"));
 }

@@ -71,8 +71,7 @@ TEST_F(KubeReaderTest, ListsTheReadyWorkersOfItsServiceAndTheirCard) {
 TEST_F(KubeReaderTest, AWatchFollowsSlicesAndCards) {
   api_.put(slice_object("a", {pod_endpoint(1)}));
   Watching watch(open(), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1));
   api_.put(slice_object("b", {pod_endpoint(2)}));
   EXPECT_EQ(watch.next(), "put " + id_number(2));
   api_.put(slice_object("b", {with_condition(pod_endpoint(2), "terminating", true)}));
@@ -91,9 +90,7 @@ TEST_F(KubeReaderTest, AWatchFollowsSlicesAndCards) {
 TEST_F(KubeReaderTest, WorkersAreStaleWhileTheApiServerIsUnreachable) {
   api_.put(slice_object("a", {pod_endpoint(1), pod_endpoint(2)}));
   Watching watch(open(), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "put " + id_number(2));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1) + ", put " + id_number(2));
   api_.fault({{"verb", "*"}, {"status", 503}});
   api_.fault({{"do", "hang-up"}});
   EXPECT_EQ(watch.next(), "stale " + id_number(1));
@@ -107,8 +104,7 @@ TEST_F(KubeReaderTest, WorkersAreStaleWhileTheApiServerIsUnreachable) {
 TEST_F(KubeReaderTest, AnApiServerThatLosesItsDataIsListedAgain) {
   api_.put(slice_object("a", {pod_endpoint(1)}));
   Watching watch(open(), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1));
   api_.kill();
   EXPECT_EQ(watch.next(), "stale " + id_number(1));
   api_.start();
@@ -126,8 +122,7 @@ TEST_F(KubeReaderTest, AnApiServerThatLosesItsDataIsListedAgain) {
 TEST_F(KubeReaderTest, AFailureOfAWatchAloneIsNotReported) {
   api_.put(slice_object("a", {pod_endpoint(1)}));
   Watching watch(open(), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1));
   for (const json& fault : {json{{"do", "cut"}}, json{{"do", "end"}}, json{{"do", "lost"}},
                             json{{"status", 500}}, json{{"status", 403}}, json{{"status", 410}}}) {
     json twice = fault;
@@ -146,9 +141,7 @@ TEST_F(KubeReaderTest, ChangesThatWereCompactedAreSeenInANewListing) {
   api_.put(slice_object("a", {pod_endpoint(1)}));
   api_.put(slice_object("b", {pod_endpoint(2)}));
   Watching watch(open(), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "put " + id_number(2));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1) + ", put " + id_number(2));
   // The watch does not run meanwhile.
   api_.fault({{"do", "hang-up"}});
   api_.remove("EndpointSlice", "a");
@@ -162,8 +155,7 @@ TEST_F(KubeReaderTest, StartsWhileTheApiServerIsUnreachable) {
   api_.put(slice_object("a", {pod_endpoint(1)}));
   api_.fault({{"verb", "list"}, {"count", 3}, {"status", 503}});
   Watching watch(open(), "instances/");
-  EXPECT_EQ(watch.next(), "put " + id_number(1));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1));
 }
 
 TEST_F(KubeReaderTest, MissingPermissionsAndOtherServersAreErrors) {
@@ -192,8 +184,7 @@ TEST_F(KubeReaderTest, AHostileObjectEndsNothing) {
   api_.put(slice_object("full", std::vector<json>(kMaxSliceEndpoints + 1, pod_endpoint(3))));
   EXPECT_EQ(list().size(), 1U);
   Watching watch(open(), "");
-  EXPECT_EQ(watch.next(), "put " + id_number(2));
-  EXPECT_EQ(watch.next(), "listed");
+  EXPECT_EQ(watch.listing(), "put " + id_number(2));
   slice["endpoints"] = 1;
   api_.put(slice);
   api_.put(slice_object("bad", {pod_endpoint(4)}));
