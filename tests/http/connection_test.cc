@@ -19,6 +19,7 @@
 #include "net/tls_server.h"
 #include "scripted_server.h"
 #include "support/authority.h"
+#include "support/failure.h"
 #include "support/fds.h"
 
 namespace fo::http::test {
@@ -101,6 +102,31 @@ class HttpConnection : public fo::test::FdCounting {
     co_return body;
   }
 
+  /// Sends a request.
+  static awaitable<void> send(Connection& connection) {
+    RequestHead head = request();
+    co_await connection.send(std::move(head), "", soon());
+  }
+  /// Sends a request and reads the head of the answer.
+  static awaitable<ResponseHead> ask_head(Connection& connection) {
+    co_await send(connection);
+    const ResponseHead answer = co_await connection.read_head(soon());
+    co_return answer;
+  }
+  static awaitable<ConnectionPtr> open(Origin origin, Deadline deadline = soon(),
+                                       Connection::Limits limits = {}) {
+    const std::string what = "ask it";
+    ConnectionPtr connection = co_await Connection::open(std::move(origin), deadline, what, limits);
+    co_return connection;
+  }
+  static awaitable<void> wait_for_death(const Connection& connection) {
+    boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+    while (connection.is_alive()) {
+      timer.expires_after(std::chrono::milliseconds(1));
+      co_await timer.async_wait(boost::asio::use_awaitable);
+    }
+  }
+
   fo::test::TestLoop loop_;
   std::string reason_;
 
@@ -108,10 +134,7 @@ class HttpConnection : public fo::test::FdCounting {
   static awaitable<void> connect_and(const ScriptedServer& server,
                                      const std::function<awaitable<void>(Connection&)>& body,
                                      Connection::Limits limits) {
-    Origin origin = server.origin();
-    const std::string what = "ask it";
-    const ConnectionPtr connection =
-        co_await Connection::open(std::move(origin), soon(), what, limits);
+    const ConnectionPtr connection = co_await open(server.origin(), soon(), limits);
     co_await body(*connection);
   }
 };
@@ -199,9 +222,7 @@ TEST_F(HttpConnection, GivesTheBodyInWhateverSpaceThereIs) {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;x=y\r\n \r\n"
         "5\r\nworld\r\n0\r\n\r\n",
         [&](Connection& connection) -> awaitable<void> {
-          RequestHead head = request();
-          co_await connection.send(std::move(head), "", soon());
-          co_await connection.read_head(soon());
+          co_await ask_head(connection);
           const std::string body = co_await read_all(connection, space);
           EXPECT_EQ(body, "hello world");
           EXPECT_TRUE(connection.is_reusable());
@@ -214,9 +235,7 @@ TEST_F(HttpConnection, TrailersAreApartFromHeaders) {
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n"
       "2\r\nhi\r\n0\r\nX-A: 2\r\nX-B: 3\r\n\r\n",
       [&](Connection& connection) -> awaitable<void> {
-        RequestHead head = request();
-        co_await connection.send(std::move(head), "", soon());
-        const ResponseHead answer = co_await connection.read_head(soon());
+        const ResponseHead answer = co_await ask_head(connection);
         EXPECT_EQ(answer.headers, (Fields{{"Transfer-Encoding", "chunked"}, {"X-A", "1"}}));
         co_await read_all(connection);
         EXPECT_TRUE(connection.is_reusable());
@@ -289,9 +308,7 @@ TEST_F(HttpConnection, FinishThrowsALittleAwayAndNotMuch) {
     run_with("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n" +
                  std::string(size, 'x'),
              [&](Connection& connection) -> awaitable<void> {
-               RequestHead head = request();
-               co_await connection.send(std::move(head), "", soon());
-               co_await connection.read_head(soon());
+               co_await ask_head(connection);
                EXPECT_FALSE(connection.is_reusable());
                const bool is_reusable = co_await connection.finish(soon());
                EXPECT_EQ(is_reusable, size == 1000);
@@ -302,8 +319,7 @@ TEST_F(HttpConnection, FinishThrowsALittleAwayAndNotMuch) {
 TEST_F(HttpConnection, FinishDoesNotWaitForAHeadThatNobodyRead) {
   run([](Peer& peer, int) -> awaitable<void> { co_await peer.read_to_end(); },
       [&](Connection& connection) -> awaitable<void> {
-        RequestHead head = request();
-        co_await connection.send(std::move(head), "", soon());
+        co_await send(connection);
         const bool is_reusable = co_await connection.finish(Deadline::never());
         EXPECT_FALSE(is_reusable);
       });
@@ -312,9 +328,7 @@ TEST_F(HttpConnection, FinishDoesNotWaitForAHeadThatNobodyRead) {
 TEST_F(HttpConnection, AnAnswerThatIsNotReadToItsEndForbidsAnotherRequest) {
   run_with("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
            [&](Connection& connection) -> awaitable<void> {
-             RequestHead head = request();
-             co_await connection.send(std::move(head), "", soon());
-             co_await connection.read_head(soon());
+             co_await ask_head(connection);
              const ExitStatus status = co_await status_of(ask(connection));
              EXPECT_EQ(status, ExitStatus::kSoftware);
            });
@@ -363,9 +377,7 @@ TEST_F(HttpConnection, BadChunksBreakTheProtocol) {
 TEST_F(HttpConnection, GoodBytesComeBeforeTheErrorBehindThem) {
   run_with("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n",
            [&](Connection& connection) -> awaitable<void> {
-             RequestHead head = request();
-             co_await connection.send(std::move(head), "", soon());
-             co_await connection.read_head(soon());
+             co_await ask_head(connection);
              std::array<char, 100> space;
              const std::size_t count = co_await connection.read_some(space, soon());
              EXPECT_EQ(std::string(space.data(), count), "hello");
@@ -376,9 +388,7 @@ TEST_F(HttpConnection, GoodBytesComeBeforeTheErrorBehindThem) {
 }
 
 TEST_F(HttpConnection, HugeHeadsBreakTheProtocol) {
-  Connection::Limits limits;
-  limits.head_bytes = 1000;
-  limits.fields = 10;
+  const Connection::Limits limits{.head_bytes = 1000, .fields = 10};
   const std::string begin = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n";
   EXPECT_EQ(status_with(begin + "X: " + std::string(2000, 'x') + "\r\n\r\nhi", limits),
             ExitStatus::kProtocol);
@@ -391,9 +401,7 @@ TEST_F(HttpConnection, HugeHeadsBreakTheProtocol) {
 }
 
 TEST_F(HttpConnection, HugeTrailersAndChunkLinesBreakTheProtocol) {
-  Connection::Limits limits;
-  limits.head_bytes = 1000;
-  limits.fields = 10;
+  const Connection::Limits limits{.head_bytes = 1000, .fields = 10};
   const std::string head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
   const std::string much(100000, 'x');
   EXPECT_EQ(status_with(head + "0\r\nX: " + much, limits), ExitStatus::kProtocol);
@@ -435,8 +443,7 @@ TEST_F(HttpConnection, ASlowServerTimesOutAndNothingIsLost) {
         co_await forever.async_wait(token);
       },
       [&](Connection& connection) -> awaitable<void> {
-        RequestHead head = request();
-        co_await connection.send(std::move(head), "", soon());
+        co_await send(connection);
         int timeouts = 0;
         for (int i = 0; i < 3; ++i) {
           try {
@@ -523,9 +530,7 @@ TEST_F(HttpConnection, NoMoreIsReadThanWasAskedFor) {
         }
       },
       [&](Connection& connection) -> awaitable<void> {
-        RequestHead head = request();
-        co_await connection.send(std::move(head), "", soon());
-        co_await connection.read_head(soon());
+        co_await ask_head(connection);
         // Wait until the kernel's buffers are full.
         std::size_t before = 1;
         boost::asio::steady_timer timer(loop_.io());
@@ -552,14 +557,9 @@ TEST_F(HttpConnection, ARefusedConnectionIsAnErrorOfOpen) {
                                                 {boost::asio::ip::address_v4::loopback(), 0});
     origin.address.port = nobody.local_endpoint().port();
   }
-  const std::string what = "ask it";
-  try {
-    loop_.run(Connection::open(origin, soon(), what));
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), ExitStatus::kUnavailable);
-    EXPECT_STREQ(error.what(), "ask it: Connection refused");
-  }
+  const auto failure = fo::test::failure_of([&] { loop_.run(open(origin)); });
+  EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
+  EXPECT_EQ(failure.message, "ask it: Connection refused");
 }
 
 TEST_F(HttpConnection, AReusedConnectionThatTheServerClosedMayBeReplacedForWhatIsIdempotent) {
@@ -614,10 +614,7 @@ TEST_F(HttpConnection, NothingThatWasSentMayBeSentAgain) {
       },
       [&](Connection& connection) -> awaitable<void> {
         co_await ask(connection);
-        while (connection.is_alive()) {
-          boost::asio::steady_timer timer(loop_.io(), std::chrono::milliseconds(1));
-          co_await timer.async_wait(boost::asio::use_awaitable);
-        }
+        co_await wait_for_death(connection);
         const ExitStatus status = co_await status_of(ask(connection, "POST"));
         EXPECT_EQ(status, ExitStatus::kUnavailable);
         EXPECT_EQ(connection.progress(), Progress::kNothingSent);
@@ -640,11 +637,7 @@ TEST_F(HttpConnection, ADeadConnectionIsNoticed) {
           co_await ask(connection);
           EXPECT_TRUE(connection.is_alive());
           co_await ask(connection);
-          boost::asio::steady_timer timer(loop_.io());
-          while (connection.is_alive()) {
-            timer.expires_after(std::chrono::milliseconds(1));
-            co_await timer.async_wait(boost::asio::use_awaitable);
-          }
+          co_await wait_for_death(connection);
         });
   }
 }
@@ -702,9 +695,7 @@ TEST_P(HttpCancellationAt, ClosesTheConnection) {
   });
   ConnectionPtr connection;
   const auto body = [&]() -> awaitable<void> {
-    Origin origin = server.origin();
-    const std::string what = "ask it";
-    connection = co_await Connection::open(std::move(origin), Deadline::never(), what);
+    connection = co_await open(server.origin(), Deadline::never());
     RequestHead head = request("POST");
     const std::string much(step == Step::kSend ? 64 << 20 : 0, 'x');
     co_await connection->send(std::move(head), much, Deadline::never());
@@ -724,9 +715,7 @@ TEST_F(HttpCancellation, CloseEndsWhatWaits) {
                         [&](Peer& peer, int) -> awaitable<void> { co_await peer.read_to_end(); });
   ConnectionPtr connection;
   const auto body = [&]() -> awaitable<void> {
-    Origin origin = server.origin();
-    const std::string what = "ask it";
-    connection = co_await Connection::open(std::move(origin), Deadline::never(), what);
+    connection = co_await open(server.origin(), Deadline::never());
     RequestHead head = request();
     co_await connection->send(std::move(head), "", Deadline::never());
     boost::asio::post(loop_.io(), [&] { connection->close(); });
@@ -745,12 +734,8 @@ TEST_F(HttpCancellation, MayBeDestroyedWhileItReads) {
   });
   ConnectionPtr connection;
   const auto body = [&]() -> awaitable<void> {
-    Origin origin = server.origin();
-    const std::string what = "ask it";
-    const ConnectionPtr own = co_await Connection::open(std::move(origin), soon(), what);
-    RequestHead head = request();
-    co_await own->send(std::move(head), "", soon());
-    co_await own->read_head(soon());
+    const ConnectionPtr own = co_await open(server.origin());
+    co_await ask_head(*own);
   };
   boost::asio::co_spawn(
       loop, body(),
@@ -777,14 +762,12 @@ class HttpsConnection : public HttpCancellation {
 
 TEST_F(HttpsConnection, ReadsWhatComesAfterADeadline) {
   using Stop = net::test::TlsServer::Stop;
-  net::test::TlsServer::Behaviour behaviour;
-  behaviour.stop = Stop::kRequestRead;
+  const net::test::TlsServer::Behaviour behaviour{.stop = Stop::kRequestRead};
   const net::test::TlsServer silent(loop_.io().get_executor(), net::make_tls_server(files_),
                                     behaviour);
   const net::test::TlsServer server(loop_.io().get_executor(), net::make_tls_server(files_), {});
   const auto body = [&](Origin origin, bool answers) -> awaitable<void> {
-    const std::string what = "ask it";
-    const ConnectionPtr connection = co_await Connection::open(std::move(origin), soon(), what);
+    const ConnectionPtr connection = co_await open(std::move(origin));
     int timeouts = 0;
     for (int i = 0; i < 3; ++i) {
       try {
@@ -795,8 +778,7 @@ TEST_F(HttpsConnection, ReadsWhatComesAfterADeadline) {
       }
     }
     EXPECT_EQ(timeouts, 3);
-    RequestHead head = request();
-    co_await connection->send(std::move(head), "", soon());
+    co_await send(*connection);
     if (!answers) co_return;
     const ResponseHead answer = co_await connection->read_head(soon());
     EXPECT_EQ(answer.status, 200);
@@ -808,36 +790,24 @@ TEST_F(HttpsConnection, ReadsWhatComesAfterADeadline) {
 }
 
 TEST_F(HttpsConnection, ADeadlineInTheHandshakeTimesOut) {
-  net::test::TlsServer::Behaviour behaviour;
-  behaviour.stop = net::test::TlsServer::Stop::kAccepted;
+  const net::test::TlsServer::Behaviour behaviour{.stop = net::test::TlsServer::Stop::kAccepted};
   const net::test::TlsServer server(loop_.io().get_executor(), net::make_tls_server(files_),
                                     behaviour);
-  const std::string what = "ask it";
-  try {
-    loop_.run(Connection::open(origin_of(server), in_ms(20), what));
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), ExitStatus::kTryAgain);
-  }
+  const auto handshake = [&] { loop_.run(open(origin_of(server), in_ms(20))); };
+  EXPECT_EQ(fo::test::status_of(handshake), ExitStatus::kTryAgain);
 }
 
 TEST_F(HttpsConnection, IsAliveUntilTheServerCloses) {
-  net::test::TlsServer::Behaviour behaviour;
-  behaviour.stop = net::test::TlsServer::Stop::kAnswered;
-  behaviour.answer = kOk;
+  const net::test::TlsServer::Behaviour behaviour{.stop = net::test::TlsServer::Stop::kAnswered,
+                                                  .answer = kOk};
   const net::test::TlsServer server(loop_.io().get_executor(), net::make_tls_server(files_),
                                     behaviour);
   const auto body = [&](Origin origin) -> awaitable<void> {
-    const std::string what = "ask it";
-    const ConnectionPtr connection = co_await Connection::open(std::move(origin), soon(), what);
+    const ConnectionPtr connection = co_await open(std::move(origin));
     const std::string text = co_await ask(*connection);
     EXPECT_EQ(text, "hi");
     EXPECT_TRUE(connection->is_reusable());
-    boost::asio::steady_timer timer(loop_.io());
-    while (connection->is_alive()) {
-      timer.expires_after(std::chrono::milliseconds(1));
-      co_await timer.async_wait(boost::asio::use_awaitable);
-    }
+    co_await wait_for_death(*connection);
   };
   loop_.run(body(origin_of(server)));
 }

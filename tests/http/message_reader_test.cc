@@ -177,9 +177,7 @@ TEST(RequestReader, TakesRequestsInAnyPieces) {
 }
 
 TEST(RequestReader, SaysWhyAndWithWhichStatusItRefuses) {
-  RequestReader::Limits limits;
-  limits.head_bytes = 100;
-  limits.body_bytes = 10;
+  const RequestReader::Limits limits{.head_bytes = 100, .body_bytes = 10};
   for (const auto& [stream, status] : std::vector<std::pair<std::string, int>>{
            {"GET / HTTP/3.0\r\n\r\n", 400},
            {"GET / HTTP/1.1\r\nX: a\r\n b\r\n\r\n", 400},

@@ -322,8 +322,7 @@ TEST(HttpClientStays, FurtherRequestsAreAnsweredAfterAWatchedOne) {
 }
 
 TEST(HttpClientStays, AConnectionIsClosedIfItIsIdleAfterAWatchedRequest) {
-  ServerLimits limits;
-  limits.idle_timeout = std::chrono::milliseconds(20);
+  const ServerLimits limits{.idle_timeout = std::chrono::milliseconds(20)};
   FirstHeld first;
   TestServer server(first.handler(), limits);
   RawClient client(server.port());
@@ -502,18 +501,14 @@ TEST_F(HttpsServer, ClientsInTheClearAreClosedOn) {
 }
 
 TEST_F(HttpsServer, ASilentClientIsCutOffInTheHandshake) {
-  ServerLimits limits;
-  limits.header_timeout = std::chrono::milliseconds(20);
-  TestServer server(echo(), limits);
+  TestServer server(echo(), {.header_timeout = std::chrono::milliseconds(20)});
   const std::uint16_t port = server.listen_tls(files());
   RawClient client(port);
   EXPECT_EQ(client.read_to_end(), "");
 }
 
 TEST_F(HttpsServer, IdleClientsAreCutOff) {
-  ServerLimits limits;
-  limits.idle_timeout = std::chrono::milliseconds(20);
-  TestServer server(echo(), limits);
+  TestServer server(echo(), {.idle_timeout = std::chrono::milliseconds(20)});
   const std::uint16_t port = server.listen_tls(files());
   fo::test::TestLoop loop;
   const Origin origin = origin_at(port);
@@ -531,9 +526,7 @@ TEST_F(HttpsServer, IdleClientsAreCutOff) {
 }
 
 TEST_F(HttpsServer, TheAnswerToATooLongBodySurvivesTheBody) {
-  ServerLimits limits;
-  limits.body_bytes = 1000;
-  TestServer server(echo(), limits);
+  TestServer server(echo(), {.body_bytes = 1000});
   const std::uint16_t port = server.listen_tls(files());
   FetchOptions request = options();
   request.body = std::string(8 << 20, 'x');

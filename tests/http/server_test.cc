@@ -186,9 +186,7 @@ TEST(HttpServer, HeadersUpToTheLimitAreRead) {
 }
 
 TEST(HttpServer, TooLongBodiesAre413) {
-  ServerLimits limits;
-  limits.body_bytes = 1000;
-  TestServer server(echo(), limits);
+  TestServer server(echo(), {.body_bytes = 1000});
   RawClient declared(server.port());
   declared.send("POST / HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n");
   EXPECT_THAT(declared.read_to_end(), StartsWith("HTTP/1.1 413 "));
@@ -226,9 +224,7 @@ TEST(HttpServer, TheBodiesOfAllRequestsHaveALimitTogether) {
 }
 
 TEST(HttpServer, TheAnswerToATooLongBodySurvivesTheBody) {
-  ServerLimits limits;
-  limits.body_bytes = 1000;
-  TestServer server(echo(), limits);
+  TestServer server(echo(), {.body_bytes = 1000});
   FetchOptions options;
   options.body = std::string(8 << 20, 'x');
   EXPECT_EQ(fetch("POST", server.url(), soon(), options).status, 413);
@@ -265,27 +261,21 @@ TEST(HttpServer, ARequestCutShortEndsItsConnectionOnly) {
 }
 
 TEST(HttpServer, SlowHeadersAreCutOff) {
-  ServerLimits limits;
-  limits.header_timeout = std::chrono::milliseconds(20);
-  TestServer server(echo(), limits);
+  TestServer server(echo(), {.header_timeout = std::chrono::milliseconds(20)});
   RawClient client(server.port());
   client.send("GET / HT");
   EXPECT_EQ(client.read_to_end(), "");
 }
 
 TEST(HttpServer, SlowBodiesAreCutOff) {
-  ServerLimits limits;
-  limits.body_timeout = std::chrono::milliseconds(20);
-  TestServer server(echo(), limits);
+  TestServer server(echo(), {.body_timeout = std::chrono::milliseconds(20)});
   RawClient client(server.port());
   client.send("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhel");
   EXPECT_EQ(client.read_to_end(), "");
 }
 
 TEST(HttpServer, IdleConnectionsAreClosed) {
-  ServerLimits limits;
-  limits.idle_timeout = std::chrono::milliseconds(20);
-  TestServer server(echo(), limits);
+  TestServer server(echo(), {.idle_timeout = std::chrono::milliseconds(20)});
   RawClient fresh(server.port());
   EXPECT_EQ(fresh.read_to_end(), "");
   RawClient used(server.port());
@@ -294,8 +284,7 @@ TEST(HttpServer, IdleConnectionsAreClosed) {
 }
 
 TEST(HttpServer, AClientThatDoesNotReadIsCutOff) {
-  ServerLimits limits;
-  limits.write_timeout = std::chrono::milliseconds(20);
+  const ServerLimits limits{.write_timeout = std::chrono::milliseconds(20)};
   std::promise<base::ExitStatus> failure;
   TestServer server(
       [&](const Request&, Reply& reply) -> awaitable<void> {
@@ -326,9 +315,7 @@ TEST(HttpServer, HundredsOfIdleAndSlowConnectionsDisturbNobody) {
 }
 
 TEST(HttpServer, AConnectionOverTheLimitTakesTheOldestIdleOnesPlace) {
-  ServerLimits limits;
-  limits.connections = 2;
-  TestServer server(echo(), limits);
+  TestServer server(echo(), {.connections = 2});
   RawClient oldest(server.port());
   RawClient newer(server.port());
   // Now `newer` has been idle for longer than `oldest`.
@@ -350,9 +337,7 @@ TEST(HttpServer, AConnectionOverTheLimitTakesTheOldestIdleOnesPlace) {
 }
 
 TEST(HttpServer, ConnectionsInTheMiddleOfARequestMakeRoomWhereNoneIsIdle) {
-  ServerLimits limits;
-  limits.connections = 20;
-  TestServer server(echo(), limits);
+  TestServer server(echo(), {.connections = 20});
   std::list<RawClient> slow;
   for (int i = 0; i < 200; ++i) {
     slow.emplace_back(server.port());
@@ -378,8 +363,7 @@ TEST(HttpServer, AnIdleConnectionMakesRoomWhereDescriptorsRunOut) {
 }
 
 TEST(HttpServer, ConnectionsOverTheLimitAre503WhileTheHandlerHasAll) {
-  ServerLimits limits;
-  limits.connections = 1;
+  const ServerLimits limits{.connections = 1};
   Gate gate;
   TestServer server(gate.handler(), limits);
   RawClient first(server.port());

@@ -256,9 +256,7 @@ TEST_F(TlsClient, AServerThatHangsUpInTheHandshakeIsUnavailable) {
 
 TEST_F(TlsClient, TheDeadlineCoversTheHandshakeAndTheAnswer) {
   for (const Stop stop : {Stop::kAccepted, Stop::kHandsShaken, Stop::kRequestRead}) {
-    TlsServer::Behaviour behaviour;
-    behaviour.stop = stop;
-    const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), behaviour);
+    const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), {.stop = stop});
     const Outcome outcome = run(server.url(), Deadline::after(std::chrono::milliseconds(50)));
     EXPECT_EQ(outcome.status, ExitStatus::kTryAgain);
     EXPECT_EQ(outcome.reason, "fetch '" + server.url() + "': timed out");
@@ -268,9 +266,7 @@ TEST_F(TlsClient, TheDeadlineCoversTheHandshakeAndTheAnswer) {
 class TlsClientsAnswer : public TlsClient {
  protected:
   Outcome take(const std::string& answer, bool close_notify) {
-    TlsServer::Behaviour behaviour;
-    behaviour.answer = answer;
-    behaviour.close_notify = close_notify;
+    const TlsServer::Behaviour behaviour{.answer = answer, .close_notify = close_notify};
     const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), behaviour);
     return run(server.url());
   }
@@ -434,8 +430,7 @@ TEST_F(TlsClient, IsCancelledInEveryStepOfAServer) {
   // The body exceeds the socket buffers, so it is still being written at each stop.
   options_.body.assign(32 * base::kMiB, 'x');
   for (const Stop stop : {Stop::kAccepted, Stop::kHandsShaken, Stop::kRequestRead}) {
-    TlsServer::Behaviour behaviour;
-    behaviour.stop = stop;
+    TlsServer::Behaviour behaviour{.stop = stop};
     behaviour.on_stop = [this] { cancel(); };
     const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), behaviour);
     expect_cancelled(server.url());
@@ -443,8 +438,7 @@ TEST_F(TlsClient, IsCancelledInEveryStepOfAServer) {
 }
 
 TEST_F(TlsClient, IsCancelledWhileItWaitsForTheAnswer) {
-  TlsServer::Behaviour behaviour;
-  behaviour.stop = Stop::kRequestRead;
+  TlsServer::Behaviour behaviour{.stop = Stop::kRequestRead};
   behaviour.on_stop = [this] { cancel(); };
   const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), behaviour);
   expect_cancelled(server.url());
@@ -454,8 +448,7 @@ TEST_F(TlsClient, MayBeDestroyedInEveryStep) {
   for (const Stop stop :
        {Stop::kAccepted, Stop::kHandsShaken, Stop::kRequestRead, Stop::kAnswered}) {
     boost::asio::io_context loop(1);
-    TlsServer::Behaviour behaviour;
-    behaviour.stop = stop;
+    TlsServer::Behaviour behaviour{.stop = stop};
     behaviour.on_stop = [&loop] { loop.stop(); };
     behaviour.answer = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhi";
     const TlsServer server(loop.get_executor(), net::make_tls_server(files_), behaviour);

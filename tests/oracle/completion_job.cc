@@ -242,8 +242,7 @@ awaitable<void> Job::delay(std::uint64_t tokens) {
 }
 
 ChoicePart Job::next_part(Choice& choice, std::uint64_t tokens) {
-  ChoicePart part;
-  part.index = choice.whole.index;
+  ChoicePart part{.index = choice.whole.index};
   if (!std::exchange(choice.has_begun, true)) {
     part.prompt = choice.prompt;
     if (request_.echo) part.prefix = text_of(*choice.prompt, request_.options.special);
@@ -309,9 +308,7 @@ std::string Job::abort_events() {
   std::string events;
   for (Choice& choice : choices_) {
     if (choice.generation.finished() && sent_ > fault_at_) continue;
-    ChoicePart part;
-    part.index = choice.whole.index;
-    part.offset = choice.characters;
+    ChoicePart part{.index = choice.whole.index, .offset = choice.characters};
     if (!std::exchange(choice.has_begun, true)) part.prompt = choice.prompt;
     part.finish = "abort";
     events += add(choice, std::move(part));

@@ -241,8 +241,7 @@ Engine::Engine(boost::asio::any_io_executor executor, EngineOptions options)
       state_->end();
     };
   }
-  http::ServerLimits limits;
-  limits.body_bytes = kMaxBodyBytes;
+  const http::ServerLimits limits{.body_bytes = kMaxBodyBytes};
   server_ = std::make_unique<http::Server>(std::move(executor), make_api(state_), limits);
 }
 

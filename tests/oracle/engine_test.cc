@@ -525,9 +525,7 @@ TEST(OracleKnob, AnswersInOnePieceFailAsAWhole) {
 }
 
 TEST(OracleKnob, OnlySomeRequestsFail) {
-  Knobs knobs;
-  knobs.fail = parse_fault("error@start");
-  knobs.fail_every = 3;
+  Knobs knobs{.fail = parse_fault("error@start"), .fail_every = 3};
   RunningOracle oracle;
   oracle.set(knobs);
   std::vector<int> statuses;
@@ -553,10 +551,8 @@ TEST(OracleKnob, APlaceIsDrawnFromItsRange) {
 }
 
 TEST(OracleKnob, RefusesWithAStatusAndATime) {
-  Knobs knobs;
-  knobs.refuse_every = 2;
-  knobs.refuse_status = 429;
-  knobs.retry_after = std::chrono::milliseconds(1500);
+  const Knobs knobs{
+      .refuse_status = 429, .refuse_every = 2, .retry_after = std::chrono::milliseconds(1500)};
   RunningOracle oracle;
   oracle.set(knobs);
   EXPECT_EQ(post(oracle, kText, body_of()).status, 200);
@@ -568,10 +564,7 @@ TEST(OracleKnob, RefusesWithAStatusAndATime) {
 }
 
 TEST(OracleKnob, RequestsWaitForASlotOrAreRefused) {
-  Knobs knobs;
-  knobs.slots = 1;
-  knobs.waiting = 1;
-  knobs.busy_status = 429;
+  const Knobs knobs{.slots = 1, .waiting = 1, .busy_status = 429};
   RunningOracle oracle;
   oracle.set(knobs);
   http::test::RawClient stalled(oracle.port());
@@ -591,8 +584,7 @@ TEST(OracleKnob, RequestsWaitForASlotOrAreRefused) {
 
 TEST(OracleKnob, HealthMayLie) {
   RunningOracle oracle;
-  Knobs knobs;
-  knobs.health = "no";
+  Knobs knobs{.health = "no"};
   oracle.set(knobs);
   EXPECT_EQ(get(oracle, "/health").status, 503);
   EXPECT_EQ(post(oracle, kText, body_of()).status, 200);

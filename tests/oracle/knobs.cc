@@ -150,8 +150,7 @@ Fault parse_fault(std::string_view text) {
   const auto found = std::ranges::find(kFaultNames, text.substr(0, at),
                                        &std::pair<Fault::Kind, std::string_view>::second);
   if (at == std::string_view::npos || found == kFaultNames.end()) refuse();
-  Fault fault;
-  fault.kind = found->first;
+  Fault fault{.kind = found->first};
   const std::string_view place = text.substr(at + 1);
   if (place == "start") {
     fault.at_start = true;

@@ -119,8 +119,7 @@ TEST(OracleRequest, BiasesAreLimitedAsInVllm) {
 }
 
 TEST(OracleRequest, AnAdapterIsAnotherModel) {
-  ModelInfo model;
-  model.adapters = {"french"};
+  const ModelInfo model{.adapters = {"french"}};
   const auto parsed = [&](const char* name) {
     return parse_completion(Endpoint::kCompletions, {{"prompt", "a"}, {"model", name}}, model, {});
   };

@@ -17,12 +17,12 @@ namespace fo::pod {
 /// replaces one.
 struct Alpha {
   std::string metadata = "{name: llm}";
-  std::string spec;
+  std::string spec = {};
   std::string type = "componentType: worker";
   std::string failover = "failover: {enabled: true}";
   std::string resources = "resources: {limits: {gpu: \"1\"}}";
-  std::string service;
-  std::string pod;
+  std::string service = {};
+  std::string pod = {};
   std::string main = "{image: i}";
 
   [[nodiscard]] std::string text() const {
@@ -35,11 +35,11 @@ struct Alpha {
 
 /// The same in v1beta1.
 struct Beta {
-  std::string spec;
+  std::string spec = {};
   std::string type = "type: worker";
   std::string experimental = "{failover: {}, gpuMemoryService: {}}";
-  std::string component;
-  std::string pod;
+  std::string component = {};
+  std::string pod = {};
   std::string containers = "[{name: main, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]";
 
   [[nodiscard]] std::string text() const {

@@ -69,8 +69,8 @@ struct Generated {
 /// spec, and `others` additional containers.
 struct Worker {
   std::string main = R"("command":["python3","-m","dynamo.vllm"],"args":["--model","m"])";
-  std::string spec;
-  std::string others;
+  std::string spec = {};
+  std::string others = {};
   std::string metadata = "{}";
   /// An object of the input, or a List of objects.
   std::string inputs = "{}";

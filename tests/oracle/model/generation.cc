@@ -36,9 +36,7 @@ Selection Generation::selection(const std::vector<TokenId>& banned) const {
 AnswerToken Generation::next() {
   const Selection wanted =
       selection(tokens_ < options_.min_tokens ? banned_early_ : options_.banned);
-  AnswerToken answer;
-  answer.is_thinking = state_.is_thinking();
-  answer.token = state_.next(wanted);
+  AnswerToken answer{.token = state_.next(wanted), .is_thinking = state_.is_thinking()};
   if (options_.logprobs >= 0) {
     answer.logprob = state_.logprob(answer.token, wanted);
     answer.best = state_.best(static_cast<std::size_t>(options_.logprobs), wanted);

@@ -34,10 +34,9 @@ TEST(Dgd, RefusesAnUnknownVersion) {
 }
 
 TEST(Dgd, FindingsHaveTheirPlaceAndTheDocumentsOrder) {
-  Alpha alpha;
-  alpha.failover = "failover: {enabled: true, numShadows: 2}";
-  alpha.resources = "resources: {limits: {gpu: half}}";
-  alpha.metadata = "{name: Llm}";
+  const Alpha alpha{.metadata = "{name: Llm}",
+                    .failover = "failover: {enabled: true, numShadows: 2}",
+                    .resources = "resources: {limits: {gpu: half}}"};
   const Findings findings = read(alpha.text()).findings;
   std::vector<std::string> all;
   for (const Finding& finding : findings) all.push_back(format(finding, "f.yaml"));
@@ -84,8 +83,7 @@ TEST(Dgd, FailoverIsNotForSeveralNodes) {
 
 TEST(Dgd, FailoverNeedsWholeGpus) {
   const auto with = [](const std::string& limits) {
-    Alpha alpha;
-    alpha.resources = "resources: {limits: " + limits + "}";
+    const Alpha alpha{.resources = "resources: {limits: " + limits + "}"};
     return errors(alpha);
   };
   EXPECT_THAT(with("{gpu: 2}"), IsEmpty());
@@ -120,23 +118,20 @@ TEST(Dgd, ModesAreOfOnePod) {
 
 TEST(Dgd, OneShadowIsAllThatIsBuilt) {
   for (const char* count : {"0", "2", "-1"}) {
-    Beta beta;
-    beta.experimental = std::string("{failover: {numShadows: ") + count + "}}";
+    const Beta beta{.experimental = std::string("{failover: {numShadows: ") + count + "}}"};
     EXPECT_THAT(
         errors(beta),
         ElementsAre(std::string("spec.components[0].experimental.failover.numShadows: ") + count +
                     ": only one shadow is supported; leave it out, or set it to 1"));
   }
-  Beta one;
-  one.experimental = "{failover: {numShadows: 1}}";
+  const Beta one{.experimental = "{failover: {numShadows: 1}}"};
   EXPECT_THAT(errors(one), IsEmpty());
 }
 
 TEST(Dgd, NamesOfGeneratedContainersAreTaken) {
   for (const char* name :
        {"engine-0", "engine-x", "gms-weights", "gms-server", "gms-lockd", "fo-tools"}) {
-    Alpha alpha;
-    alpha.pod = std::string("initContainers: [{image: i, name: ") + name + "}]";
+    const Alpha alpha{.pod = std::string("initContainers: [{image: i, name: ") + name + "}]"};
     EXPECT_THAT(
         errors(alpha),
         ElementsAre("spec.services.Worker.extraPodSpec.initContainers[0].name: '" +
@@ -159,16 +154,16 @@ TEST(Dgd, ASecondMainContainerIsRefusedInitContainersIncluded) {
 }
 
 TEST(Dgd, WhatTheApiServerRefusesIsLeftToIt) {
-  Alpha alpha;
-  alpha.spec = "labels: {a/: b c}";
-  alpha.service = "envs: [{name: A=B, value: a, valueFrom: {fieldRef: {fieldPath: p}}}]";
-  alpha.pod =
-      "volumes: [{name: V}, {name: V}]\n        resourceClaims: [{name: c}]\n"
-      "        containers: [{name: a}, {name: a, ports: [{containerPort: 70000, protocol: x}]},"
-      " {name: b, livenessProbe: {periodSeconds: 1, exec: {command: [x]}, tcpSocket: {}}}]";
-  alpha.main =
-      "{image: i, imagePullPolcy: Always, volumeMounts: [{name: w, mountPath: 'a:b'}],"
-      " resources: {limits: {memory: 8GB}, claims: [{name: d}]}}";
+  const Alpha alpha{
+      .spec = "labels: {a/: b c}",
+      .service = "envs: [{name: A=B, value: a, valueFrom: {fieldRef: {fieldPath: p}}}]",
+      .pod =
+          "volumes: [{name: V}, {name: V}]\n        resourceClaims: [{name: c}]\n"
+          "        containers: [{name: a}, {name: a, ports: [{containerPort: 70000, protocol: x}]},"
+          " {name: b, livenessProbe: {periodSeconds: 1, exec: {command: [x]}, tcpSocket: {}}}]",
+      .main =
+          "{image: i, imagePullPolcy: Always, volumeMounts: [{name: w, mountPath: 'a:b'}],"
+          " resources: {limits: {memory: 8GB}, claims: [{name: d}]}}"};
   EXPECT_THAT(read(alpha.text()).findings, IsEmpty());
 }
 
@@ -181,11 +176,11 @@ TEST(Dgd, AnEngineHasToComeBack) {
 
 TEST(Dgd, ProbesNameAPortThatIsThere) {
   const auto with = [](const std::string& probe) {
-    Alpha alpha;
-    alpha.pod =
-        "containers: [{name: a, image: i, ports: [{containerPort: 80, name: http}], "
-        "livenessProbe: " +
-        probe + "}]";
+    const Alpha alpha{
+        .pod =
+            "containers: [{name: a, image: i, ports: [{containerPort: 80, name: http}], "
+            "livenessProbe: " +
+            probe + "}]"};
     return errors(alpha);
   };
   EXPECT_THAT(with("{httpGet: {port: http}}"), IsEmpty());
@@ -197,9 +192,9 @@ TEST(Dgd, ProbesNameAPortThatIsThere) {
 }
 
 TEST(Dgd, GmsClientsAreContainers) {
-  Alpha alpha;
-  alpha.service = "gpuMemoryService: {enabled: true, extraClientContainers: [side, side, other]}";
-  alpha.pod = "containers: [{name: side, image: i}]";
+  Alpha alpha{
+      .service = "gpuMemoryService: {enabled: true, extraClientContainers: [side, side, other]}",
+      .pod = "containers: [{name: side, image: i}]"};
   EXPECT_THAT(errors(alpha),
               ElementsAre("spec.services.Worker.gpuMemoryService.extraClientContainers[1]: 'side': "
                           "named twice; leave one of them out",
@@ -215,8 +210,7 @@ TEST(Dgd, GmsClientsAreContainers) {
 }
 
 TEST(Dgd, NamesFitWhatIsMade) {
-  Alpha alpha;
-  alpha.metadata = "{}";
+  Alpha alpha{.metadata = "{}"};
   EXPECT_THAT(errors(alpha),
               ElementsAre("metadata.name: no name; the generated objects are named after it"));
   // It is a label's value, and part of names with up to 253 characters.
@@ -253,13 +247,12 @@ TEST(Dgd, TwoServicesThatDifferInCaseOnlyAreRefused) {
 }
 
 TEST(Dgd, ServicesWithoutFailoverAreLeftAlone) {
-  Alpha alpha;
-  alpha.failover = "failover: {enabled: false, numShadows: 7, mode: what}";
-  alpha.type = "componentType: 5";
-  alpha.resources = "resources: [1]";
-  alpha.metadata = "{}";
-  alpha.pod = "containers: no list";
-  alpha.main = "{comand: 5}";
+  const Alpha alpha{.metadata = "{}",
+                    .type = "componentType: 5",
+                    .failover = "failover: {enabled: false, numShadows: 7, mode: what}",
+                    .resources = "resources: [1]",
+                    .pod = "containers: no list",
+                    .main = "{comand: 5}"};
   const Read found = read(alpha.text());
   EXPECT_THAT(lines(found.findings, Severity::kError), IsEmpty());
   EXPECT_THAT(lines(found.findings, Severity::kWarning), IsEmpty());
@@ -315,8 +308,7 @@ TEST(Dgd, OneThatNoClusterTakesIsNotLookedAt) {
 }
 
 TEST(Dgd, OneWithMoreTextThanAClusterTakesIsNotLookedAt) {
-  Alpha alpha;
-  alpha.service = "labels: {a: " + std::string(std::size_t{2} << 20, 'x') + "}";
+  const Alpha alpha{.service = "labels: {a: " + std::string(std::size_t{2} << 20, 'x') + "}"};
   EXPECT_THAT(errors(alpha), ElementsAre(HasSubstr("or 1572864 bytes of text")));
 }
 
@@ -347,31 +339,31 @@ void spoil(const yaml::Node& root, yaml::Node& node) {
 }
 
 TEST(Dgd, AnyValueMayBeOfAnyKind) {
-  Alpha alpha;
-  alpha.spec =
-      "labels: {a: b}\n  envs: [{name: A, value: b}]\n  pvcs: [{name: cache, create: true}]";
-  alpha.service =
-      "envs: [{name: B, value: c}]\n      envFromSecret: s\n      sharedMemory: {size: 2Gi}\n"
-      "      volumeMounts: [{name: cache, mountPoint: /c, useAsCompilationCache: true}]\n"
-      "      extraPodMetadata: {labels: {c: d}}\n      livenessProbe: {httpGet: {port: 80}}\n"
-      "      gpuMemoryService: {enabled: true, extraClientContainers: [side]}";
-  alpha.pod =
-      "containers: [{name: side, image: i}]\n        volumes: [{name: v, emptyDir: {}}]\n"
-      "        resourceClaims: [{name: c, resourceClaimName: d}]";
-  alpha.main =
-      "{image: i, env: [{name: C, value: d}], envFrom: [{secretRef: {name: t}}], ports: "
-      "[{containerPort: 80, name: p}], volumeMounts: [{name: v, mountPath: /v}], resources: "
-      "{limits: {cpu: 1}, claims: [{name: c}]}}";
+  const Alpha alpha{
+      .spec =
+          "labels: {a: b}\n  envs: [{name: A, value: b}]\n  pvcs: [{name: cache, create: true}]",
+      .service =
+          "envs: [{name: B, value: c}]\n      envFromSecret: s\n      sharedMemory: {size: 2Gi}\n"
+          "      volumeMounts: [{name: cache, mountPoint: /c, useAsCompilationCache: true}]\n"
+          "      extraPodMetadata: {labels: {c: d}}\n      livenessProbe: {httpGet: {port: 80}}\n"
+          "      gpuMemoryService: {enabled: true, extraClientContainers: [side]}",
+      .pod =
+          "containers: [{name: side, image: i}]\n        volumes: [{name: v, emptyDir: {}}]\n"
+          "        resourceClaims: [{name: c, resourceClaimName: d}]",
+      .main =
+          "{image: i, env: [{name: C, value: d}], envFrom: [{secretRef: {name: t}}], ports: "
+          "[{containerPort: 80, name: p}], volumeMounts: [{name: v, mountPath: /v}], resources: "
+          "{limits: {cpu: 1}, claims: [{name: c}]}}"};
   yaml::Node root = parse(alpha.text());
   Findings findings;
   read_dgd(root, findings);
   EXPECT_THAT(lines(findings, Severity::kError), IsEmpty());
   spoil(root, root);
 
-  Beta beta;
-  beta.spec = "labels: {a: b}\n  env: [{name: A, value: b}]";
-  beta.component = "sharedMemorySize: 2Gi\n    compilationCache: {pvcName: cache, mountPath: /c}";
-  beta.pod = "volumes: [{name: v, emptyDir: {}}]\n        initContainers: [{name: a, image: i}]";
+  const Beta beta{
+      .spec = "labels: {a: b}\n  env: [{name: A, value: b}]",
+      .component = "sharedMemorySize: 2Gi\n    compilationCache: {pvcName: cache, mountPath: /c}",
+      .pod = "volumes: [{name: v, emptyDir: {}}]\n        initContainers: [{name: a, image: i}]"};
   root = parse(beta.text());
   findings.clear();
   read_dgd(root, findings);

@@ -14,13 +14,13 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 TEST(DgdV1Alpha1, TheMainContainerIsFirstAndKeepsEverything) {
-  Alpha alpha;
-  alpha.resources = "resources: {limits: {gpu: '2'}}";
-  alpha.pod =
-      "nodeSelector: {a: b}\n        tolerations: [{operator: Exists}]\n"
-      "        containers: [{name: side, image: s}]\n"
-      "        initContainers: [{name: one, image: i}, {name: two, image: i}]";
-  alpha.main = "{image: i, command: [run], args: ['8000'], workingDir: /w, ofTomorrow: {a: [1]}}";
+  const Alpha alpha{
+      .resources = "resources: {limits: {gpu: '2'}}",
+      .pod =
+          "nodeSelector: {a: b}\n        tolerations: [{operator: Exists}]\n"
+          "        containers: [{name: side, image: s}]\n"
+          "        initContainers: [{name: one, image: i}, {name: two, image: i}]",
+      .main = "{image: i, command: [run], args: ['8000'], workingDir: /w, ofTomorrow: {a: [1]}}"};
   expect_same(template_of(alpha.text()),
               "spec: {nodeSelector: {a: b}, tolerations: [{operator: Exists}],\n"
               " containers: [{name: 'main', image: i, command: [run], args: ['8000'],\n"
@@ -47,10 +47,10 @@ TEST(DgdV1Alpha1, ServiceSaysItsReading) {
 }
 
 TEST(DgdV1Alpha1, EnvOfTheContainerWinsOverTheServicesOverTheDeployments) {
-  Alpha alpha;
-  alpha.spec = "envs: [{name: A, value: d}, {name: B, value: d}, {name: C, value: d}]";
-  alpha.service = "envs: [{name: B, value: s}, {name: C, value: s}, {name: D, value: $(A)}]";
-  alpha.main = "{image: i, env: [{name: C, value: c}, {name: E, value: $(D)}]}";
+  const Alpha alpha{
+      .spec = "envs: [{name: A, value: d}, {name: B, value: d}, {name: C, value: d}]",
+      .service = "envs: [{name: B, value: s}, {name: C, value: s}, {name: D, value: $(A)}]",
+      .main = "{image: i, env: [{name: C, value: c}, {name: E, value: $(D)}]}"};
   const yaml::Node made = template_of(alpha.text());
   const yaml::Node* containers = made.find_path({"spec", "containers"});
   ASSERT_NE(containers, nullptr);
@@ -60,23 +60,22 @@ TEST(DgdV1Alpha1, EnvOfTheContainerWinsOverTheServicesOverTheDeployments) {
 }
 
 TEST(DgdV1Alpha1, TheServicesSecretComesBeforeTheContainersSources) {
-  Alpha alpha;
-  alpha.service = "envFromSecret: token";
-  alpha.main = "{image: i, envFrom: [{configMapRef: {name: c}}]}";
+  const Alpha alpha{.service = "envFromSecret: token",
+                    .main = "{image: i, envFrom: [{configMapRef: {name: c}}]}"};
   expect_same(template_of(alpha.text()).find_path({"spec", "containers"})->items().at(0),
               "{name: 'main', image: i, resources: {limits: {nvidia.com/gpu: '1'}},\n"
               " envFrom: [{secretRef: {name: token}}, {configMapRef: {name: c}}]}");
 }
 
 TEST(DgdV1Alpha1, ResourcesAreMergedAndTheContainersWin) {
-  Alpha alpha;
-  alpha.resources =
-      "resources: {limits: {gpu: '1', cpu: '8', custom: {rdma/ib: '2'}}, requests: {gpu: '1', "
-      "memory: 1Gi, custom: {ephemeral-storage: 2Gi}}, claims: [{name: c}]}";
-  alpha.pod =
-      "resourceClaims: [{name: c, resourceClaimName: one}, {name: d, resourceClaimName: two}]";
-  alpha.main =
-      "{image: i, resources: {limits: {cpu: '4', nvidia.com/gpu: 4}, claims: [{name: d}]}}";
+  const Alpha alpha{
+      .resources =
+          "resources: {limits: {gpu: '1', cpu: '8', custom: {rdma/ib: '2'}}, requests: {gpu: '1', "
+          "memory: 1Gi, custom: {ephemeral-storage: 2Gi}}, claims: [{name: c}]}",
+      .pod =
+          "resourceClaims: [{name: c, resourceClaimName: one}, {name: d, resourceClaimName: two}]",
+      .main =
+          "{image: i, resources: {limits: {cpu: '4', nvidia.com/gpu: 4}, claims: [{name: d}]}}"};
   const Read found = read(alpha.text());
   EXPECT_THAT(found.findings, IsEmpty());
   EXPECT_EQ(found.dgd.services.at(0).gpus, 4);
@@ -87,9 +86,9 @@ TEST(DgdV1Alpha1, ResourcesAreMergedAndTheContainersWin) {
 }
 
 TEST(DgdV1Alpha1, ProbesOfTheServiceAreTheMainContainersWhenItHasNone) {
-  Alpha alpha;
-  alpha.service = "livenessProbe: {httpGet: {port: 1}}\n      readinessProbe: {httpGet: {port: 2}}";
-  alpha.main = "{image: i, livenessProbe: {httpGet: {port: 3}}, readinessProbe: null}";
+  Alpha alpha{
+      .service = "livenessProbe: {httpGet: {port: 1}}\n      readinessProbe: {httpGet: {port: 2}}",
+      .main = "{image: i, livenessProbe: {httpGet: {port: 3}}, readinessProbe: null}"};
   const yaml::Node made = template_of(alpha.text());
   const yaml::Node& main = made.find_path({"spec", "containers"})->items().at(0);
   expect_same(*main.find("livenessProbe"), "{httpGet: {port: 3}}");
@@ -110,22 +109,23 @@ TEST(DgdV1Alpha1, ProbesMayNameThePortThatTheOperatorAdds) {
 }
 
 TEST(DgdV1Alpha1, MetadataOfThePodWinsOverTheServicesOverTheDeployments) {
-  Alpha alpha;
-  alpha.spec = "labels: {a: d, b: d, c: d}";
-  alpha.service =
-      "labels: {b: s, c: s}\n      extraPodMetadata: {labels: {c: p}, annotations: {x: z}}";
+  const Alpha alpha{
+      .spec = "labels: {a: d, b: d, c: d}",
+      .service =
+          "labels: {b: s, c: s}\n      extraPodMetadata: {labels: {c: p}, annotations: {x: z}}"};
   expect_same(*template_of(alpha.text()).find("metadata"),
               "{labels: {a: d, b: s, c: p}, annotations: {x: z}}");
 }
 
 TEST(DgdV1Alpha1, PvcsAreVolumesOfTheirName) {
-  Alpha alpha;
-  alpha.spec = "pvcs: [{name: models}, {name: cache, create: true}, {name: unused}]";
-  alpha.service =
-      "volumeMounts: [{name: models, mountPoint: /m}, {name: models, mountPoint: /n}, {name: own, "
-      "mountPoint: /o}]";
-  alpha.pod = "volumes: [{name: own, emptyDir: {}}]";
-  alpha.main = "{image: i, volumeMounts: [{name: models, mountPath: /p, subPath: x}]}";
+  const Alpha alpha{
+      .spec = "pvcs: [{name: models}, {name: cache, create: true}, {name: unused}]",
+      .service =
+          "volumeMounts: [{name: models, mountPoint: /m}, {name: models, mountPoint: /n}, {name: "
+          "own, "
+          "mountPoint: /o}]",
+      .pod = "volumes: [{name: own, emptyDir: {}}]",
+      .main = "{image: i, volumeMounts: [{name: models, mountPath: /p, subPath: x}]}"};
   const yaml::Node made = template_of(alpha.text());
   expect_same(*made.find_path({"spec", "volumes"}),
               "[{name: own, emptyDir: {}}, {name: models, persistentVolumeClaim: {claimName: "
@@ -136,12 +136,12 @@ TEST(DgdV1Alpha1, PvcsAreVolumesOfTheirName) {
 }
 
 TEST(DgdV1Alpha1, MountsNameAPvcAndAFreePlace) {
-  Alpha alpha;
-  alpha.spec = "pvcs: [{name: models}]";
-  alpha.main = "{image: i, volumeMounts: [{name: models, mountPath: /p}]}";
-  alpha.service =
-      "volumeMounts: [{name: other, mountPoint: /o}, {name: models}, {mountPoint: /x}, {name: "
-      "models, mountPoint: /p}]";
+  const Alpha alpha{
+      .spec = "pvcs: [{name: models}]",
+      .service =
+          "volumeMounts: [{name: other, mountPoint: /o}, {name: models}, {mountPoint: /x}, {name: "
+          "models, mountPoint: /p}]",
+      .main = "{image: i, volumeMounts: [{name: models, mountPath: /p}]}"};
   EXPECT_THAT(
       errors(alpha),
       ElementsAre(
@@ -162,9 +162,9 @@ TEST(DgdV1Alpha1, APvcWhoseNameIsNoVolumesIsRefused) {
 }
 
 TEST(DgdV1Alpha1, ACompilationCacheThatNoVariableNamesIsSaid) {
-  Alpha alpha;
-  alpha.spec = "pvcs: [{name: cache}]";
-  alpha.service = "volumeMounts: [{name: cache, mountPoint: /c, useAsCompilationCache: true}]";
+  Alpha alpha{
+      .spec = "pvcs: [{name: cache}]",
+      .service = "volumeMounts: [{name: cache, mountPoint: /c, useAsCompilationCache: true}]"};
   EXPECT_THAT(
       warnings(alpha),
       ElementsAre(
@@ -214,12 +214,12 @@ TEST(DgdV1Alpha1, SharedMemoryIsMadeWhereItIsAskedFor) {
 }
 
 TEST(DgdV1Alpha1, NullIsAbsent) {
-  Alpha alpha;
-  alpha.spec = "envs:\n  labels: ~";
-  alpha.service =
-      "multinode: null\n      envs: ~\n      sharedMemory:\n      gpuMemoryService: null\n"
-      "      frontendSidecar: null";
-  alpha.main = "{image: i, env: null, resources: null, envFrom: ~, command: null}";
+  const Alpha alpha{
+      .spec = "envs:\n  labels: ~",
+      .service =
+          "multinode: null\n      envs: ~\n      sharedMemory:\n      gpuMemoryService: null\n"
+          "      frontendSidecar: null",
+      .main = "{image: i, env: null, resources: null, envFrom: ~, command: null}"};
   const yaml::Node made = template_of(alpha.text());
   EXPECT_EQ(made.find("metadata"), nullptr);
   const yaml::Node& main = made.find_path({"spec", "containers"})->items().at(0);
@@ -283,8 +283,7 @@ TEST(DgdV1Alpha1, SharedMemoryMayBeUnwanted) {
   EXPECT_FALSE(read(alpha.text()).dgd.services.at(0).wants_no_shared_memory);
   alpha.service = "sharedMemory: {disabled: true}";
   EXPECT_TRUE(read(alpha.text()).dgd.services.at(0).wants_no_shared_memory);
-  Beta beta;
-  beta.component = "sharedMemorySize: '0'";
+  const Beta beta{.component = "sharedMemorySize: '0'"};
   EXPECT_TRUE(read(beta.text()).dgd.services.at(0).wants_no_shared_memory);
 }
 
@@ -300,8 +299,8 @@ TEST(DgdV1Alpha1, GpusMayBeCustomOnesButSaidOnce) {
 }
 
 TEST(DgdV1Alpha1, WhatGoesWithTheDeploymentIsSaid) {
-  Alpha alpha;
-  alpha.spec = "restart: {id: a}\n  labels: {a: b}\n  topologyConstraint: {packDomain: rack}";
+  const Alpha alpha{
+      .spec = "restart: {id: a}\n  labels: {a: b}\n  topologyConstraint: {packDomain: rack}"};
   EXPECT_THAT(
       warnings(alpha),
       ElementsAre(

@@ -15,9 +15,9 @@ using testing::IsEmpty;
 constexpr const char* kMain = "{name: main, image: i, resources: {limits: {nvidia.com/gpu: 1}}}";
 
 TEST(DgdV1Beta1, TheTemplateIsTakenAsItIsWithMainFirst) {
-  Beta beta;
-  beta.pod = "nodeSelector: {a: b}";
-  beta.containers = std::string("[{name: side, image: s}, ") + kMain + ", {name: last, image: l}]";
+  const Beta beta{
+      .pod = "nodeSelector: {a: b}",
+      .containers = std::string("[{name: side, image: s}, ") + kMain + ", {name: last, image: l}]"};
   expect_same(template_of(beta.text()), std::string("spec: {nodeSelector: {a: b}, containers: [") +
                                             kMain +
                                             ", {name: side, image: s}, {name: last, image: l}]}");
@@ -64,11 +64,11 @@ TEST(DgdV1Beta1, AContainerNamedMainIsWanted) {
 }
 
 TEST(DgdV1Beta1, WhatTheDeploymentSaysIsBehindTheComponents) {
-  Beta beta;
-  beta.spec = "env: [{name: A, value: d}, {name: B, value: d}]\n  labels: {a: d, b: d}";
-  beta.containers =
-      "[{name: main, image: i, env: [{name: B, value: c}], resources: {limits: {nvidia.com/gpu: "
-      "1}}}]";
+  const Beta beta{.spec = "env: [{name: A, value: d}, {name: B, value: d}]\n  labels: {a: d, b: d}",
+                  .containers =
+                      "[{name: main, image: i, env: [{name: B, value: c}], resources: {limits: "
+                      "{nvidia.com/gpu: "
+                      "1}}}]"};
   std::string text = beta.text();
   text.replace(text.find("podTemplate:"), 12, "podTemplate:\n      metadata: {labels: {b: p}}");
   const Read found = read(text);
@@ -80,8 +80,8 @@ TEST(DgdV1Beta1, WhatTheDeploymentSaysIsBehindTheComponents) {
 }
 
 TEST(DgdV1Beta1, SharedMemoryAndCacheAreMounted) {
-  Beta beta;
-  beta.component = "sharedMemorySize: 2Gi\n    compilationCache: {pvcName: cache, mountPath: /c}";
+  Beta beta{.component =
+                "sharedMemorySize: 2Gi\n    compilationCache: {pvcName: cache, mountPath: /c}"};
   const yaml::Node made = template_of(beta.text());
   expect_same(*made.find_path({"spec", "volumes"}),
               "[{name: cache, persistentVolumeClaim: {claimName: cache}}, {name: 'shared-memory', "

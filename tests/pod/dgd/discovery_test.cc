@@ -15,7 +15,7 @@ using test::Worker;
 
 // A worker whose deployment keeps a Frontend.
 struct Graph {
-  Worker worker;
+  Worker worker = {};
   std::string name = "qwen3-0.6b";
   std::string name_space = "prod";
   std::string annotations = "{}";
@@ -90,8 +90,7 @@ TEST(Discovery, WhatOnlyTheOperatorKnowsIsSaid) {
 }
 
 TEST(Discovery, ThePodKnowsItsNamespaceWhereTheManifestDoesNot) {
-  Graph graph;
-  graph.name_space = "";
+  Graph graph{.name_space = ""};
   const Generated made = graph.generate();
   EXPECT_EQ(variable(made, "DYN_NAMESPACE"), "$(POD_NAMESPACE)-qwen3-0-6b");
   EXPECT_EQ(variable(made, "DYN_PARENT_DGD_K8S_NAMESPACE"), "$(POD_NAMESPACE)");
@@ -156,8 +155,7 @@ TEST(Discovery, IsNoneWhereNobodyLooksByKubernetes) {
 }
 
 TEST(Discovery, ADeploymentThatSaysAnotherModeIsRefused) {
-  Graph graph;
-  graph.annotations = R"({"nvidia.com/dynamo-kube-discovery-mode":"pod"})";
+  Graph graph{.annotations = R"({"nvidia.com/dynamo-kube-discovery-mode":"pod"})"};
   EXPECT_EQ(graph.generate().errors(),
             "f: metadata.annotations['nvidia.com/dynamo-kube-discovery-mode']: 'pod': two engines "
             "of one pod register by container; set it to container, or leave it out");
@@ -166,8 +164,7 @@ TEST(Discovery, ADeploymentThatSaysAnotherModeIsRefused) {
 }
 
 TEST(Discovery, APlannerIsWarnedOf) {
-  Graph graph;
-  graph.kept_type = "planner";
+  const Graph graph{.kept_type = "planner"};
   EXPECT_NE(graph.generate().warnings().find(
                 "f: spec.services.Frontend: the planner can't scale 'Decode', which becomes a "
                 "separate Deployment; scale the Deployment qwen3-0.6b-decode yourself"),

@@ -175,8 +175,7 @@ TEST(EngineNeeds, WhatCannotBeAddedIsNamed) {
   const std::string piped =
       R"("command":["sh","-c","python3 -m dynamo.vllm --model m | next"],
          "env":[{"name":"DYN_NAMESPACE","value":"n"}])";
-  Worker worker;
-  worker.main = piped;
+  Worker worker{.main = piped};
   const std::string port =
       "--master-port can't be changed for engine 1, which needs other ports than engine 0: the "
       "script has a pipe; make sure that it has no port, or use a list of arguments";

@@ -24,8 +24,7 @@ std::string with_env(const std::string& env) {
 }
 
 Generated generate(const std::string& main, PodLayout layout = PodLayout::kPlan) {
-  Worker worker;
-  worker.main = main;
+  Worker worker{.main = main};
   GenerateOptions options;
   options.layout = layout;
   return worker.generate(options);
@@ -81,8 +80,7 @@ TEST(EnginePorts, ThoseWithADefaultDifferUntold) {
       {R"("command":["fo-refengine","serve"])", "VLLM_NIXL_SIDE_CHANNEL_PORT", "(none) (none)"},
   };
   for (const Case& one : cases) {
-    Worker worker;
-    worker.main = one.main;
+    const Worker worker{.main = one.main};
     GenerateOptions options;
     options.supervise = true;
     const Generated made = worker.generate(options);
@@ -99,10 +97,9 @@ TEST(EnginePorts, AreSeenThroughVariables) {
          "name":"c","key":"kv"}}},{"name":"VLLM_PORT","valueFrom":{"configMapKeyRef":{
          "name":"c","key":"port"}}},{"name":"S","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}])";
   const auto made = [&](const std::string& command) {
-    Worker worker;
-    worker.inputs = R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{
-      "kv":"{\"kv_connector\":\"x\",\"kv_port\":\"14579\"}","none":"{\"a\":1}","port":"6000"}})";
-    worker.main = R"("command":)" + command + "," + env;
+    Worker worker{.main = R"("command":)" + command + "," + env,
+                  .inputs = R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{
+      "kv":"{\"kv_connector\":\"x\",\"kv_port\":\"14579\"}","none":"{\"a\":1}","port":"6000"}})"};
     return worker.generate();
   };
   const Generated list = made(
@@ -128,10 +125,9 @@ TEST(EnginePorts, AreSeenThroughVariables) {
 }
 
 TEST(EnginePorts, AreSeenInWhatAConfigMapSets) {
-  Worker worker;
-  worker.inputs = R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{
+  Worker worker{.inputs = R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{
       "VLLM_NIXL_SIDE_CHANNEL_PORT":"7777","VLLM_PORT":"6000","MASTER_PORT":"29000",
-      "DYN_KVBM_CPU_CACHE_GB":"4"}})";
+      "DYN_KVBM_CPU_CACHE_GB":"4"}})"};
   worker.main += R"(,"envFrom":[{"configMapRef":{"name":"c"}}])";
   const Generated made = worker.generate();
   EXPECT_EQ(made.errors(), "");
@@ -143,9 +139,8 @@ TEST(EnginePorts, AreSeenInWhatAConfigMapSets) {
 }
 
 TEST(EnginePorts, AreWrittenAsKubernetesAndAShellReadThem) {
-  Worker worker;
-  worker.main = R"j("command":["python3","-m","dynamo.vllm","--kv-transfer-config",
-      "{\"kv_port\":5,\"k\":\"a$$$$b\"}"])j";
+  Worker worker{.main = R"j("command":["python3","-m","dynamo.vllm","--kv-transfer-config",
+      "{\"kv_port\":5,\"k\":\"a$$$$b\"}"])j"};
   EXPECT_EQ(words(worker.generate().container("engine-1").find("command")),
             R"j(python3|-m|dynamo.vllm|--kv-transfer-config|{"kv_port":6,"k":"a$$$b"})j");
   // "29600>log" would be parsed as a descriptor.
@@ -155,8 +150,8 @@ TEST(EnginePorts, AreWrittenAsKubernetesAndAShellReadThem) {
 }
 
 TEST(EnginePorts, OfSglangsPrefillWorkersAreGivenToEach) {
-  Worker worker;
-  worker.main = R"("command":["python3","-m","dynamo.sglang","--disaggregation-mode","prefill"])";
+  const Worker worker{
+      .main = R"("command":["python3","-m","dynamo.sglang","--disaggregation-mode","prefill"])"};
   GenerateOptions options;
   options.supervise = true;
   const Generated made = worker.generate(options);

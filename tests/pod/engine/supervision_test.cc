@@ -19,9 +19,7 @@ using test::Worker;
 constexpr PodLayout kLayouts[] = {PodLayout::kPlan, PodLayout::kDynamo};
 
 Generated generate(const std::string& main, const GenerateOptions& options) {
-  Worker worker;
-  worker.main = main;
-  return worker.generate(options);
+  return Worker{.main = main}.generate(options);
 }
 
 GenerateOptions options_of(PodLayout layout, bool supervise, const std::string& engine = "") {
@@ -398,9 +396,8 @@ TEST(Supervision, WarnsOfWhatAStandbyCosts) {
 }
 
 TEST(Supervision, AColdWorkerHasASystemPortOfItsOwn) {
-  Worker worker;
-  worker.main = R"("command":["python3","-m","dynamo.sglang"])";
-  worker.others = R"({"name":"s","ports":[{"containerPort":9191}]})";
+  const Worker worker{.main = R"("command":["python3","-m","dynamo.sglang"])",
+                      .others = R"({"name":"s","ports":[{"containerPort":9191}]})"};
   EXPECT_EQ(worker.generate(options_of(PodLayout::kPlan, true)).errors(),
             "f: spec.services.Decode.extraPodSpec.containers[0].ports[0]: 9191 for s (ports): "
             "engine-1 has this port (own DYN_SYSTEM_PORT); choose another port");
@@ -414,8 +411,8 @@ TEST(Supervision, AColdEngineIsAskedWithoutAKeyToo) {
 }
 
 TEST(Supervision, SeesWhatAConfigMapSets) {
-  Worker worker;
-  worker.main = R"("command":["vllm","serve","m"],"envFrom":[{"configMapRef":{"name":"c"}}])";
+  Worker worker{.main =
+                    R"("command":["vllm","serve","m"],"envFrom":[{"configMapRef":{"name":"c"}}])"};
   GenerateOptions options;
   options.supervise = true;
   worker.inputs = R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{"VLLM_API_KEY":"k"}})";

@@ -68,10 +68,10 @@ TEST(ClusterNeeds, NamesWhatThePodRefersTo) {
 }
 
 TEST(ClusterNeeds, LeaveOutWhatTheInputHas) {
-  Worker worker;
-  worker.spec = R"("serviceAccountName":"own","imagePullSecrets":[{"name":"pull"}],"volumes":[
+  Worker worker{.spec =
+                    R"("serviceAccountName":"own","imagePullSecrets":[{"name":"pull"}],"volumes":[
       {"name":"v","persistentVolumeClaim":{"claimName":"models"}},
-      {"name":"w","projected":{"sources":[{"secret":{"name":"tls"}}]}}])";
+      {"name":"w","projected":{"sources":[{"secret":{"name":"tls"}}]}}])"};
   const auto needs = [&worker](const char* inputs) {
     worker.inputs = inputs;
     const std::string text = needs_of(worker);

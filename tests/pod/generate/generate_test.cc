@@ -49,9 +49,8 @@ const char* const kVllm =
 
 // The example of the plan.
 TEST(Generate, ThePlansPod) {
-  Worker worker;
-  worker.main = R"("workingDir":"/w","command":["python3","-m","dynamo.vllm"],
-    "args":["--model","Qwen/Qwen3-0.6B"],"resources":{"limits":{"nvidia.com/gpu":"1"}})";
+  const Worker worker{.main = R"("workingDir":"/w","command":["python3","-m","dynamo.vllm"],
+    "args":["--model","Qwen/Qwen3-0.6B"],"resources":{"limits":{"nvidia.com/gpu":"1"}})"};
   GenerateOptions options;
   options.kind = WorkloadKind::kPod;
   const Generated made = worker.generate(options);
@@ -371,12 +370,12 @@ const char* const kFullMain = R"("imagePullPolicy":"Always","workingDir":"/w",
   "readinessProbe":{"exec":{"command":["ready"]},"periodSeconds":77},"unknownToo":"y")";
 
 TEST(Generate, EveryFieldOfTheUsersIsKept) {
-  Worker worker;
-  worker.spec = kFullSpec;
-  worker.main = kFullMain;
-  worker.others = R"({"name":"sidecar","image":"s","ports":[{"containerPort":80}],
-    "resources":{"limits":{"cpu":"1"}}},{"name":"last","image":"l"})";
-  worker.metadata = R"({"labels":{"l":"1"},"annotations":{"a":"2"},"finalizers":["f"]})";
+  const Worker worker{
+      .main = kFullMain,
+      .spec = kFullSpec,
+      .others = R"({"name":"sidecar","image":"s","ports":[{"containerPort":80}],
+    "resources":{"limits":{"cpu":"1"}}},{"name":"last","image":"l"})",
+      .metadata = R"({"labels":{"l":"1"},"annotations":{"a":"2"},"finalizers":["f"]})"};
   for (const PodLayout layout : {PodLayout::kPlan, PodLayout::kDynamo}) {
     for (const bool supervise : {false, true}) {
       GenerateOptions options;
@@ -465,9 +464,8 @@ TEST(Generate, ProbesOfTheUsersGoToTheEnginesPort) {
 }
 
 TEST(Generate, DiscoveryByKubernetesIsLeftOutOfThePlan) {
-  Worker worker;
-  worker.metadata = R"({"labels":{"nvidia.com/dynamo-discovery-backend":"kubernetes",
-    "dynamo-discovery-enabled":"true","other":"x"}})";
+  const Worker worker{.metadata = R"({"labels":{"nvidia.com/dynamo-discovery-backend":"kubernetes",
+    "dynamo-discovery-enabled":"true","other":"x"}})"};
   const auto labels = [&](PodLayout layout) {
     GenerateOptions options;
     options.layout = layout;
@@ -488,8 +486,7 @@ TEST(Generate, DiscoveryByKubernetesIsLeftOutOfThePlan) {
 
 TEST(Generate, ATolerationThatIsThereIsEnough) {
   const auto count = [](const std::string& toleration) {
-    Worker worker;
-    worker.spec = R"("tolerations":[)" + toleration + "]";
+    Worker worker{.spec = R"("tolerations":[)" + toleration + "]"};
     return worker.generate().pod_spec().find("tolerations")->items().size();
   };
   EXPECT_EQ(count(R"({"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"})"), 1U);
@@ -515,8 +512,7 @@ TEST(Supervise, AnEngineOfDynamosRunsUnderFoShadow) {
 }
 
 TEST(Supervise, AnApiIsPublishedAtItsPort) {
-  Worker worker;
-  worker.main = kVllm;
+  Worker worker{.main = kVllm};
   const Generated made = worker.generate(supervised());
   ASSERT_EQ(made.errors(), "");
   EXPECT_EQ(made.warnings(), "");
@@ -552,8 +548,7 @@ TEST(Supervise, TheUsersPortAndHostAreKept) {
       {R"("--host","127.0.0.1")", "--host|127.0.0.1|--port|8002", "127.0.0.1:8000"},
   };
   for (const Case& one : cases) {
-    Worker worker;
-    worker.main = R"("command":["fo-refengine","serve"],"args":[)" + one.args + "]";
+    const Worker worker{.main = R"("command":["fo-refengine","serve"],"args":[)" + one.args + "]"};
     const yaml::Node engine = worker.generate(supervised()).container("engine-1");
     EXPECT_EQ(words(engine.find("args")), one.engine_1);
     EXPECT_NE(words(engine.find("command")).find("--publish|" + one.publish + "|--"),
@@ -562,10 +557,9 @@ TEST(Supervise, TheUsersPortAndHostAreKept) {
 }
 
 TEST(Supervise, TheUsersNameOfThePortIsKept) {
-  Worker worker;
-  worker.main = std::string(kVllm) +
-                R"(,"ports":[{"name":"http","containerPort":8000,"hostPort":80},
-                             {"name":"other","containerPort":1}])";
+  const Worker worker{.main = std::string(kVllm) +
+                              R"(,"ports":[{"name":"http","containerPort":8000,"hostPort":80},
+                             {"name":"other","containerPort":1}])"};
   const Generated made = worker.generate(supervised());
   ASSERT_EQ(made.errors(), "");
   EXPECT_EQ(pretty(made.container("engine-0").find("ports")->items()[1]),
@@ -573,18 +567,17 @@ TEST(Supervise, TheUsersNameOfThePortIsKept) {
 }
 
 TEST(Supervise, SglangListensBesideItsOwnPort) {
-  Worker worker;
-  worker.main = R"("command":["python3","-m","sglang.launch_server","--enable-memory-saver",
-                            "--load-format=gms"])";
+  const Worker worker{
+      .main = R"("command":["python3","-m","sglang.launch_server","--enable-memory-saver",
+                            "--load-format=gms"])"};
   const Generated made = worker.generate(supervised());
   ASSERT_EQ(made.errors(), "");
   EXPECT_EQ(words(made.container("engine-0").find("args")), "--host|127.0.0.1|--port|30001");
 }
 
 TEST(Supervise, AScriptIsWrappedWhole) {
-  Worker worker;
-  worker.main = R"("command":["/bin/bash","-ec"],
-    "args":["cd /w\nexec fo-refengine serve --model $M --port 8000 # engine\n","zero"])";
+  const Worker worker{.main = R"("command":["/bin/bash","-ec"],
+    "args":["cd /w\nexec fo-refengine serve --model $M --port 8000 # engine\n","zero"])"};
   const yaml::Node engine = worker.generate(supervised()).container("engine-1");
   EXPECT_EQ(words(engine.find("command")),
             "fo-shadow|--engine|vllm|--devices|0|--engine-url|http://127.0.0.1:8002|--publish|"
@@ -608,10 +601,9 @@ TEST(Supervise, AScriptWithNothingToChangeNeedsNotBeUnderstood) {
 
 TEST(Supervise, RefusesAnApiThatFoShadowCannotAsk) {
   const auto errors = [](const std::string& args, const std::string& env) {
-    Worker worker;
-    worker.main = R"("command":["vllm","serve","m",)" + args +
-                  R"("--enable-sleep-mode","--load-format","gms"],"env":[)" + env +
-                  R"({"name":"VLLM_SERVER_DEV_MODE","value":"1"}])";
+    Worker worker{.main = R"("command":["vllm","serve","m",)" + args +
+                          R"("--enable-sleep-mode","--load-format","gms"],"env":[)" + env +
+                          R"({"name":"VLLM_SERVER_DEV_MODE","value":"1"}])"};
     return worker.generate(supervised()).errors();
   };
   const std::string remedy =
@@ -630,9 +622,9 @@ TEST(Supervise, RefusesAnApiThatFoShadowCannotAsk) {
 
 TEST(Warned, OfWhatDynamosOperatorWouldSet) {
   const auto warnings = [](const std::string& env) {
-    Worker worker;
-    worker.main =
-        R"("command":["python3","-m","dynamo.vllm","--load-format","gms"],"env":[)" + env + "]";
+    Worker worker{.main =
+                      R"("command":["python3","-m","dynamo.vllm","--load-format","gms"],"env":[)" +
+                      env + "]"};
     return worker.generate().warnings();
   };
   EXPECT_EQ(warnings(R"({"name":"DYN_NAMESPACE","value":"n"})"), "");
@@ -643,9 +635,9 @@ TEST(Warned, OfWhatDynamosOperatorWouldSet) {
 }
 
 TEST(Warned, OfVariablesThatMayBeOptions) {
-  Worker worker;
-  worker.main = R"("command":["sh","-c","exec python3 -m dynamo.vllm --load-format gms $ARGS"],
-    "env":[{"name":"DYN_NAMESPACE","value":"n"},{"name":"ARGS","value":"--master-port 29500"}])";
+  const Worker worker{
+      .main = R"("command":["sh","-c","exec python3 -m dynamo.vllm --load-format gms $ARGS"],
+    "env":[{"name":"DYN_NAMESPACE","value":"n"},{"name":"ARGS","value":"--master-port 29500"}])"};
   EXPECT_EQ(worker.generate().warnings(),
             "f: spec.services.Decode.extraPodSpec.mainContainer.command: '$ARGS': a port in it "
             "would be used by both engines; write the options in the command, or put the variable "
@@ -724,10 +716,7 @@ TEST(Refused, EachWithItsReason) {
               "(DYN_SYSTEM_PORT); choose another port"},
   };
   for (const Case& one : cases) {
-    Worker worker;
-    worker.main = one.main;
-    worker.spec = one.spec;
-    worker.others = one.others;
+    const Worker worker{.main = one.main, .spec = one.spec, .others = one.others};
     GenerateOptions options;
     options.supervise = one.supervise;
     EXPECT_EQ(worker.generate(options).errors(), one.error);
@@ -737,9 +726,7 @@ TEST(Refused, EachWithItsReason) {
 // The GMS that the pod runs by default: "ours", "upstream", or the error.
 std::string chosen_gms(const std::string& main, bool supervise, const std::string& engine = "",
                        const std::string& tools = "", LockKind lock = LockKind::kFlock) {
-  Worker worker;
-  worker.main = main;
-  worker.gms = std::nullopt;
+  const Worker worker{.main = main, .gms = std::nullopt};
   GenerateOptions options;
   options.supervise = supervise;
   options.engine = engine;
@@ -775,8 +762,7 @@ TEST(Gms, IsWhatTheImagesAreKnownToHave) {
 }
 
 TEST(Generate, ArgumentsWithoutACommandAreAScriptOfDynamosOperator) {
-  Worker worker;
-  worker.main = R"("args":["python3 -m dynamo.vllm --model m"])";
+  Worker worker{.main = R"("args":["python3 -m dynamo.vllm --model m"])"};
   const Generated made = worker.generate();
   ASSERT_EQ(made.errors(), "");
   EXPECT_EQ(words(made.container("engine-0").find("command")), "/bin/sh|-c");
@@ -843,8 +829,7 @@ TEST(Refused, WithThePathOfTheInput) {
   Dgd dgd;
   dgd.name = "vllm";
   dgd.version = DgdVersion::kV1Beta1;
-  Worker worker;
-  worker.others = R"({"name":"a"},{"name":"z","ports":[{"containerPort":9090}]})";
+  const Worker worker{.others = R"({"name":"a"},{"name":"z","ports":[{"containerPort":9090}]})"};
   Service service = worker.service;
   service.path = "spec.components[1]";
   service.pod_template = worker.pod_template();
@@ -862,10 +847,9 @@ TEST(Refused, WithThePathOfTheInput) {
 }
 
 TEST(Warned, OfSettingsOfThePod) {
-  Worker worker;
-  worker.spec = R"("hostNetwork":true,"hostPID":false,"shareProcessNamespace":true)";
-  worker.main = R"("command":["python3","-m","dynamo.vllm","--load-format","gms"],
-    "env":[{"name":"ENGINE_ID","value":"7"},{"name":"DYN_NAMESPACE","value":"n"}])";
+  const Worker worker{.main = R"("command":["python3","-m","dynamo.vllm","--load-format","gms"],
+    "env":[{"name":"ENGINE_ID","value":"7"},{"name":"DYN_NAMESPACE","value":"n"}])",
+                      .spec = R"("hostNetwork":true,"hostPID":false,"shareProcessNamespace":true)"};
   EXPECT_EQ(worker.generate().warnings(),
             "f: spec.services.Decode.extraPodSpec.hostNetwork: the engines use ports of the node: "
             "a node can run only one such pod; leave it out if the engines work without it\nf: "
@@ -881,9 +865,8 @@ const char* const kQuiet =
 
 TEST(Warned, OfProbesThatAskTheOtherEngine) {
   const auto warnings = [](const std::string& command) {
-    Worker worker;
-    worker.main =
-        std::string(kQuiet) + R"(,"livenessProbe":{"exec":{"command":[)" + command + "]}}";
+    Worker worker{.main = std::string(kQuiet) + R"(,"livenessProbe":{"exec":{"command":[)" +
+                          command + "]}}"};
     return worker.generate().warnings();
   };
   const std::string warning = kMainPath +
@@ -896,12 +879,11 @@ TEST(Warned, OfProbesThatAskTheOtherEngine) {
 }
 
 TEST(Warned, OfPortsThatAreNotDeclaredAnyMore) {
-  Worker worker;
-  worker.main =
-      std::string(kQuiet) +
-      R"(,"args":["--master-port","29500"],"ports":[{"name":"metrics","containerPort":7777},
+  const Worker worker{
+      .main = std::string(kQuiet) +
+              R"(,"args":["--master-port","29500"],"ports":[{"name":"metrics","containerPort":7777},
       {"containerPort":7778},{"name":"system","containerPort":8081},{"containerPort":9090},
-      {"name":"rdv","containerPort":29500}])";
+      {"name":"rdv","containerPort":29500}])"};
   const std::string rest =
       ": no longer declared: two engines cannot share it; leave it out, or give it to a "
       "sidecar";
@@ -910,9 +892,7 @@ TEST(Warned, OfPortsThatAreNotDeclaredAnyMore) {
 }
 
 TEST(Warned, OfTooShortAnEnd) {
-  Worker worker;
-  worker.main = kVllm;
-  worker.spec = R"("terminationGracePeriodSeconds":5)";
+  Worker worker{.main = kVllm, .spec = R"("terminationGracePeriodSeconds":5)"};
   EXPECT_EQ(
       worker.generate(supervised()).warnings(),
       "f: spec.services.Decode.extraPodSpec.terminationGracePeriodSeconds: 5: fo-shadow takes "
@@ -936,10 +916,10 @@ TEST(Warned, OfSeveralGpusWithoutSharedMemory) {
 }
 
 TEST(Refused, HooksThatTheKubeletCannotRun) {
-  Worker worker;
-  worker.main = std::string(kVllm) + R"(,"ports":[{"name":"http","containerPort":8000}],
+  const Worker worker{.main =
+                          std::string(kVllm) + R"(,"ports":[{"name":"http","containerPort":8000}],
     "lifecycle":{"preStop":{"httpGet":{"path":"/drain","port":"http"}},
-                 "postStart":{"httpGet":{"path":"/health","port":8000}}})";
+                 "postStart":{"httpGet":{"path":"/health","port":8000}}})"};
   const Generated made = worker.generate(supervised());
   EXPECT_EQ(made.errors(),
             kMainPath +
@@ -948,8 +928,8 @@ TEST(Refused, HooksThatTheKubeletCannotRun) {
 }
 
 TEST(Refused, APortWithTheNameOfTheSystemsOne) {
-  Worker worker;
-  worker.main = std::string(kVllm) + R"(,"ports":[{"name":"system-0","containerPort":8000}])";
+  const Worker worker{.main = std::string(kVllm) +
+                              R"(,"ports":[{"name":"system-0","containerPort":8000}])"};
   EXPECT_EQ(worker.generate(supervised()).errors(),
             kMainPath +
                 "ports[0].name: 'system-0': the engine's system port has this name; choose "
@@ -960,9 +940,8 @@ TEST(Refused, MountsOverTheToolkitsFiles) {
   GenerateOptions options = supervised();
   options.tools_image = "tools";
   const auto errors = [&](const std::string& path) {
-    Worker worker;
-    worker.main =
-        std::string(kQuiet) + R"(,"volumeMounts":[{"name":"x","mountPath":")" + path + "\"}]";
+    Worker worker{.main = std::string(kQuiet) + R"(,"volumeMounts":[{"name":"x","mountPath":")" +
+                          path + "\"}]"};
     return worker.generate(options).errors();
   };
   EXPECT_NE(errors("/fo-tools/bin").find("the volume 'fo-tools' has to be"), std::string::npos);
@@ -989,9 +968,9 @@ TEST(Refused, ClientsOfTheGmsAsAnotherUser) {
 }
 
 TEST(Generate, OnlyWhatServesTheGpusHasThePrivilegesOfTheEngine) {
-  Worker worker;
-  worker.main = std::string(kQuiet) + R"(,"securityContext":{"runAsUser":7,"privileged":true,
-    "capabilities":{"add":["SYS_ADMIN"]}})";
+  const Worker worker{.main = std::string(kQuiet) +
+                              R"(,"securityContext":{"runAsUser":7,"privileged":true,
+    "capabilities":{"add":["SYS_ADMIN"]}})"};
   GenerateOptions options;
   options.lock = LockKind::kLockd;
   options.tools_image = "tools";
