@@ -47,8 +47,7 @@ class EtcdClientTest : public test::WithEtcd {
     return loop_.run(client.commit(std::move(transaction), soon()));
   }
   std::vector<KeyValue> keys(Client& client, const std::string& prefix) {
-    Range range;
-    range.keys = keys_with_prefix(prefix);
+    Range range{.keys = keys_with_prefix(prefix)};
     return loop_.run(client.range(std::move(range), soon())).keys;
   }
 
@@ -163,10 +162,7 @@ TEST_F(EtcdClientTest, ListsAreOfOneRevisionInPages) {
             ExitStatus::kProtocol);
   // The revision of the list is still readable after the deletion.
   loop_.run(client.erase(keys_with_prefix("a/"), soon()));
-  Range then;
-  then.keys = keys_with_prefix("a/");
-  then.revision = all.revision;
-  then.keys_only = true;
+  const Range then{.keys = keys_with_prefix("a/"), .revision = all.revision, .keys_only = true};
   EXPECT_THAT(loop_.run(client.range(then, soon())).keys, SizeIs(300));
   etcd().run_etcdctl({"compact", std::to_string(all.revision + 1)});
   try {

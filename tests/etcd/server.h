@@ -93,10 +93,8 @@ class Etcd {
     std::vector<std::string> argv = etcd_command(folder_, ports_[0], ports_[1]);
     argv.insert(argv.end(), options_.begin(), options_.end());
     const base::UniqueFd log = os::open_file(folder_ + ".log", O_CREAT | O_WRONLY | O_APPEND);
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
-    options.stdout_fd = log.get();
-    options.stderr_fd = log.get();
+    const os::SpawnOptions options{
+        .parent_death_signal = SIGKILL, .stdout_fd = log.get(), .stderr_fd = log.get()};
     child_ = std::make_unique<os::Child>(os::spawn(argv, options));
   }
   void await_ready() const {

@@ -230,9 +230,7 @@ TEST_P(InheritedLock, ProcessThatInheritedItKeepsIt) {
   Forked first([&](int ready) {
     const auto lock = open_lock(lock_, "engine-0");
     lock->acquire(soon());
-    os::SpawnOptions options;
-    options.keep_fds = {lock->fds().at(0)};
-    const os::Child child = os::spawn({"sleep", "1000"}, options);
+    const os::Child child = os::spawn({"sleep", "1000"}, {.keep_fds = {lock->fds().at(0)}});
     say(ready, static_cast<std::uint64_t>(child.pid()));
     return test::pause_for_ever();
   });

@@ -38,10 +38,7 @@ TEST(HolderReport, DoesNotHoldUpWhoeverWaits) {
     ASSERT_TRUE(connection);
     char last = 0;
     while (last != '\n') ASSERT_EQ(::read(connection.get(), &last, 1), 1);
-    StatusAnswer status;
-    status.holder = "engine-0";
-    status.generation = 7;
-    const std::string line = encode_answer(status);
+    const std::string line = encode_answer(StatusAnswer{.holder = "engine-0", .generation = 7});
     ASSERT_EQ(::send(connection.get(), line.data(), line.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(line.size()));
   }

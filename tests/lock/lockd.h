@@ -45,9 +45,7 @@ class Lockd {
   /// Returns once it answers.
   void start() {
     os::Pipe pipe;
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
-    options.keep_fds = {pipe.writer.get()};
+    const os::SpawnOptions options{.parent_death_signal = SIGKILL, .keep_fds = {pipe.writer.get()}};
     std::vector<std::string> command{
         FO_BUILD_DIR "/bin/gms-lockd", "-q",    "--socket",   socket_,
         "--reconnect-window",          window_, "--ready-fd", std::to_string(pipe.writer.get())};

@@ -207,9 +207,7 @@ TEST_F(FlockLockTest, ExcludesFlockOfUtilLinuxBothWays) {
     EXPECT_EQ(os::spawn({"flock", "-n", "-E", "9", path_, "true"}).wait(soon()), 9);
   }
   os::Pipe pipe;
-  os::SpawnOptions options;
-  options.stdout_fd = pipe.writer.get();
-  options.new_process_group = true;
+  const os::SpawnOptions options{.new_process_group = true, .stdout_fd = pipe.writer.get()};
   const os::Child other =
       os::spawn({"flock", path_, "sh", "-c", "echo ready; exec sleep 100"}, options);
   pipe.writer.reset();

@@ -625,9 +625,7 @@ TEST(EtcdParrot, WatchesThatEndAtOnceAreNotAskedForWithoutAPause) {
 
 TEST_F(EtcdClient, QueuesBehindEtcdctl) {
   std::optional<Forked> other(std::in_place, [&](int ready) {
-    os::SpawnOptions options;
-    options.stdout_fd = ready;
-    options.parent_death_signal = SIGKILL;
+    const os::SpawnOptions options{.parent_death_signal = SIGKILL, .stdout_fd = ready};
     const os::Child child = os::spawn(etcd().etcdctl({"lock", "--ttl=2", "x"}), options);
     return child.wait(Deadline::never()).value_or(1);
   });
@@ -650,9 +648,7 @@ TEST_F(EtcdClient, EtcdctlQueuesBehindUs) {
   const auto first = contender(lock("30s"));
   first->acquire();
   Forked other([&](int ready) {
-    os::SpawnOptions options;
-    options.stdout_fd = ready;
-    options.parent_death_signal = SIGKILL;
+    const os::SpawnOptions options{.parent_death_signal = SIGKILL, .stdout_fd = ready};
     const os::Child child = os::spawn(etcd().etcdctl({"lock", "x", "echo", "12345678"}), options);
     return child.wait(Deadline::never()).value_or(1);
   });

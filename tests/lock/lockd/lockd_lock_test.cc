@@ -347,11 +347,10 @@ TEST_F(LockdLockTest, StatusOfAServerThatSaysNothingOrNonsense) {
 
 TEST_F(LockdLockTest, PidsOfAnotherNamespaceAreNotShown) {
   listen();
-  StatusAnswer told;
-  told.holder = "engine-0";
-  told.generation = 3;
-  told.connections = {{::getpid(), true}};
-  told.waiters = {{"engine-1", ::getpid()}};
+  StatusAnswer told{.holder = "engine-0",
+                    .generation = 3,
+                    .connections = {{::getpid(), true}},
+                    .waiters = {{"engine-1", ::getpid()}}};
   for (const bool ours : {true, false}) {
     told.pid_ns = os::own_pid_namespace() + (ours ? 0 : 1);
     std::thread server([&] {

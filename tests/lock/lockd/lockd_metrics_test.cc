@@ -11,10 +11,7 @@ namespace {
 using testing::HasSubstr;
 
 LockdMetrics sample_metrics() {
-  LockdMetrics metrics;
-  metrics.lock = {true, false, 7, 2, 3, 4, 5};
-  metrics.on_socket = 6;
-  metrics.on_port = 8;
+  LockdMetrics metrics{.lock = {true, false, 7, 2, 3, 4, 5}, .on_socket = 6, .on_port = 8};
   metrics.refusals[75] = 9;
   metrics.expired_leases = 10;
   return metrics;

@@ -108,8 +108,7 @@ class LockdServer : public testing::Test {
   // Returns when the server is ready. `before` runs in its process, with the ready descriptor.
   void start(const std::function<void(UniqueFd&)>& before = [](UniqueFd&) {}) {
     Pipe ready;
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
+    const os::SpawnOptions options{.parent_death_signal = SIGKILL};
     server_ = std::make_unique<os::Child>(os::fork_child(
         [&] {
           before(ready.writer);

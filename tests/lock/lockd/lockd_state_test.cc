@@ -24,14 +24,12 @@ using test::spill;
 using test::TempDir;
 
 LockdState sample_state() {
-  LockdState state;
-  state.holder = "engine-\"0\"";
-  state.granted_at = *text::parse_time("2026-11-21T05:33:00.123Z");
-  state.generation = 7;
-  state.last_generation = 9;
-  state.connections = 3;
-  state.processes = {{12, 1234, 4026531836}, {13, 18446744073709551615U, 1}};
-  return state;
+  return {.holder = "engine-\"0\"",
+                   .granted_at = *text::parse_time("2026-11-21T05:33:00.123Z"),
+                   .generation = 7,
+                   .last_generation = 9,
+                   .connections = 3,
+                   .processes = {{12, 1234, 4026531836}, {13, 18446744073709551615U, 1}}};
 }
 
 TEST(LockdState, ComesBackAsItWas) {
@@ -176,9 +174,7 @@ TEST(LockdState, TemporariesOfAKilledServerAreRemovedAndNothingElse) {
 }
 
 TEST(RecordedProcesses, ARunningOneIsKnownFromOthersWithItsPid) {
-  Forked child([](int) {
-    return test::pause_for_ever();
-  });
+  Forked child([](int) { return test::pause_for_ever(); });
   const auto process = describe_process(child.pid());
   ASSERT_TRUE(process);
   EXPECT_EQ(process->pid_ns, os::own_pid_namespace());
@@ -196,9 +192,7 @@ TEST(RecordedProcesses, ARunningOneIsKnownFromOthersWithItsPid) {
 }
 
 TEST(RecordedProcesses, AZombieHasEnded) {
-  Forked child([](int) {
-    return test::pause_for_ever();
-  });
+  Forked child([](int) { return test::pause_for_ever(); });
   const auto process = describe_process(child.pid());
   ASSERT_TRUE(process);
   ASSERT_EQ(::kill(child.pid(), SIGKILL), 0);
