@@ -254,12 +254,16 @@ open_connections() {
   grep -q open "$T/$1.out"
 }
 
-@test "thousands of idle connections stay open" {
-  [ "$(ulimit -Hn)" -ge 12000 ] || skip_because files "the limit on open files is below 12000"
+@test "ten thousand idle connections stay open" {
+  # A client may cost the router two descriptors. Root may raise the limit.
+  ulimit -n 24000 2>"$T/limit" || ulimit -n "$(ulimit -Hn)"
+  local count=10000
+  if [ "$(ulimit -n)" -lt 24000 ]; then count=$((($(ulimit -n) - 4000) / 2)); fi
+  [ "$count" -ge 4000 ] || skip_because files "the limit on open files is below 12000"
   start_two
-  open_connections idle 4200
+  open_connections idle "$count"
   answers 200 /v1/completions "$(members)"
-  wait_for "[ \$(ls /proc/$ROUTER/fd | wc -l) -gt 4200 ]"
+  wait_for "[ \$(ls /proc/$ROUTER/fd | wc -l) -gt $count ]"
 }
 
 @test "idle and slow connections leave files for clients, and for their workers" {
