@@ -34,6 +34,7 @@ struct DegradationSetting {
   std::array<double, kTiers> admitted_share;
   /// The factor of deadlines.
   double deadline_factor;
+  bool operator==(const DegradationSetting&) const = default;
 };
 
 struct DegradationLevel {

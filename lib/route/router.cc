@@ -183,6 +183,7 @@ struct Router::State : RouterParts {
   void apply_level();
   void tick(const char* what, const std::function<void()>& step);
 
+  plan::DegradationSetting applied = plan::kDegradationLevels[0].setting;
   /// The steps of keep_time() that have failed the last time.
   std::set<std::string> failing;
 };
@@ -323,9 +324,8 @@ void Router::State::update_level() {
   const double demanded = options.slo_rate.value_or(demand.rate(time_now()));
   // Without the spares that help already: else they would be left as soon as they do.
   dispatcher.set_ratio(capacity_ratio(carried(false), demanded));
-  const std::size_t before = level.level();
   level.update(capacity_ratio(carried(true), demanded), time_now());
-  if (level.level() != before) apply_level();
+  apply_level();
 }
 
 // The other steps must not end with one that fails.
@@ -340,9 +340,14 @@ void Router::State::tick(const char* what, const std::function<void()>& step) {
   }
 }
 
+// The setting of the last level depends on the ratio, too.
 void Router::State::apply_level() {
-  os::log(os::LogLevel::kWarning, "degradation level {}", level.level());
-  dispatcher.set_level(level.setting());
+  const plan::DegradationSetting setting = level.setting();
+  if (std::exchange(applied, setting) == setting) return;
+  const bool refuses_all = setting.admitted_share[plan::kPremium] == 0;
+  os::log(os::LogLevel::kWarning, "degradation level {}{}", level.level(),
+          refuses_all ? ": all requests are refused" : "");
+  dispatcher.set_level(setting);
 }
 
 Router::Router(boost::asio::any_io_executor executor, RouterOptions options)

@@ -12,11 +12,21 @@ namespace {
 
 class RouterLevel : public FdCounting {
  protected:
-  /// No worker has the capacity for this demand.
-  static route::RouterOptions with_demand() {
+  /// By default no worker has the capacity for this demand.
+  static route::RouterOptions with_demand(double rate = 1e30) {
     route::RouterOptions options = in_turns();
-    options.slo_rate = 1e30;
+    options.slo_rate = rate;
     return options;
+  }
+  /// Sends one request after the other until an answer has this status.
+  static void run_until_status(Fleet& fleet, int status) {
+    Client call = fleet.begin(chat(true));
+    fleet.run_until([&] {
+      if (!call->has_ended()) return false;
+      if (call->status() == status) return true;
+      call = fleet.begin(chat(true));
+      return false;
+    });
   }
   static int level(Fleet& fleet) {
     return nlohmann::json::parse(fleet.router().state())["level"].get<int>();
@@ -31,6 +41,19 @@ TEST_F(RouterLevel, FollowsFromWorkersWhoseRecordsHaveAnyNumbers) {
   });
   ASSERT_EQ(fleet.ask(chat(true))->status(), 200);
   fleet.run_until([&] { return level(fleet) == 4; });
+}
+
+TEST_F(RouterLevel, TheLastOneRefusesAllRequestsOnlyWhileThereIsNoCapacity) {
+  Fleet fleet(with_demand(1e-6));
+  fleet.add_engine();
+  ASSERT_EQ(fleet.ask(chat(true))->status(), 200);
+  fleet.router().pin_level(4);
+  EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
+  fleet.worker(0).slots = 0;
+  run_until_status(fleet, 503);
+  fleet.worker(0).slots = 64;
+  run_until_status(fleet, 200);
+  EXPECT_EQ(level(fleet), 4);
 }
 
 TEST_F(RouterLevel, ASpareTakesRequestsWhileTheCapacityIsLessThanTheDemand) {
