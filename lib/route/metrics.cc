@@ -197,6 +197,10 @@ std::string to_text(const Metrics& metrics, const Workers& workers,
        [](const QueueGauge& queue) {
          return std::chrono::duration<double>(queue.oldest_age.value_or(base::Duration(0))).count();
        });
+  text.begin("fo_route_set_weight", "gauge", "The weight of a set; 0: it gets no requests.");
+  for (const auto& [key, members] : workers.sets()) {
+    text.add({{"model", key.model}, {"card", key.card}}, workers.weight_of(key));
+  }
   add_workers(text, workers);
   for (const char* family : {"fo_route_level", "dynamo_degradation_level"}) {
     text.begin(family, "gauge", "The level of degradation, 0 to 4.");

@@ -303,14 +303,15 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
 double Router::State::carried(bool with_spares) const {
   constexpr auto kMaxCount = static_cast<std::uint64_t>(plan::kMaxCount);
   std::vector<UsedWorker> used;
-  for (const auto& [id, worker] : workers.all()) {
-    const bool is_counted = with_spares || worker->life != fleet::Life::kSpare;
-    if (!is_counted || worker->role == Role::kPrefill) continue;
-    used.push_back({.weight = worker->capacity_weight(Clock::now()),
-                    .slots = std::min(worker->slots, kMaxCount),
-                    .kv_tokens = worker->kv_tokens});
-    std::optional<std::uint64_t>& tokens = used.back().kv_tokens;
-    if (tokens) tokens = std::min(*tokens, kMaxCount);
+  for (const SetKey& key : dispatcher.used_sets()) {
+    for (const WorkerPtr& worker : workers.set(key)) {
+      if (!with_spares && worker->life == fleet::Life::kSpare) continue;
+      used.push_back({.weight = worker->capacity_weight(Clock::now()),
+                      .slots = std::min(worker->slots, kMaxCount),
+                      .kv_tokens = worker->kv_tokens});
+      std::optional<std::uint64_t>& tokens = used.back().kv_tokens;
+      if (tokens) tokens = std::min(*tokens, kMaxCount);
+    }
   }
   MeanRequest mean = *served.mean();
   mean.ttft = std::min(mean.ttft, plan::kDay);

@@ -82,6 +82,20 @@ TEST_F(RouteMetrics, AVerdictHasOneSeriesForEachState) {
   EXPECT_EQ(complaints(text()), "");
 }
 
+TEST_F(RouteMetrics, EachSetHasItsWeight) {
+  const auto other = std::make_shared<route::Worker>("v", fleet::Health{});
+  other->model = "llama";
+  other->card = "sha256:1";
+  other->started_at = "2026";
+  workers_.add(other);
+  EXPECT_THAT(text(), HasSubstr(R"(fo_route_set_weight{model="llama",card=""} 1)"));
+  EXPECT_THAT(text(), HasSubstr(R"(fo_route_set_weight{model="llama",card="sha256:1"} 0)"));
+  workers_.set_weights("llama", route::CardWeights{{"sha256:1", 0.5}});
+  EXPECT_THAT(text(), HasSubstr(R"(fo_route_set_weight{model="llama",card=""} 0)"));
+  EXPECT_THAT(text(), HasSubstr(R"(fo_route_set_weight{model="llama",card="sha256:1"} 0.5)"));
+  EXPECT_EQ(complaints(text()), "");
+}
+
 TEST_F(RouteMetrics, QueuesAndTheLevelAreShown) {
   EXPECT_THAT(text(), HasSubstr(R"(fo_route_queue_requests{model="llama",card=""} 3)"));
   EXPECT_THAT(text(), HasSubstr("fo_route_level 2"));

@@ -56,6 +56,28 @@ TEST_F(RouterLevel, TheLastOneRefusesAllRequestsOnlyWhileThereIsNoCapacity) {
   EXPECT_EQ(level(fleet), 4);
 }
 
+TEST_F(RouterLevel, ASetThatGetsNoRequestsIsNoCapacity) {
+  route::RouterOptions options = with_demand(1e-6);
+  options.dispatch.takeover = std::chrono::milliseconds(1);
+  Fleet fleet(std::move(options));
+  fleet.add_engine({}, [](route::Worker& worker) { worker.slots = 0; });
+  fleet.add_engine({}, [](route::Worker& worker) {
+    worker.card = "another";
+    worker.started_at = "later";
+  });
+  fleet.add_engine({}, [](route::Worker& worker) {
+    worker.card = "decode";
+    worker.role = route::Role::kDecode;
+  });
+  fleet.router().workers().set_weights("oracle", route::CardWeights{{"", 1}, {"decode", 1}});
+  ASSERT_EQ(fleet.ask(chat(true))->status(), 200);
+  run_until_status(fleet, 503);
+  EXPECT_EQ(level(fleet), 4);
+  // The set of weight 0 takes over.
+  fleet.kill(0);
+  run_until_status(fleet, 200);
+}
+
 TEST_F(RouterLevel, ASpareTakesRequestsWhileTheCapacityIsLessThanTheDemand) {
   Fleet fleet(with_demand());
   fleet.add_engine();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <list>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,8 @@ struct Dispatcher::State {
     bool has_probation = false;
     /// Its workers are for decode, and have none for prefill.
     bool lacks_prefill = false;
+    /// It was logged that it has weight 0.
+    bool is_unweighted = false;
     TimePoint pumped_at{};
   };
 
@@ -153,7 +156,19 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
              other->drains_itself == drains_itself;
     });
   };
+  const bool is_unweighted = !members.empty() && workers.weight_of(key) <= 0;
+  if (is_unweighted && !set.is_unweighted) {
+    os::log(os::LogLevel::kWarning, "model {}: the set with card {} has weight 0",
+            base::quoted(key.model), base::quoted(key.card));
+  }
+  set.is_unweighted = is_unweighted;
+  set.lacks_prefill = workers.lacks_prefill(key);
+  // Where no worker has a pair, answers that have begun may go on.
+  const auto is_out = [&](const Worker& worker) {
+    return !set.lacks_prefill && workers.lacks_pair(worker);
+  };
   const auto add = [&](const WorkerPtr& worker) {
+    if (is_out(*worker)) return;
     in.push_back(worker);
     health.push_back(worker->as_member(time_now()));
   };
@@ -163,7 +178,8 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
     worker->weight = 0;
     worker->is_awaited = false;
     if (worker->is_in()) add(worker);
-    const bool has_weight = worker->is_in() && worker->as_member(time_now()).weight > 0;
+    const bool has_weight =
+        worker->is_in() && !is_out(*worker) && worker->as_member(time_now()).weight > 0;
     lacks_one |= worker->life != Life::kSpare && !has_weight;
   }
   const auto add_spares = [&](bool are_awaited) {
@@ -196,7 +212,6 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
     if (has_left) set.choice.remove_worker(entry.first);
     return has_left;
   });
-  set.lacks_prefill = workers.lacks_prefill(key);
   set.has_refusals = set.has_probation = false;
   std::uint64_t slots = 0;
   for (const WorkerPtr& worker : members) {
@@ -252,6 +267,7 @@ WorkerPtr Dispatcher::State::find_probation(const Set& set, Job& job,
   for (const auto& [number, worker] : set.workers) {
     if (!worker->is_in() || worker->health.state() != HealthState::kProbation) continue;
     if (worker->verdict.weight <= 0) continue;
+    if (!set.lacks_prefill && workers.lacks_pair(*worker)) continue;
     if (std::find(excluded.begin(), excluded.end(), number) != excluded.end()) continue;
     job.lease = worker->health.take_lease(time_now() + options.lease);
     if (job.lease) return worker;
@@ -632,6 +648,24 @@ void Dispatcher::set_level(const plan::DegradationSetting& setting) {
   state_->level = setting;
   for (auto& [key, set] : state_->sets) set.queue.set_level(setting);
   on_change();
+}
+
+std::set<SetKey> Dispatcher::used_sets() const {
+  const State& state = *state_;
+  std::set<SetKey> used;
+  for (const std::string& model : state.workers.models()) {
+    const Workers::WeightedSets& of_model = state.workers.sets_of(model);
+    for (const auto& [key, weight] : of_model) {
+      if (weight > 0 && !state.workers.lacks_prefill(key)) used.insert(key);
+    }
+    // Requests wait for the set that takes over: it must not refuse them for want of capacity.
+    if (!state.options.uses_unweighted_sets || state.has_usable_weighted(model)) continue;
+    const auto is_usable = [&](const SetKey& key) { return state.is_usable(key); };
+    if (const std::optional<SetKey> key = choose_set(of_model, is_usable, true, 0)) {
+      used.insert(*key);
+    }
+  }
+  return used;
 }
 
 QueueGauge Dispatcher::queued(const SetKey& key) const {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "plan/degradation.h"
 #include "route/metrics.h"
@@ -73,6 +74,9 @@ class Dispatcher {
   void set_level(const plan::DegradationSetting& setting);
 
   [[nodiscard]] QueueGauge queued(const SetKey& set) const;
+  /// The sets that get requests: those with a weight, and those of weight 0 that take over. Their
+  /// workers may be out.
+  [[nodiscard]] std::set<SetKey> used_sets() const;
 
  private:
   struct State;

@@ -46,13 +46,16 @@ void Workers::remove(const std::string& id) {
   by_id_.erase(found);
 }
 
+bool Workers::lacks_pair(const Worker& worker) const {
+  return worker.role == Role::kDecode && std::ranges::none_of(by_id_, [&](const auto& entry) {
+           return worker.pairs_with(*entry.second);
+         });
+}
+
 bool Workers::lacks_prefill(const SetKey& key) const {
   const Set& members = set(key);
-  const bool are_for_decode = std::ranges::all_of(
-      members, [](const WorkerPtr& member) { return member->role == Role::kDecode; });
-  return !members.empty() && are_for_decode && std::ranges::none_of(by_id_, [&](const auto& entry) {
-    return std::ranges::any_of(
-        members, [&](const WorkerPtr& member) { return member->pairs_with(*entry.second); });
+  return !members.empty() && std::ranges::all_of(members, [this](const WorkerPtr& member) {
+    return lacks_pair(*member);
   });
 }
 
@@ -95,6 +98,12 @@ const Workers::WeightedSets& Workers::sets_of(const std::string& model) const {
   if (known != sets_of_.end()) return known->second;
   WeightedSets found = find_sets_of(model);
   return found.empty() ? kNone : sets_of_[model] = std::move(found);
+}
+
+double Workers::weight_of(const SetKey& key) const {
+  const WeightedSets& sets = sets_of(key.model);
+  const auto found = std::ranges::find(sets, key, &WeightedSets::value_type::first);
+  return found == sets.end() ? 0 : found->second;
 }
 
 Workers::WeightedSets Workers::find_sets_of(const std::string& model) const {

@@ -38,8 +38,9 @@ class Workers {
   [[nodiscard]] const std::map<SetKey, Set>& sets() const { return sets_; }
   /// The workers of a set; empty if there are none.
   [[nodiscard]] const Set& set(const SetKey& key) const;
-  /// Whether all workers of the set are for decode, and none of them has one for prefill to pair
-  /// with.
+  /// Whether the worker is for decode, and has none for prefill to pair with.
+  [[nodiscard]] bool lacks_pair(const Worker& worker) const;
+  /// Whether all workers of the set do; false if it is empty.
   [[nodiscard]] bool lacks_prefill(const SetKey& key) const;
 
   /// nullopt removes the entry.
@@ -52,6 +53,8 @@ class Workers {
   /// the set with the oldest worker has weight 1, and the others 0. Valid until a change.
   using WeightedSets = std::vector<std::pair<SetKey, double>>;
   [[nodiscard]] const WeightedSets& sets_of(const std::string& model) const;
+  /// The weight of a set for its own model; 0 if there is no such set.
+  [[nodiscard]] double weight_of(const SetKey& key) const;
 
  private:
   void leave_set(const WorkerPtr& worker);

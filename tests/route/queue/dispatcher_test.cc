@@ -538,6 +538,34 @@ TEST_F(DispatcherTest, ADecodeWorkerWithoutOneForPrefillGetsNoRequest) {
   EXPECT_EQ(place()->worker(), "decode");
 }
 
+TEST_F(DispatcherTest, ADecodeWorkerNeedsOneForPrefillOfItsOwnCohort) {
+  const auto add_to = [this](const std::string& cohort, route::Role role) {
+    const WorkerPtr worker = std::make_shared<route::Worker>(cohort, fleet::Health{});
+    worker->id += role == route::Role::kPrefill ? "-prefill" : "";
+    worker->model = "m";
+    worker->role = role;
+    worker->name_space = cohort;
+    worker->slots = 4;
+    worker->is_reachable = true;
+    workers_.add(worker);
+    dispatcher_.on_change();
+    return worker;
+  };
+  const WorkerPtr alone = add_to("a", route::Role::kDecode);
+  add_to("b", route::Role::kDecode);
+  add_to("b", route::Role::kPrefill);
+  EXPECT_EQ(place()->worker(), "b");
+  EXPECT_EQ(place()->worker(), "b");
+  make_unhealthy(alone);
+  alone->health.apply(HealthEvent::kTime, steady_now() + std::chrono::hours(1), 0.5);
+  ASSERT_EQ(alone->health.state(), HealthState::kProbation);
+  dispatcher_.on_change();
+  EXPECT_EQ(place()->worker(), "b");
+  alone->health = fleet::Health{};
+  add_to("a", route::Role::kPrefill);
+  EXPECT_EQ(place()->worker(), "a");
+}
+
 TEST_F(DispatcherTest, ALevelReducesTheSlots) {
   add("a", 4);
   dispatcher_.set_level(plan::kDegradationLevels[4].setting);
@@ -659,6 +687,19 @@ TEST_F(UnequalSets, ASetOfWeight0GetsNothing) {
   EXPECT_FALSE(waiting->is_over);
   set_reachable(a_, true);
   EXPECT_EQ(waiting->worker(), "a");
+}
+
+TEST_F(UnequalSets, ASetIsLoggedOnceWhenItGetsWeight0) {
+  const StderrText log;
+  set_weights(1, 0);
+  EXPECT_EQ(log.text(), "") << "it had weight 0 before";
+  add("c", 10, "card-c");
+  dispatcher_.on_change();
+  const std::string c = "fo: warning: model 'm': the set with card 'card-c' has weight 0\n";
+  EXPECT_EQ(log.text(), c);
+  set_weights(0, 1);
+  dispatcher_.on_change();
+  EXPECT_EQ(log.text(), c + "fo: warning: model 'm': the set with card 'card-a' has weight 0\n");
 }
 
 TEST_F(UnequalSets, WhereAllHaveWeight0ARequestWaitsForAWeight) {
