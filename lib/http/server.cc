@@ -60,6 +60,17 @@ void add_field(std::string& head, std::string_view name, std::string_view value)
 
 bool is_bodiless(int status) { return status < 200 || status == 204 || status == 304; }
 
+// Without Connection and the empty line.
+std::string head_of(const Response& response) {
+  std::string head = status_line(response.status);
+  if (!is_bodiless(response.status)) {
+    add_field(head, "Content-Type", response.content_type);
+    add_field(head, "Content-Length", std::to_string(response.body.size()));
+  }
+  for (const auto& [name, value] : response.headers) add_field(head, name, value);
+  return head;
+}
+
 }  // namespace
 
 Listener listen_tcp(const std::string& address) {
@@ -300,16 +311,10 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   awaitable<void> write_response(const Response& response) {
-    std::string message = status_line(response.status);
-    const bool bodiless = is_bodiless(response.status);
-    if (!bodiless) {
-      add_field(message, "Content-Type", response.content_type);
-      add_field(message, "Content-Length", std::to_string(response.body.size()));
-    }
-    for (const auto& [name, value] : response.headers) add_field(message, name, value);
+    std::string message = head_of(response);
     add_connection(message);
     message += "\r\n";
-    if (!bodiless && !is_head_) message += response.body;
+    if (!is_bodiless(response.status) && !is_head_) message += response.body;
     co_await write_all(message);
   }
 
@@ -503,10 +508,11 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, loop::Acceptor& ac
     // Only TCP has this option; for other sockets the call fails without effect.
     socket.set_option(tcp::no_delay(true), error);
     if (state->count() >= state->limits.connections && !state->make_room()) {
-      constexpr std::string_view kFull =
-          "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+      Response full = error_response(503, "too many connections");
+      full.headers.emplace_back("Retry-After", "1");
+      const std::string message = head_of(full) + "Connection: close\r\n\r\n" + full.body;
       // The text fits into any new socket's buffer, so send does not block.
-      if (!tls) socket.send(asio::buffer(kFull.data(), kFull.size()), 0, error);
+      if (!tls) socket.send(asio::buffer(message), 0, error);
       socket.shutdown(Socket::shutdown_send, error);
       continue;
     }

@@ -284,10 +284,7 @@ http::RequestHead Attempts::head() const {
 }
 
 void Attempts::add_ids(http::Fields& headers) const {
-  const std::string& own = job_.request.client_id;
-  headers.emplace_back("x-request-id", own.empty() ? job_.id : own);
-  headers.emplace_back("x-fo-request-id", job_.id);
-  headers.emplace_back("x-fo-level", std::to_string(parts_.level.level()));
+  parts_.add_ids(headers, job_.id, job_.request.client_id);
 }
 
 awaitable<void> Attempts::deliver() {

@@ -17,8 +17,10 @@ using metrics::PrometheusText;
 constexpr std::array kStates{HealthState::kHealthy, HealthState::kSuspicious,
                              HealthState::kUnhealthy, HealthState::kProbation,
                              HealthState::kConvicted};
-// The statuses that have a series before they occur.
-constexpr std::array kStatuses{200, 400, 401, 404, 429, 499, 502, 503, 504};
+// The statuses that have a series before they occur: for a model, without one, and without a tier.
+constexpr std::array kStatuses{200, 400, 404, 413, 422, 429, 499, 500, 502, 503, 504, 529};
+constexpr std::array kStatusesOfNoModel{200, 400, 404, 503};
+constexpr std::array kStatusesOfNoTier{401, 404, 405};
 // The classes of attempts that are repeated.
 constexpr std::array kRetried{OutcomeClass::kFault, OutcomeClass::kSuspected,
                               OutcomeClass::kBackpressure, OutcomeClass::kMisconfigured};
@@ -52,13 +54,15 @@ int breaker_state(const Worker& worker) {
 
 void add_requests(PrometheusText& text, const Metrics& metrics, const Workers& workers) {
   auto requests = metrics.requests;
-  for (const std::string& model : workers.models()) {
-    for (const char* tier : kTierNames) {
+  for (const char* tier : kTierNames) {
+    for (const std::string& model : workers.models()) {
       for (const int status : kStatuses) requests.try_emplace({model, status, tier}, 0);
     }
+    for (const int status : kStatusesOfNoModel) requests.try_emplace({"", status, tier}, 0);
   }
+  for (const int status : kStatusesOfNoTier) requests.try_emplace({"", status, ""}, 0);
   text.begin("fo_route_requests_total", "counter",
-             "Requests for a known model, by the status of their answer; 499: the client went.");
+             "Requests, by the status of their answer; 499: the client went.");
   for (const auto& [labels, count] : requests) {
     const auto& [model, status, tier] = labels;
     text.add({{"model", model}, {"code", std::to_string(status)}, {"tier", tier}}, count);

@@ -172,7 +172,17 @@ struct Router::State : RouterParts {
     const Job& job_;
   };
 
-  void refuse(Reply& reply, RefusedFor reason, const ApiError& error);
+  // A request that the router answers itself.
+  struct Own {
+    Reply& reply;
+    std::string id;
+    std::string client_id;
+    // Labels of its metric; empty as long as they are unknown.
+    std::string model = {};
+    std::string tier = {};
+  };
+  void give(const Own& own, Response response);
+  void refuse(const Own& own, RefusedFor reason, const ApiError& error);
   std::vector<std::string> models_for(const KeyRule& rule) const;
   std::optional<ApiError> find_target(Job& job, const std::vector<std::string>& models);
   awaitable<void> handle(const Request& from, Reply& reply);
@@ -188,9 +198,15 @@ struct Router::State : RouterParts {
   std::set<std::string> failing;
 };
 
-void Router::State::refuse(Reply& reply, RefusedFor reason, const ApiError& error) {
+void Router::State::give(const Own& own, Response response) {
+  ++metrics.requests[{own.model, response.status, own.tier}];
+  add_ids(response.headers, own.id, own.client_id);
+  own.reply.answer(std::move(response));
+}
+
+void Router::State::refuse(const Own& own, RefusedFor reason, const ApiError& error) {
   metrics.refuse(reason);
-  reply.answer(to_response(error));
+  give(own, to_response(error));
 }
 
 // Finds out which workers can answer the job; returns the error if there are none.
@@ -254,41 +270,44 @@ std::vector<std::string> Router::State::models_for(const KeyRule& rule) const {
 }
 
 awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
+  Own own{.reply = reply, .id = os::random_hex(kIdBytes), .client_id = find_client_id(from)};
   const Api api = find_api(from.method, from.path, options.allowed_paths);
   if (api == Api::kNotFound || api == Api::kWrongMethod) {
-    refuse(reply, RefusedFor::kPath, unknown_path(api, from));
+    refuse(own, RefusedFor::kPath, unknown_path(api, from));
     co_return;
   }
   const std::optional<std::string> key = find_key(from);
   const KeyRule* const rule = admission.find_rule(key);
   if (rule == nullptr) {
-    refuse(reply, RefusedFor::kKey, unknown_key());
+    refuse(own, RefusedFor::kKey, unknown_key());
     co_return;
   }
+  own.tier = kTierNames.at(rule->tier);
   // The rule itself may be replaced while the body is read.
   const std::vector<std::string> models = models_for(*rule);
   if (api == Api::kModels || api == Api::kModel) {
-    reply.answer(api == Api::kModels ? models_page(models)
-                                     : model_page(std::string(item_of(api, from.path)), models));
+    give(own, api == Api::kModels ? models_page(models)
+                                  : model_page(std::string(item_of(api, from.path)), models));
     co_return;
   }
   ReadRequest read = co_await read_on_thread(from, api, options, rule->tier);
   if (!read.request) {
-    refuse(reply, RefusedFor::kBody, read.refusal);
+    refuse(own, RefusedFor::kBody, read.refusal);
     co_return;
   }
   if (api == Api::kResponse) read.request->previous_response = item_of(api, from.path);
   // The text is long, and only its hashes are needed as long as the answer takes.
   std::vector<std::uint64_t> prefixes = prefix_hashes(std::exchange(read.request->prefix, {}));
-  Job job(os::random_hex(kIdBytes), *std::move(read.request), options.exchange);
+  Job job(own.id, *std::move(read.request), options.exchange);
   job.prefixes = std::move(prefixes);
   if (job.request.timeout) job.deadline = Deadline::after(*job.request.timeout);
   if (const std::optional<ApiError> error = find_target(job, models)) {
-    refuse(reply, RefusedFor::kModel, *error);
+    refuse(own, RefusedFor::kModel, *error);
     co_return;
   }
+  own.model = job.model;
   if (const std::optional<ApiError> error = admit(key, models, job)) {
-    refuse(reply, error->status == 429 ? RefusedFor::kLimit : RefusedFor::kModel, *error);
+    refuse(own, error->status == 429 ? RefusedFor::kLimit : RefusedFor::kModel, *error);
     co_return;
   }
   const Running running(*this, job);

@@ -38,6 +38,13 @@ struct RouterParts {
     return headers;
   }
 
+  /// Adds the ids of a request and the level to the headers of its answer.
+  void add_ids(http::Fields& headers, const std::string& id, const std::string& client_id) const {
+    headers.emplace_back("x-request-id", client_id.empty() ? id : client_id);
+    headers.emplace_back("x-fo-request-id", id);
+    headers.emplace_back("x-fo-level", std::to_string(level.level()));
+  }
+
   boost::asio::any_io_executor executor;
   RouterOptions options;
   http::Pool pool;

@@ -369,7 +369,10 @@ TEST(HttpServer, ConnectionsOverTheLimitAre503WhileTheHandlerHasAll) {
   RawClient first(server.port());
   first.send(get("/"));
   gate.wait_until_entered();
-  EXPECT_THAT(RawClient(server.port()).read_to_end(), StartsWith("HTTP/1.1 503 "));
+  const std::string refused = RawClient(server.port()).read_to_end();
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(refused, HasSubstr("\r\nRetry-After: 1\r\n"));
+  EXPECT_THAT(refused, HasSubstr("too many connections"));
   gate.open();
   first.read_until("through");
 }

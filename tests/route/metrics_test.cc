@@ -36,6 +36,11 @@ TEST_F(RouteMetrics, SeriesExistBeforeTheirFirstEvent) {
   const std::string before = text();
   EXPECT_THAT(before,
               HasSubstr(R"(fo_route_requests_total{model="llama",code="503",tier="standard"} 0)"));
+  for (const char* code : {"413", "422", "429", "500", "529"}) {
+    EXPECT_THAT(before, HasSubstr(std::string(R"(model="llama",code=")") + code +
+                                  R"(",tier="premium"} 0)"));
+  }
+  EXPECT_THAT(before, HasSubstr(R"(fo_route_requests_total{model="",code="401",tier=""} 0)"));
   EXPECT_THAT(before, HasSubstr(R"(fo_route_retries_total{reason="fault"} 0)"));
   EXPECT_THAT(before, HasSubstr("fo_route_lost_total 0"));
   metrics_.requests[{"llama", 503, "standard"}] = 1;

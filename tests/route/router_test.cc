@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "fleet/card/digest.h"
+#include "plan/degradation.h"
 #include "route/fleet.h"
 #include "route/scripted_worker.h"
 
@@ -154,6 +156,36 @@ TEST_F(Router, AnInvalidRequestIdOfAClientIsReplaced) {
       fleet.ask(chat(true), "/v1/chat/completions", {{"x-request-id", "not valid"}});
   EXPECT_EQ(call->header("x-request-id"), call->header("x-fo-request-id"));
   EXPECT_EQ(call->header("x-fo-request-id").size(), 24U);
+}
+
+TEST_F(Router, ItsOwnAnswersHaveIdsAndTheLevelAndAreCounted) {
+  route::RouterOptions options = in_turns();
+  options.keys.emplace();
+  (*options.keys)[fleet::sha256_hex("k")] = {.tier = plan::kStandard, .requests_per_minute = 1};
+  Fleet fleet(std::move(options));
+  const auto expect = [&](const json& body, const std::string& path, const std::string& key,
+                          const std::string& model, int status, const std::string& tier) {
+    const Client call =
+        fleet.ask(body, path, {{"x-request-id", "mine"}, {"authorization", "Bearer " + key}});
+    EXPECT_EQ(call->status(), status) << path;
+    EXPECT_EQ(call->header("x-request-id"), "mine");
+    EXPECT_EQ(call->header("x-fo-request-id").size(), 24U);
+    EXPECT_EQ(call->header("x-fo-level"), "0");
+    const std::string series = "fo_route_requests_total{model=\"" + model + "\",code=\"" +
+                               std::to_string(status) + "\",tier=\"" + tier + "\"} 1\n";
+    EXPECT_NE(fleet.router().metrics_text().find(series), std::string::npos) << series;
+  };
+  const std::string chats = "/v1/chat/completions";
+  expect(chat(true), chats, "k", "", 503, "standard");
+  fleet.add_engine();
+  expect(nullptr, "/sleep", "k", "", 404, "");
+  expect(nullptr, chats, "k", "", 405, "");
+  expect(nullptr, "/v1/models", "k", "", 200, "standard");
+  expect(nullptr, "/v1/models/another", "k", "", 404, "standard");
+  expect(chat(true), chats, "another", "", 401, "");
+  expect(json::array(), chats, "k", "", 400, "standard");
+  expect(chat(true), chats, "k", "oracle", 200, "standard");
+  expect(chat(true), chats, "k", "oracle", 429, "standard");
 }
 
 /// Two workers, each of which knows the responses that it has made: "resp_0" and "resp_1".

@@ -525,7 +525,8 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
       co_return ApiError{.status = 502,
                          .message = "no worker accepts this router's requests for model " +
                                     base::quoted(job.model),
-                         .code = "worker_misconfigured"};
+                         .code = "worker_misconfigured",
+                         .should_retry = false};
     }
     job.tokens = job.prompt_tokens +
                  std::min(job.request.max_tokens.value_or(set.lengths.p95()), set.lengths.p95());
@@ -571,7 +572,8 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
   if (job.is_killed) co_return ApiError{.status = 503, .message = {}};
   co_return ApiError{.status = 503,
                      .message = "model " + base::quoted(job.model) + ": no worker is left",
-                     .code = "no_worker"};
+                     .code = "no_worker",
+                     .retry_after = std::chrono::seconds(1)};
 }
 
 void Dispatcher::release(Job& job, std::uint64_t answer_tokens) {

@@ -326,6 +326,11 @@ std::optional<std::string> find_key(const http::Request& request) {
   return std::nullopt;
 }
 
+std::string find_client_id(const http::Request& request) {
+  const std::string_view id = request.header("x-request-id").value_or("");
+  return is_client_id(id) ? std::string(id) : std::string();
+}
+
 ReadRequest read_request(const http::Request& from, Api api, const RequestRules& rules,
                          std::size_t tier) {
   ClientRequest request;
@@ -335,7 +340,7 @@ ReadRequest read_request(const http::Request& from, Api api, const RequestRules&
   request.target = from.path + (query == from.target.npos ? "" : from.target.substr(query));
   request.body = from.body;
   copy_headers(from, rules, request);
-  if (const auto id = from.header("x-request-id"); id && is_client_id(*id)) request.client_id = *id;
+  request.client_id = find_client_id(from);
   const std::string_view type = from.header("content-type").value_or("");
   try {
     if (const auto value = from.header("x-request-timeout")) request.timeout = read_timeout(*value);

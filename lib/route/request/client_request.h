@@ -71,7 +71,7 @@ struct ClientRequest {
   std::optional<base::Duration> timeout;
   /// Present for a chat or a completion.
   std::optional<ResumeFacts> resume;
-  /// The client's x-request-id; empty if it has none, or an invalid one.
+  /// find_client_id().
   std::string client_id;
 
   /// Returns a text that is equal for requests with equal bodies.
@@ -89,6 +89,9 @@ inline constexpr std::size_t kMaxShortBytes = 64 * 1024;
 /// The key in "Authorization: Bearer KEY" or x-api-key; nullopt if there is neither, and empty for
 /// another scheme.
 std::optional<std::string> find_key(const http::Request& request);
+
+/// The client's x-request-id; empty if it has none, or an invalid one.
+std::string find_client_id(const http::Request& request);
 
 struct ReadRequest {
   /// nullopt if the request is refused.

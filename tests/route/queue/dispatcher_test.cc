@@ -578,6 +578,13 @@ TEST_F(DispatcherTest, ALevelReducesTheSlots) {
   EXPECT_EQ(third->worker(), "a");
 }
 
+TEST_F(DispatcherTest, WithoutAnyWorkerARequestIsRefusedForAMoment) {
+  const Placed placed = place();
+  EXPECT_EQ(placed->refusal(), 503);
+  EXPECT_EQ(placed->error->code, "no_worker");
+  EXPECT_TRUE(placed->error->retry_after.has_value());
+}
+
 TEST_F(DispatcherTest, ALevelRefusesTiers) {
   add("a", 4);
   dispatcher_.set_level(plan::kDegradationLevels[2].setting);
@@ -613,6 +620,7 @@ TEST_F(DispatcherTest, ARequestThatEveryWorkerRefusesDoesNotWait) {
   const Placed placed = place();
   EXPECT_EQ(placed->refusal(), 502);
   EXPECT_EQ(placed->error->code, "worker_misconfigured");
+  EXPECT_FALSE(placed->error->should_retry);
 }
 
 class SmallQueue : public DispatcherTest {
