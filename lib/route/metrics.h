@@ -48,9 +48,9 @@ enum class MoveMethod { kTransfer, kReprefill };
 inline constexpr std::array<const char*, 2> kMoveMethodNames{"transfer", "reprefill"};
 
 struct Metrics {
-  /// Requests by model, HTTP status and tier. The status 499 means that the client disconnected. The
-  /// model is empty unless it is one of the workers', the tier if the request was refused before its
-  /// key was checked.
+  /// Requests by model, HTTP status and tier. The status 499 means that the client disconnected.
+  /// The model is empty unless it is one of the workers', the tier if the request was refused
+  /// before its key was checked.
   std::map<std::tuple<std::string, int, std::string>, std::uint64_t> requests;
   metrics::Histogram<kLatencyBounds> first_token;
   metrics::Histogram<kLatencyBounds> gap;
