@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "canary/check/load.h"
+#include "canary/check/progress.h"
 #include "fuzz.h"
 
 namespace {
@@ -12,12 +12,12 @@ void fuzz_one(fo::fuzz::Input input) {
   using namespace fo::canary;
   using fo::fuzz::require;
   const std::string text(input.rest());
-  const EngineLoad load = read_engine_load(text);
+  const EngineLoad load = fo::fleet::read_engine_load(text);
   for (const auto& sum : {load.running, load.waiting, load.tokens}) {
     require(!sum || !std::isnan(*sum), "a sum is a number");
   }
   require(!(load.is_idle() && load.is_busy()), "an engine is not both idle and busy");
-  const EngineLoad again = read_engine_load(text + "\n# a comment\n\n");
+  const EngineLoad again = fo::fleet::read_engine_load(text + "\n# a comment\n\n");
   require(
       again.running == load.running && again.waiting == load.waiting && again.tokens == load.tokens,
       "a comment changes nothing");

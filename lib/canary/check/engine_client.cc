@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fleet/engine_query.h"
 #include "http/sse.h"
 #include "json/dump.h"
 #include "json/object.h"
@@ -21,36 +22,10 @@ using boost::asio::awaitable;
 using Clock = Deadline::Clock;
 
 constexpr char kWhat[] = "check an engine";
-constexpr std::size_t kMaxMetricsBytes = 4 * 1024 * 1024;
 constexpr std::size_t kMaxErrorBytes = 64 * 1024;
 // Limit of a whole stream: several KiB for each token.
 constexpr std::size_t kMaxStreamBytes = 16 * 1024 * 1024;
 constexpr std::size_t kSaltBytes = 16;
-
-struct Body {
-  http::ResponseHead head;
-  std::string text;
-  bool is_too_long = false;
-};
-
-awaitable<Body> get(http::Connection& connection, std::string target, http::Fields headers,
-                    std::size_t max_bytes, Deadline deadline) {
-  http::RequestHead head;
-  head.target = std::move(target);
-  head.headers = std::move(headers);
-  co_await connection.send(head, {}, deadline);
-  Body body;
-  body.head = co_await connection.read_head(deadline);
-  std::string space(16384, '\0');
-  for (;;) {
-    const std::size_t count = co_await connection.read_some(space, deadline);
-    if (count == 0) break;
-    body.is_too_long = body.text.size() + count > max_bytes;
-    if (body.is_too_long) break;
-    body.text.append(space, 0, count);
-  }
-  co_return body;
-}
 
 // `is_connected`: whether the failure came after the connection was made.
 AskError ask_error_of(const Error& error, bool is_connected) {
@@ -133,11 +108,11 @@ awaitable<Probe> probe(EngineAddress engine, bool asks_health, Deadline deadline
     is_connected = true;
     if (!asks_health) co_return result;
     std::string target = engine.base_path + "/health";
-    const Body health =
-        co_await get(*connection, std::move(target), engine.headers, kMaxErrorBytes, deadline);
-    if (health.head.status != 200) {
+    const fleet::EnginePage health = co_await fleet::get_page(
+        *connection, std::move(target), engine.headers, kMaxErrorBytes, deadline);
+    if (health.status != 200) {
       result.error = AskError::kBroken;
-      result.reason = "/health: status " + std::to_string(health.head.status);
+      result.reason = "/health: status " + std::to_string(health.status);
     }
   } catch (const Error& error) {
     result.error = ask_error_of(error, is_connected);
@@ -149,12 +124,8 @@ awaitable<Probe> probe(EngineAddress engine, bool asks_health, Deadline deadline
 awaitable<std::optional<EngineLoad>> ask_load(EngineAddress engine, Deadline deadline) {
   std::optional<EngineLoad> load;
   try {
-    const std::string what = kWhat;
-    const auto connection = co_await http::Connection::open(engine.origin, deadline, what);
-    std::string target = engine.base_path + "/metrics";
-    const Body metrics =
-        co_await get(*connection, std::move(target), engine.headers, kMaxMetricsBytes, deadline);
-    if (metrics.head.status == 200 && !metrics.is_too_long) load = read_engine_load(metrics.text);
+    load =
+        co_await fleet::ask_engine_load(engine.origin, engine.base_path, engine.headers, deadline);
   } catch (const Error&) {
     // Members that are unknown stay nullopt.
   }

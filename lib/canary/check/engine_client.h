@@ -10,7 +10,7 @@
 
 #include "base/deadline.h"
 #include "canary/check/answer.h"
-#include "canary/check/load.h"
+#include "canary/check/progress.h"
 #include "http/connection.h"
 
 namespace fo::canary {

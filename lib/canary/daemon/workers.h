@@ -14,7 +14,7 @@
 
 #include "canary/check/attempt.h"
 #include "canary/check/engine_client.h"
-#include "canary/check/load.h"
+#include "canary/check/progress.h"
 #include "canary/check/schedule.h"
 #include "canary/file/canary_file.h"
 #include "canary/judge/repetitions.h"

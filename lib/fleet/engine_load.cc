@@ -1,11 +1,10 @@
-#include "canary/check/load.h"
+#include "fleet/engine_load.h"
 
 #include <array>
-#include <chrono>
 
 #include "metrics/sum_of_samples.h"
 
-namespace fo::canary {
+namespace fo::fleet {
 namespace {
 
 enum class Sum { kRunning, kWaiting, kTokens };
@@ -39,21 +38,4 @@ EngineLoad read_engine_load(std::string_view text) {
   return load;
 }
 
-std::string Progress::reason() const {
-  return "requests run, and no token came for " +
-         base::format_duration(std::chrono::duration_cast<std::chrono::seconds>(silent));
-}
-
-Progress ProgressWatch::update(const EngineLoad& load, base::Duration now) {
-  if (load.running.value_or(0) <= 0 || !load.tokens) {
-    last_.reset();
-    return {};
-  }
-  const bool has_moved = last_ && *load.tokens > last_->tokens;
-  // The counters of a new process begin again.
-  const bool is_new = !last_ || *load.tokens < last_->tokens;
-  if (is_new || has_moved) last_ = Seen{*load.tokens, now};
-  return {.is_running = true, .has_moved = has_moved, .silent = now - last_->since};
-}
-
-}  // namespace fo::canary
+}  // namespace fo::fleet

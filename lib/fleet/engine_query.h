@@ -1,0 +1,33 @@
+// Questions to an engine that need no model: a page of its API, and its load.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "base/deadline.h"
+#include "fleet/engine_load.h"
+#include "http/connection.h"
+
+namespace fo::fleet {
+
+struct EnginePage {
+  int status = 0;
+  /// Its beginning, if it is too long.
+  std::string text;
+  bool is_too_long = false;
+};
+/// Sends one GET, and reads the answer up to `max_bytes`. Throws what http::Connection throws.
+boost::asio::awaitable<EnginePage> get_page(http::Connection& connection, std::string target,
+                                            http::Fields headers, std::size_t max_bytes,
+                                            base::Deadline deadline);
+
+/// Asks for /metrics, on a connection of its own; nullopt if the engine has none. Throws what
+/// http::Connection throws, such as kTryAgain if they do not arrive in time.
+boost::asio::awaitable<std::optional<EngineLoad>> ask_engine_load(http::Origin origin,
+                                                                  std::string base_path,
+                                                                  http::Fields headers,
+                                                                  base::Deadline deadline);
+
+}  // namespace fo::fleet
