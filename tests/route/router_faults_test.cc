@@ -257,6 +257,25 @@ TEST_F(RouterFaults, AnOverloadedWorkerGetsHalfOfWhatItHadRoomFor) {
   EXPECT_EQ(fleet.requests().size(), 6U);
 }
 
+TEST_F(RouterFaults, AnEngineWithAQueueGetsNoMoreThanItRuns) {
+  route::WorkerMonitor::Options monitor = quick_checks();
+  monitor.load = std::chrono::milliseconds(5);
+  monitor.load_timeout = std::chrono::seconds(10);
+  Fleet fleet(in_turns(), monitor);
+  oracle::EngineOptions engine;
+  engine.knobs.slots = 4;
+  fleet.add_engine(engine);
+  std::vector<Client> calls;
+  for (int i = 0; i < 12; ++i) calls.push_back(fleet.begin(chat(false, 8, {{"fail", "stall@0"}})));
+  fleet.run_until([&] { return fleet.counts(0).waiting == 8; });
+  fleet.run_until([&] { return fleet.worker(0).slots_now(1) == 4; });
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+  fleet.add_engine();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+  EXPECT_EQ(fleet.counts(0).requests, 12U);
+  EXPECT_EQ(fleet.counts(1).requests, 4U);
+}
+
 TEST_F(RouterFaults, ALoneOverloadedWorkerIsAskedAgain) {
   Fleet fleet;
   fleet.add_engine();

@@ -35,6 +35,8 @@ class ScriptedWorker {
         co_await peer.write(answer(""));
       } else if (request.starts_with("GET /v1/models ")) {
         co_await peer.write(answer(R"({"data":[{"id":"oracle"}]})"));
+      } else if (request.starts_with("GET /metrics ")) {
+        co_await peer.write("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
       } else {
         const std::string body = co_await peer.read_bytes(length_of(request));
         co_return request + body;

@@ -26,6 +26,17 @@ void Share::on_overload(std::uint64_t slots, base::Duration pause, TimePoint now
   grows_after_ = std::max(grows_after_, now + pause);
 }
 
+bool Share::on_queue(std::uint64_t slots, std::uint64_t ours, double running, double waiting) {
+  if (!(waiting > 0)) return false;
+  const double kept = static_cast<double>(ours) * running / (running + waiting);
+  // Also if sums of an engine's numbers are infinite, so that this is not a number.
+  const bool is_number = kept >= 1 && kept <= static_cast<double>(ours);
+  const std::uint64_t limit_now = is_number ? static_cast<std::uint64_t>(kept) : 1;
+  if (limit_now >= limit(slots)) return false;
+  limit_ = limit_now;
+  return true;
+}
+
 bool Share::on_success(std::uint64_t slots, TimePoint now) {
   if (!limit_ || now < grows_after_) return false;
   if (++*limit_ >= slots) limit_.reset();

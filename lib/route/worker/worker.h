@@ -44,11 +44,15 @@ class Pace {
 };
 
 /// The part of a worker's slots that is used. A worker that reports overload gets half of it for a
-/// time; then each success adds one slot.
+/// time, and one whose engine has a queue what the engine runs; then each success adds one slot.
 class Share {
  public:
   /// Halves the present limit until `now` + `pause`; at least one slot stays.
   void on_overload(std::uint64_t slots, base::Duration pause, TimePoint now);
+  /// The engine runs `running` requests, and `waiting` ones wait in its queue; `ours` are this
+  /// router's part of both, in the same proportion. Keeps as many slots as it runs of ours, so that
+  /// an engine with a full batch stays full; at least one stays. True if that lowers the limit.
+  bool on_queue(std::uint64_t slots, std::uint64_t ours, double running, double waiting);
   /// True if that adds a slot.
   bool on_success(std::uint64_t slots, TimePoint now);
   [[nodiscard]] bool is_overloaded(TimePoint now) const { return now < grows_after_; }

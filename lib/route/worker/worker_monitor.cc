@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/strong.h"
 #include "base/units.h"
+#include "fleet/engine_query.h"
 #include "http/connection.h"
 #include "json/object.h"
 #include "loop/pause.h"
@@ -23,11 +24,7 @@ using Clock = Deadline::Clock;
 
 constexpr base::ByteCount kMaxModelsBytes = base::kMiB;
 constexpr base::Duration kSlowAfter = std::chrono::minutes(1);
-
-struct Answer {
-  int status = 0;
-  std::string body;
-};
+constexpr base::Duration kWithoutMetrics = std::chrono::minutes(1);
 
 enum class Check {
   kAnswered,
@@ -35,24 +32,6 @@ enum class Check {
   kEnded,  // it refuses connections, or another engine has its address
   kLate,
 };
-
-awaitable<Answer> query(http::Connection& connection, std::string target, http::Fields headers,
-                        Deadline deadline) {
-  http::RequestHead head;
-  head.target = std::move(target);
-  head.headers = std::move(headers);
-  co_await connection.send(head, {}, deadline);
-  const http::ResponseHead answered = co_await connection.read_head(deadline);
-  Answer answer{.status = answered.status, .body = {}};
-  std::string space(4096, '\0');
-  for (;;) {
-    const std::size_t count = co_await connection.read_some(space, deadline);
-    if (count == 0) break;
-    if (answer.body.size() + count > kMaxModelsBytes) break;
-    answer.body.append(space, 0, count);
-  }
-  co_return answer;
-}
 
 }  // namespace
 
@@ -144,16 +123,18 @@ awaitable<Check> WorkerMonitor::State::check(WorkerPtr worker) {
   bool has_ended = false;
   try {
     auto connection = co_await http::Connection::open(worker->origin, deadline, "health check");
-    const Answer health =
-        co_await query(*connection, worker->base_path + "/health", options.headers, deadline);
+    std::string target = worker->base_path + "/health";
+    const fleet::EnginePage health = co_await fleet::get_page(
+        *connection, std::move(target), options.headers, kMaxModelsBytes, deadline);
     if (health.status == 200) {
       // An engine may close the connection after each answer.
       if (!connection->is_reusable()) {
         connection = co_await http::Connection::open(worker->origin, deadline, "health check");
       }
-      const Answer listed =
-          co_await query(*connection, worker->base_path + "/v1/models", options.headers, deadline);
-      const ServedModels models = listed.status == 200 ? read_models(listed.body) : ServedModels();
+      target = worker->base_path + "/v1/models";
+      const fleet::EnginePage listed = co_await fleet::get_page(
+          *connection, std::move(target), options.headers, kMaxModelsBytes, deadline);
+      const ServedModels models = listed.status == 200 ? read_models(listed.text) : ServedModels();
       if (take_models(worker, models)) co_return Check::kAnswered;
       has_ended = !models.names.empty();
       reason = "/v1/models does not name the model " + base::quoted(worker->model);
@@ -209,6 +190,40 @@ awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worke
   if (found != state->events.end() && found->second == event) state->events.erase(found);
 }
 
+// A queue that one look finds may be requests that have just arrived, so the shorter one of two
+// looks counts.
+awaitable<void> WorkerMonitor::watch_queue(std::shared_ptr<State> state, WorkerPtr worker) {
+  const Options& options = state->options;
+  TimePoint next{};
+  double last = 0;
+  for (;;) {
+    co_await loop::pause_for(options.load);
+    if (worker->is_removed) co_return;
+    const double before = std::exchange(last, 0);
+    const std::uint64_t requests = worker->requests;
+    if (requests == 0 || !worker->is_reachable || Clock::now() < next) continue;
+    std::optional<fleet::EngineLoad> load;
+    try {
+      const Deadline deadline = Deadline::after(options.load_timeout);
+      load = co_await fleet::ask_engine_load(worker->origin, worker->base_path, options.headers,
+                                             deadline);
+    } catch (const base::Error&) {
+      continue;
+    }
+    if (!load || !load->running || !load->waiting) {
+      next = Clock::now() + kWithoutMetrics;
+      continue;
+    }
+    last = *load->waiting;
+    // The engine has counted at a time between the two counts.
+    const std::uint64_t ours = std::max(requests, worker->requests);
+    const double waiting = std::min(before, last);
+    if (worker->share.on_queue(worker->slots, ours, *load->running, waiting)) {
+      state->on_change(worker);
+    }
+  }
+}
+
 WorkerMonitor::WorkerMonitor(boost::asio::any_io_executor executor, Options options,
                              OnChange on_change, OnEnded on_ended)
     : state_(std::make_shared<State>(State{.executor = std::move(executor),
@@ -221,6 +236,7 @@ void WorkerMonitor::watch(const WorkerPtr& worker) {
   const auto event = std::make_shared<loop::Event>(state_->executor);
   state_->events[worker->id] = event;
   boost::asio::co_spawn(state_->executor, run(state_, worker, event), boost::asio::detached);
+  boost::asio::co_spawn(state_->executor, watch_queue(state_, worker), boost::asio::detached);
 }
 
 void WorkerMonitor::on_refused(const WorkerPtr& worker, const std::string& reason) {

@@ -1,6 +1,7 @@
 // Keeps what the router knows of each worker's reachability up to date, apart from its requests: a
 // worker that refuses a connection is out at once, and back as soon as it accepts one and its
-// /health is 200, because a standby binds the same address within a second. Coroutines of one loop.
+// /health is 200, because a standby binds the same address within a second. Lowers the share of a
+// worker whose engine has a queue of its own. Coroutines of one loop.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -26,13 +27,16 @@ class WorkerMonitor {
     /// Interval in which a reachable worker is asked for its models.
     base::Duration check = std::chrono::seconds(5);
     base::Duration timeout = std::chrono::seconds(1);
+    /// Interval in which a worker with requests is asked for the queue of its engine.
+    base::Duration load = std::chrono::seconds(1);
+    base::Duration load_timeout = std::chrono::seconds(1);
     /// How long a stale worker is used at most.
     base::Duration stale = std::chrono::hours(1);
     /// Sent with each query, such as the engines' key.
     http::Fields headers;
   };
-  /// Called after a worker has become reachable or unreachable, its first answer was late, or its
-  /// models have changed.
+  /// Called after a worker has become reachable or unreachable, its first answer was late, its
+  /// models have changed, or its engine's queue has lowered its share.
   using OnChange = std::function<void(const WorkerPtr& worker)>;
   /// Called for a stale worker that refuses connections or serves another model, so that it has
   /// ended, and for one that has been stale for too long.
@@ -57,6 +61,7 @@ class WorkerMonitor {
   struct State;
   static boost::asio::awaitable<void> run(std::shared_ptr<State> state, WorkerPtr worker,
                                           std::shared_ptr<loop::Event> event);
+  static boost::asio::awaitable<void> watch_queue(std::shared_ptr<State> state, WorkerPtr worker);
   std::shared_ptr<State> state_;
 };
 

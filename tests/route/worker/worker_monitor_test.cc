@@ -57,7 +57,8 @@ class WorkerMonitorTest : public FdCounting {
     WorkerMonitor::Options options;
     options.retry = std::chrono::milliseconds(5);
     options.check = std::chrono::milliseconds(20);
-    options.timeout = std::chrono::seconds(10);
+    options.timeout = options.load_timeout = std::chrono::seconds(10);
+    options.load = std::chrono::milliseconds(5);
     options.headers = {{"authorization", "Bearer engine-key"}};
     return options;
   }
@@ -76,6 +77,7 @@ class WorkerMonitorTest : public FdCounting {
     const auto worker = std::make_shared<route::Worker>("w", fleet::Health{});
     worker->set_url(url, net::parse_url(url), std::nullopt);
     worker->model = model;
+    worker->slots = 64;
     monitor_.watch(worker);
     return worker;
   }
@@ -101,6 +103,19 @@ class WorkerMonitorTest : public FdCounting {
         number % 4 < 2 ? "HTTP/1.0 200 OK\r\n" : "HTTP/1.1 200 OK\r\nConnection: close\r\n";
     co_await peer.write(begin + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
                         body);
+  }
+  // Answers one query, and counts those for metrics, which get `metrics`, or no answer without it.
+  static boost::asio::awaitable<void> count_metrics(http::test::Peer& peer, int& count,
+                                                    std::string metrics) {
+    const std::string head = co_await peer.read_head();
+    std::string answer = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+    if (head.starts_with("GET /v1/models ")) answer += R"({"data":[{"id":"oracle"}]})";
+    if (head.starts_with("GET /metrics ")) {
+      ++count;
+      answer = metrics;
+    }
+    co_await peer.write(answer);
+    if (answer.empty()) co_await peer.read_to_end();
   }
   static boost::asio::awaitable<void> read_only(http::test::Peer& peer) {
     co_await peer.read_to_end();
@@ -252,6 +267,41 @@ TEST_F(WorkerMonitorTest, ChecksHaveTheKeyOfTheEngines) {
   loop_.run_until([&] { return !requests.empty() && !requests[0].empty(); });
   EXPECT_TRUE(requests[0].starts_with("GET /health HTTP/1.1\r\n")) << requests[0];
   EXPECT_NE(requests[0].find("authorization: Bearer engine-key\r\n"), std::string::npos);
+}
+
+TEST_F(WorkerMonitorTest, OnlyAWorkerWithRequestsIsAskedForItsQueue) {
+  int asked = 0;
+  http::test::ScriptedServer server(loop_.io().get_executor(), [&](http::test::Peer& peer, int) {
+    return count_metrics(peer, asked, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+  });
+  const WorkerPtr worker =
+      watch_url("http://127.0.0.1:" + std::to_string(server.origin().address.port));
+  until_reachable(worker, true);
+  const auto await_checks = [&](int count) {
+    loop_.run_until([&, until = server.ended() + count] { return server.ended() >= until; });
+  };
+  await_checks(6);
+  EXPECT_EQ(asked, 0);
+  worker->requests = 1;
+  loop_.run_until([&] { return asked > 0; });
+  await_checks(6);
+  EXPECT_EQ(asked, 1) << "an engine without metrics is asked again after a minute";
+}
+
+TEST_F(WorkerMonitorTest, MetricsThatAreLateDelayNothingAndAreAskedForOnce) {
+  int asked = 0;
+  http::test::ScriptedServer server(loop_.io().get_executor(), [&](http::test::Peer& peer, int) {
+    return count_metrics(peer, asked, "");
+  });
+  const WorkerPtr worker =
+      watch_url("http://127.0.0.1:" + std::to_string(server.origin().address.port));
+  until_reachable(worker, true);
+  worker->requests = 1;
+  loop_.run_until([&] { return asked > 0; });
+  loop_.run_until([&, until = server.ended() + 6] { return server.ended() >= until; });
+  EXPECT_EQ(asked, 1);
+  EXPECT_TRUE(worker->is_reachable);
+  EXPECT_EQ(worker->slots_now(1), 64U);
 }
 
 class ImpatientMonitor : public WorkerMonitorTest {

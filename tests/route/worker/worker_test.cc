@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -57,6 +58,43 @@ TEST(WorkerShare, ALaterPauseDoesNotShortenOne) {
   share.on_overload(8, seconds(30), TimePoint(seconds(0)));
   share.on_overload(8, seconds(1), TimePoint(seconds(1)));
   EXPECT_TRUE(share.is_overloaded(TimePoint(seconds(29))));
+}
+
+TEST(WorkerShare, IsWhatTheEngineRunsOfOursWhileItHasAQueue) {
+  struct Case {
+    std::uint64_t ours;
+    double running;
+    double waiting;
+    std::uint64_t limit;
+  };
+  constexpr double kHuge = 1e308;
+  for (const Case& one : {Case{12, 4, 8, 4}, Case{6, 4, 2, 4}, Case{64, 64, 1, 63},
+                          // Half of the engine's requests are those of another router.
+                          Case{6, 4, 8, 2}, Case{5, 4, 6, 2},
+                          // At least one slot stays, and no queue changes nothing.
+                          Case{1, 4, 96, 1}, Case{3, 0, 3, 1}, Case{0, 4, 8, 1},
+                          Case{12, 12, 0, 64}, Case{12, 0, 0, 64},
+                          // What no engine should say.
+                          Case{12, -4, 8, 1}, Case{12, 4, -8, 64}, Case{12, kHuge, kHuge, 1},
+                          Case{12, 4, std::numeric_limits<double>::quiet_NaN(), 64}}) {
+    route::Share share;
+    EXPECT_EQ(share.on_queue(64, one.ours, one.running, one.waiting), one.limit < 64);
+    EXPECT_EQ(share.limit(64), one.limit) << one.ours << " " << one.running << " " << one.waiting;
+  }
+}
+
+TEST(WorkerShare, AQueueNeverRaisesItAndEachSuccessDoes) {
+  route::Share share;
+  const TimePoint now(seconds(100));
+  EXPECT_TRUE(share.on_queue(8, 6, 3, 3));
+  EXPECT_EQ(share.limit(8), 3U);
+  EXPECT_FALSE(share.is_overloaded(now));
+  EXPECT_FALSE(share.on_queue(8, 8, 7, 1));
+  EXPECT_EQ(share.limit(8), 3U);
+  EXPECT_TRUE(share.on_success(8, now));
+  EXPECT_EQ(share.limit(8), 4U);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(share.on_success(8, now));
+  EXPECT_FALSE(share.on_success(8, now));
 }
 
 TEST(Worker, IsInWhileItIsReadyAndReachable) {
