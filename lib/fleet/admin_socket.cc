@@ -18,6 +18,12 @@ namespace fo::fleet {
 using base::Error;
 using base::ExitStatus;
 
+namespace {
+
+constexpr std::size_t kMaxAdminClients = 64;
+
+}  // namespace
+
 std::string default_admin_path(std::string_view name) {
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
   const bool is_set = runtime != nullptr && *runtime != '\0' && ::geteuid() != 0;
@@ -37,6 +43,12 @@ void prepare_admin_folder(const std::string& socket_path) {
   if (const auto reason = os::find_other_writer(status)) {
     throw Error(ExitStatus::kNotPermitted, what + ": " + *reason);
   }
+}
+
+http::ServerLimits admin_limits() {
+  http::ServerLimits limits = http::limits_for_probes(kMaxAdminClients);
+  limits.own_user_only = true;
+  return limits;
 }
 
 AdminAnswer ask_admin(std::string_view daemon, const std::string& socket_path,

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/units.h"
+#include "http/server.h"
 
 namespace fo::fleet {
 
@@ -15,6 +16,9 @@ std::string default_admin_path(std::string_view name);
 /// Creates the folder of the socket with mode 0700 unless it exists. Throws kCannotCreate, and
 /// kNotPermitted for a folder that another user owns or may write.
 void prepare_admin_folder(const std::string& socket_path);
+
+/// Only our own user and root are served, also if the mode of the socket's file was changed.
+http::ServerLimits admin_limits();
 
 struct AdminAnswer {
   bool is_found = false;

@@ -30,6 +30,7 @@
 #include "net/tls.h"
 #include "os/log.h"
 #include "os/log_limit.h"
+#include "os/socket/unix_socket.h"
 
 namespace fo::http {
 namespace {
@@ -128,6 +129,8 @@ struct Server::State {
   [[nodiscard]] std::size_t count() const;
   /// Closes the least important session. False if there is none.
   bool make_room();
+  /// Whether this client may connect; if not, that is logged.
+  bool admits(int client);
 };
 
 class Session : public std::enable_shared_from_this<Session> {
@@ -497,6 +500,7 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, loop::Acceptor& ac
   for (;;) {
     base::UniqueFd client = co_await acceptor.next(is_full, make_room);
     if (!client || state->stopping) co_return;
+    if (!state->admits(client.get())) continue;
     error_code error;
     Socket socket(state->executor);
     loop::adopt(socket, std::move(client), error, protocol);
@@ -534,6 +538,17 @@ void Server::State::start(const std::shared_ptr<State>& state, base::UniqueFd li
   asio::co_spawn(state->executor,
                  Session::accept(state, state->acceptors.back(), protocol, std::move(tls)),
                  asio::detached);
+}
+
+bool Server::State::admits(int client) {
+  if (!limits.own_user_only) return true;
+  try {
+    os::check_own_user(client, "accept an HTTP connection of");
+    return true;
+  } catch (const base::Error& refusal) {
+    log_limit.log(os::LogLevel::kWarning, refusal.what(), refusal.what());
+    return false;
+  }
 }
 
 void Server::State::stop_accepting() {

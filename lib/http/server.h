@@ -43,6 +43,8 @@ struct ServerLimits {
   base::Duration body_timeout = std::chrono::seconds(60);
   /// Timeout for the first byte of a request.
   base::Duration idle_timeout = std::chrono::seconds(75);
+  /// Clients of a Unix socket are refused unless they run as our own user or as root.
+  bool own_user_only = false;
   /// Timeout for a client to read what one write sends.
   base::Duration write_timeout = std::chrono::seconds(30);
 };

@@ -33,6 +33,7 @@ using base::ExitStatus;
 using base::UniqueFd;
 using boost::asio::awaitable;
 
+constexpr char kHandOver[] = "hand sockets over with";
 constexpr std::size_t kMaxPerBatch = 100;
 constexpr std::size_t kMaxSockets = 16384;
 
@@ -94,14 +95,6 @@ std::span<std::byte> bytes_of(auto& object) {
   return std::as_writable_bytes(std::span(&object, 1));
 }
 
-// Refuses peers of another user, as giver and as receiver.
-void check_user(int fd) {
-  const os::PeerCredentials peer = os::peer_credentials(fd);
-  if (peer.uid == ::geteuid() || peer.uid == 0) return;
-  throw Error(ExitStatus::kNotPermitted,
-              "hand sockets over with process " + std::to_string(peer.pid) + ": another user's");
-}
-
 // Sends or receives the one byte to continue. False if the peer has closed the connection.
 awaitable<bool> send_mark(const Peer& peer) {
   char mark = 1;
@@ -149,7 +142,7 @@ awaitable<bool> give_sockets(int listener, std::span<const int> sockets, Deadlin
     if (!fd) break;
     std::string failure = "hand sockets over: the other process closed the connection";
     try {
-      check_user(fd.get());
+      os::check_own_user(fd.get(), kHandOver);
       const Peer receiver(fd.get(), deadline.sooner(Deadline::after(receiver_timeout)));
       const bool given = co_await give(receiver, sockets);
       if (given) co_return true;
@@ -170,7 +163,7 @@ awaitable<ReceivedSockets> receive_sockets(std::string path, Deadline deadline) 
     co_return ReceivedSockets{};
   }
   const int fd = received.giver.get();
-  check_user(fd);
+  os::check_own_user(fd, kHandOver);
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
     base::throw_errno(errno, "receive sockets from " + base::quoted(path));

@@ -228,7 +228,7 @@ AdminActions Server::admin_actions() {
 
 void Server::serve_admin() {
   admin_.emplace(io_.get_executor(), http::make_handler(admin_pages(admin_actions(), hold_)),
-                 http::limits_for_probes(64));
+                 fleet::admin_limits());
   admin_->listen(listeners_.admin());
 }
 

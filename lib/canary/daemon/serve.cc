@@ -148,8 +148,7 @@ void CanaryDaemon::serve_pages() {
   pages.push_back({"GET", "/state", [this](const http::Request& request, http::Reply& reply) {
                      return answer_state(request, reply, workers_);
                    }});
-  admin_.emplace(io_.get_executor(), http::make_handler(std::move(pages)),
-                 http::limits_for_probes(kMaxPageClients));
+  admin_.emplace(io_.get_executor(), http::make_handler(std::move(pages)), fleet::admin_limits());
   admin_->listen(std::move(admin_socket_->listener));
   if (options_.metrics.empty()) return;
   metrics_.emplace(

@@ -57,7 +57,8 @@ UniqueFd listen_unix(const std::string& path, mode_t mode, int backlog) {
   UniqueFd fd = make_socket(SOCK_NONBLOCK);
   // The mode of the socket is set before bind: Linux applies it, and the umask, in bind, so that at
   // no time others could connect.
-  if (::fchmod(fd.get(), mode) != 0) throw_errno(errno, "set the mode of socket " + base::quoted(path));
+  if (::fchmod(fd.get(), mode) != 0)
+    throw_errno(errno, "set the mode of socket " + base::quoted(path));
   if (::bind(fd.get(), generic(address), size) != 0) {
     base::throw_cannot_create(errno, "bind socket " + base::quoted(path));
   }
@@ -110,6 +111,13 @@ PeerCredentials peer_credentials(int socket_fd) {
     throw_errno(errno, "read the peer's credentials");
   }
   return {credentials.pid, credentials.uid, credentials.gid};
+}
+
+void check_own_user(int socket_fd, const std::string& what) {
+  const PeerCredentials peer = peer_credentials(socket_fd);
+  if (peer.uid == ::geteuid() || peer.uid == 0) return;
+  throw Error(ExitStatus::kNotPermitted,
+              what + " process " + std::to_string(peer.pid) + ": another user's");
 }
 
 std::vector<gid_t> peer_groups(int socket_fd) {
