@@ -81,6 +81,28 @@ TEST_F(Cancellation, WhileTheWorkerSendsWhatTheClientDoesNotRead) {
   leave(client);
 }
 
+class Burst : public Cancellation {
+ protected:
+  Burst() : Cancellation(16) {}
+};
+
+// Half of them are in the queue of the router.
+TEST_F(Burst, ManyCancelledRequestsHoldNoSlot) {
+  std::vector<Client> clients;
+  for (int i = 0; i < 32; ++i) {
+    clients.push_back(fleet_.begin(chat(i % 2 == 0, 8, {{"fail", "stall@3"}})));
+  }
+  fleet_.run_until([this] { return fleet_.busy(0) == 16 && fleet_.requests().size() == 32; });
+  for (const Client& client : clients) client->disconnect();
+  fleet_.run_until([this] { return fleet_.busy(0) == 0 && fleet_.requests().size() == 0; });
+  const route::Worker& worker = fleet_.worker(0);
+  EXPECT_EQ(worker.requests, 0U);
+  EXPECT_EQ(worker.tokens, 0U);
+  EXPECT_EQ(worker.streams, 0U);
+  EXPECT_EQ(worker.health.state(), fleet::HealthState::kHealthy);
+  EXPECT_EQ(fleet_.ask(chat(true))->status(), 200);
+}
+
 class OneSlot : public Cancellation {
  protected:
   OneSlot() : Cancellation(1) {}

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,13 @@ void refuse(Fleet& fleet, std::size_t engine, std::uint64_t status, std::uint64_
 std::string as_name(std::string text) {
   std::erase_if(text, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
   return text;
+}
+
+/// The text as a chunk of a body.
+std::string chunk_of(const std::string& text) {
+  std::ostringstream chunk;
+  chunk << std::hex << text.size() << "\r\n" << text << "\r\n";
+  return chunk.str();
 }
 
 class EachFault : public FdCounting, public testing::WithParamInterface<const char*> {};
@@ -105,6 +113,67 @@ INSTANTIATE_TEST_SUITE_P(, FaultInAnAnswer,
                          testing::Values("reset@8", "cut@8", "half@8", "end@8", "error@8",
                                          "abort@8"),
                          [](const auto& fault) { return as_name(fault.param); });
+
+// What is passed through is asked anew before its first byte.
+class FaultUnderAnotherApi : public EachFault {};
+
+TEST_P(FaultUnderAnotherApi, AnotherWorkerAnswersBeforeTheFirstByte) {
+  using Peer = ScriptedWorker::Peer;
+  Fleet fleet;
+  ScriptedWorker broken(fleet.executor(),
+                        [](Peer& peer, const std::string&) { return peer.write(""); });
+  std::string received;
+  ScriptedWorker sound(fleet.executor(), [&](Peer& peer, std::string request) {
+    received = std::move(request);
+    return peer.write(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        "\r\n{\"is\":\"whole\"}");
+  });
+  fleet.add_worker(broken.url());
+  fleet.add_worker(sound.url());
+  const json body{{"model", "oracle"}, {"input", "a"}, {"messages", json::array()}};
+  while (broken.requests() == 0) {
+    const Client call = fleet.ask(body, GetParam());
+    EXPECT_EQ(call->status(), 200) << call->body();
+    EXPECT_EQ(call->body(), R"({"is":"whole"})");
+    EXPECT_TRUE(received.starts_with(std::string("POST ") + GetParam() + " HTTP/1.1\r\n"));
+  }
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kSuspicious);
+  EXPECT_EQ(fleet.worker(1).health.state(), HealthState::kHealthy);
+}
+
+INSTANTIATE_TEST_SUITE_P(, FaultUnderAnotherApi,
+                         testing::Values("/v1/embeddings", "/v1/messages", "/v1/responses",
+                                         "/v1/rerank", "/v1/score", "/tokenize", "/detokenize",
+                                         "/v1/audio/speech"),
+                         [](const auto& path) { return as_name(path.param); });
+
+class CutStreamOfAnotherApi : public EachFault {};
+
+// Its clients do not know the router's error, so that its end is that of the worker's.
+TEST_P(CutStreamOfAnotherApi, IsNotWholeForTheClientAndIsNotAskedAnew) {
+  using Peer = ScriptedWorker::Peer;
+  const std::string event = "event: a\ndata: {\"type\":\"a\"}\n\n";
+  Fleet fleet;
+  ScriptedWorker broken(fleet.executor(), [&](Peer& peer, const std::string&) {
+    return peer.write(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n" +
+        chunk_of(event));
+  });
+  fleet.add_worker(broken.url());
+  const json body{
+      {"model", "oracle"}, {"input", "a"}, {"messages", json::array()}, {"stream", true}};
+  const Client call = fleet.ask(body, GetParam());
+  EXPECT_EQ(call->status(), 200);
+  EXPECT_EQ(call->body(), event);
+  EXPECT_FALSE(call->is_whole());
+  EXPECT_EQ(broken.requests(), 1);
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kSuspicious);
+}
+
+INSTANTIATE_TEST_SUITE_P(, CutStreamOfAnotherApi, testing::Values("/v1/responses", "/v1/messages"),
+                         [](const auto& path) { return as_name(path.param); });
 
 class RouterFaults : public FdCounting {};
 

@@ -4,12 +4,14 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "http/scripted_server.h"
@@ -147,6 +149,23 @@ TEST_F(UpstreamCallTest, ANewConnectionThatEndsIsAFault) {
 TEST_F(UpstreamCallTest, NobodyListens) {
   const ReservedPort port;
   worker_->origin.address = {"127.0.0.1", port.number()};
+  EXPECT_EQ(call(false), CallEnd::kRefused);
+  EXPECT_FALSE(call_->reason().empty());
+}
+
+// A full backlog: the kernel drops what asks for a connection.
+TEST_F(UpstreamCallTest, AWorkerThatDoesNotAcceptInTimeIsOutAndHasNoFault) {
+  using boost::asio::ip::tcp;
+  times_.connect = std::chrono::milliseconds(100);
+  tcp::acceptor full(loop_.io(), tcp::v4());
+  full.bind({boost::asio::ip::address_v4::loopback(), 0});
+  full.listen(0);
+  std::vector<tcp::socket> waiting;
+  for (int i = 0; i < 4; ++i) {
+    waiting.emplace_back(loop_.io());
+    waiting.back().async_connect(full.local_endpoint(), [](const boost::system::error_code&) {});
+  }
+  worker_->origin.address = {"127.0.0.1", full.local_endpoint().port()};
   EXPECT_EQ(call(false), CallEnd::kRefused);
   EXPECT_FALSE(call_->reason().empty());
 }

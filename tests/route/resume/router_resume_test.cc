@@ -126,5 +126,26 @@ TEST_F(RouterResume, TheCardOfTheWorkerCounts) {
   EXPECT_EQ(finish["choices"][0]["finish_reason"], "stop");
 }
 
+TEST_F(RouterResume, WithoutResumesAStartedAnswerEndsAndNoOtherWorkerIsAsked) {
+  route::RouterOptions options = in_turns();
+  options.resume.enabled = false;
+  Fleet fleet(std::move(options));
+  fleet.add_engines(2);
+  fail_next(fleet, 0, "cut@8");
+  Client call;
+  std::uint64_t asked = 0;
+  while (fleet.counts(0).faults == 0) {
+    asked = fleet.counts(1).requests;
+    call = fleet.ask(resumable_chat());
+  }
+  EXPECT_EQ(call->status(), 200);
+  EXPECT_TRUE(call->is_whole());
+  EXPECT_EQ(call->error_code(), "worker_lost");
+  EXPECT_TRUE(call->error_message().ends_with("this router resumes no answers"))
+      << call->error_message();
+  EXPECT_FALSE(call->text().empty());
+  EXPECT_EQ(fleet.counts(1).requests, asked);
+}
+
 }  // namespace
 }  // namespace fo::test
