@@ -69,5 +69,5 @@ LAST_LINE="Three failovers and a switchover, the same tokens each time, no reque
 }
 
 @test "the demo reports unknown arguments" {
-  answers 64 "demo: error: unknown argument '--kepp'" "$FO_ROOT/packaging/demo" --kepp
+  reports 64 "demo: error: unknown argument '--kepp'" "$FO_ROOT/packaging/demo" --kepp
 }

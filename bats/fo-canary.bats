@@ -8,14 +8,6 @@ load canary
 
 setup() { setup_canary; }
 
-# fails STATUS MESSAGE COMMAND...: it prints nothing but one line, an error that matches.
-fails() {
-  run "-$1" --separate-stderr "${@:3}"
-  [ "$output" = "" ]
-  # shellcheck disable=SC2053
-  [[ ${stderr_lines[0]} == "fo-canary: error: "$2 ]] || { echo "$stderr"; return 1; }
-}
-
 # put_verdict WORKER WRITER MEMBERS: writes a verdict.
 put_verdict() {
   printf '{"version":1,"id":"%s","since":"2026-11-21T05:33:00.123Z",%s}' "$1" "$3" |

@@ -29,8 +29,8 @@ post() {
   curl -sS --max-time 60 -D "$T/head" -o "$T/body" -w '%{http_code}' "$URL$1" -d "$2" "${@:3}" >"$T/status" 3>&-
   cat "$T/body"
 }
-# answers STATUS PATH BODY [OPTION]...: the request has this status.
-answers() {
+# post_gives STATUS PATH BODY [OPTION]...: the request has this status.
+post_gives() {
   post "${@:2}" >"$T/answer"
   [ "$(cat "$T/status")" = "$1" ] || { echo "status $(cat "$T/status") instead of $1"; cat "$T/answer"; return 1; }
 }
@@ -53,14 +53,6 @@ start_stream() {
 
 # metric NAME URL: prints the value of one of an oracle's metrics.
 metric() { curl -sSf "$2/metrics" | sed -n "s/^$1{[^}]*} //p"; }
-
-# fails STATUS MESSAGE COMMAND...: it prints nothing but one line, an error that matches.
-fails() {
-  run "-$1" --separate-stderr "${@:3}"
-  [ "$output" = "" ]
-  # shellcheck disable=SC2053
-  [[ ${stderr_lines[0]} == "fo-route: error: "$2 ]] || { echo "$stderr"; return 1; }
-}
 
 # --- argv -----------------------------------------------------------------------------------------
 
@@ -105,7 +97,7 @@ fails() {
   stream=$(post /v1/completions "$(members '"stream":true')")
   [ "$(sed -n 's/^data: {/{/p' <<<"$stream" | jq -j '.choices[0].text')" = "$text" ]
   [ "$(tail -n 1 <<<"$stream")" = "data: [DONE]" ]
-  answers 200 /v1/chat/completions '{"model":"oracle","messages":[{"role":"user","content":"Hi"}]}' \
+  post_gives 200 /v1/chat/completions '{"model":"oracle","messages":[{"role":"user","content":"Hi"}]}' \
     -H 'x-request-id: mine-1'
   # The client's id beside the router's own.
   grep -qi '^x-request-id: mine-1' "$T/head"
@@ -126,16 +118,16 @@ fails() {
   pick_port
   start_router --worker "http://127.0.0.1:$PORT"
   # No model is known, and a client may try again.
-  answers 503 /v1/completions "$(members)"
+  post_gives 503 /v1/completions "$(members)"
   grep -qi '^retry-after: ' "$T/head"
   start_bg a fo-oracle --port "$PORT"
   await_healthy 1
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
 }
 
 @test "a model that is not served is 404, with the nearest name" {
   start_two
-  answers 404 /v1/completions '{"model":"oracel","prompt":"x"}'
+  post_gives 404 /v1/completions '{"model":"oracel","prompt":"x"}'
   jq -e '.error.code == "model_not_found" and (.error.message | contains("did you mean '\''oracle'\''?"))' "$T/body"
 }
 
@@ -144,12 +136,12 @@ fails() {
   start_two
   for path in /sleep /wake_up /v1/load_lora_adapter /update_weights_from_disk /release_memory_occupation \
     /collective_rpc /oracle /v1/../sleep /v1/%2e%2e/sleep //sleep /metrics /; do
-    answers 404 "$path" '{}' --path-as-is
+    post_gives 404 "$path" '{}' --path-as-is
     jq -e '.error.code == "unknown_path"' "$T/body"
   done
-  answers 405 /v1/completions '' -X GET
+  post_gives 405 /v1/completions '' -X GET
   for path in priority kv_transfer_params bootstrap_host data_parallel_rank lora_path session_params; do
-    answers 400 /v1/completions "$(members "\"$path\":1")"
+    post_gives 400 /v1/completions "$(members "\"$path\":1")"
     jq -e --arg path "$path" '.error.param == $path' "$T/body"
   done
   [ "$(curl -sS "$WORKER/is_sleeping")" = '{"is_sleeping":false}' ]
@@ -159,13 +151,13 @@ fails() {
   start_two --allow-path /is_sleeping --allow-field priority
   run -0 curl -sS "$URL/is_sleeping"
   [ "$output" = '{"is_sleeping":false}' ]
-  answers 200 /v1/completions "$(members '"priority":1')"
+  post_gives 200 /v1/completions "$(members '"priority":1')"
 }
 
 @test "a long body is 413" {
   start_two --max-body 1KiB
-  answers 200 /v1/completions "$(members)"
-  answers 413 /v1/completions "$(members "\"user\":\"$(printf '%01024d' 0)\"")"
+  post_gives 200 /v1/completions "$(members)"
+  post_gives 413 /v1/completions "$(members "\"user\":\"$(printf '%01024d' 0)\"")"
 }
 
 @test "keys have a tier, limits and models" {
@@ -179,13 +171,13 @@ tier = "premium"
 models = ["other"]
 END
   start_two --keys "$T/keys.toml"
-  answers 401 /v1/completions "$(members)"
-  answers 401 /v1/completions "$(members)" -H 'Authorization: Bearer three'
+  post_gives 401 /v1/completions "$(members)"
+  post_gives 401 /v1/completions "$(members)" -H 'Authorization: Bearer three'
   jq -e '.error.type == "authentication_error"' "$T/body"
   # Another model than the key's does not exist for it.
-  answers 404 /v1/completions "$(members)" -H 'Authorization: Bearer two'
-  for key in 'Authorization: Bearer one' 'x-api-key: one'; do answers 200 /v1/completions "$(members)" -H "$key"; done
-  answers 429 /v1/completions "$(members)" -H 'x-api-key: one'
+  post_gives 404 /v1/completions "$(members)" -H 'Authorization: Bearer two'
+  for key in 'Authorization: Bearer one' 'x-api-key: one'; do post_gives 200 /v1/completions "$(members)" -H "$key"; done
+  post_gives 429 /v1/completions "$(members)" -H 'x-api-key: one'
   grep -qi '^retry-after: ' "$T/head"
   run -1 grep -rhE 'three|two|one' "$T/router.err"
   printf '[x]\n' >"$T/keys.toml"
@@ -194,7 +186,7 @@ END
 
 @test "--choice round-robin gives each worker its part" {
   start_two --choice round-robin
-  for _ in 1 2 3 4; do answers 200 /v1/completions "$(members)"; done
+  for _ in 1 2 3 4; do post_gives 200 /v1/completions "$(members)"; done
   local url
   for url in $(state '.workers[].url'); do [ "$(metric oracle_requests_total "$url")" -eq 2 ]; done
 }
@@ -203,7 +195,7 @@ END
   need_promtool
   pick_port
   start_two --metrics "127.0.0.1:$PORT"
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
   curl -sSf "http://127.0.0.1:$PORT/metrics" >"$T/metrics"
   promtool check metrics <"$T/metrics"
   grep -qx 'fo_route_requests_total{model="oracle",code="200",tier="premium"} 1' "$T/metrics"
@@ -211,10 +203,10 @@ END
   grep -qx 'fo_route_requests_total{model="oracle",code="502",tier="best_effort"} 0' "$T/metrics"
   curl -sSf "http://127.0.0.1:$PORT/ready" "$URL/live" "$URL/ready"
   # Clients do not see metrics.
-  answers 404 /metrics '' -X GET
+  post_gives 404 /metrics '' -X GET
 }
 
-# raw TEXT: sends it, and prints what the router answers until it closes the connection.
+# raw TEXT: sends it, and prints what the router post_gives until it closes the connection.
 raw() {
   local address=${URL#http://}
   {
@@ -238,7 +230,7 @@ raw() {
   name=$(printf 'x%09999d' 0)
   run -0 raw "${begin}$name: 1\r\n$name: 2\r\n\r\n"
   [[ ${lines[0]} == "HTTP/1.1 431 "* ]]
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
 }
 
 # open_connections NAME N [TEXT]: opens N connections to the router, and sends TEXT on every second one.
@@ -262,7 +254,7 @@ open_connections() {
   [ "$count" -ge 4000 ] || skip_because files "the limit on open files is below 12000"
   start_two
   open_connections idle "$count"
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
   wait_for "[ \$(ls /proc/$ROUTER/fd | wc -l) -gt $count ]"
 }
 
@@ -271,7 +263,7 @@ open_connections() {
   start_two
   open_connections first 300 'POST /v1/compl'
   open_connections second 300 'POST /v1/compl'
-  for _ in 1 2 3; do answers 200 /v1/completions "$(members)"; done
+  for _ in 1 2 3; do post_gives 200 /v1/completions "$(members)"; done
   run -1 grep 'out: ' "$T/router.err"
 }
 
@@ -289,13 +281,13 @@ open_connections() {
     start_router --worker "$first" --worker "$WORKER" --first-token-timeout 200ms
     await_healthy 2
     before=$(metric oracle_requests_total "$first")
-    answers 200 /v1/completions "$(members)"
+    post_gives 200 /v1/completions "$(members)"
     url=$first
     if [ "$(metric oracle_requests_total "$first")" = "$before" ]; then url=$WORKER; fi
     # A request whose kept connection is reset is sent once more on a new one.
     curl -sSf "$url/oracle" -d "{\"fail\":\"$fault\",\"fail_next\":2}" >"$T/knobs"
     case $fault in stall@start | half@start) is_streamed=true ;; *) is_streamed=false ;; esac
-    answers 200 /v1/completions "$(members "\"stream\":$is_streamed")"
+    post_gives 200 /v1/completions "$(members "\"stream\":$is_streamed")"
     if [ "$fault" != exit@start ]; then [ "$(metric oracle_faults_total "$url")" -ge 1 ]; fi
     # A worker that is slow once may be busy.
     if [ "$fault" != stall@start ]; then
@@ -308,7 +300,7 @@ open_connections() {
 
 @test "a stream that can't continue ends with an error, and the number of its tokens" {
   start_two
-  answers 200 /v1/completions "$(members '"stream":true' '"oracle":{"fail":"reset@7"}')"
+  post_gives 200 /v1/completions "$(members '"stream":true' '"oracle":{"fail":"reset@7"}')"
   # A token may be a part of a character, and without text.
   sed -n 's/^data: {/{/p' "$T/body" | jq -se '[.[] | .choices[0].text // ""] as $texts | ($texts | length) == 8 and
     (last.error | .code == "worker_lost" and .delivered_tokens == ($texts | map(select(. != "")) | length))'
@@ -346,9 +338,9 @@ open_connections() {
 
 @test "an error of two workers is the client's, who need not retry" {
   start_two
-  answers 500 /v1/completions "$(members '"oracle":{"fail":"error@start"}')"
+  post_gives 500 /v1/completions "$(members '"oracle":{"fail":"error@start"}')"
   grep -qi '^x-should-retry: false' "$T/head"
-  answers 400 /v1/completions '{"model":"oracle","prompt":1.5}'
+  post_gives 400 /v1/completions '{"model":"oracle","prompt":1.5}'
   [ "$(state .healthy)" -eq 2 ]
 }
 
@@ -414,7 +406,7 @@ ask_all_the_time() {
     --tls-cert "$T/server.crt" --tls-key "$T/server.key"
   await_healthy 1
   URL=${URL/http:/https:}
-  answers 200 /v1/completions "$(members '"stream":true')" --cacert "$T/ca.crt" -H 'Authorization: Bearer mine'
+  post_gives 200 /v1/completions "$(members '"stream":true')" --cacert "$T/ca.crt" -H 'Authorization: Bearer mine'
   grep -qi '^authorization: Bearer secret' "$T/tls.err"
   run -1 grep -i 'bearer mine' "$T/tls.err"
   run -60 curl -sS "$URL/v1/models"
@@ -460,13 +452,13 @@ ask_all_the_time() {
   idle=$(state '.workers[] | select(.requests == 0).id')
   ctl drain "$busy"
   [ "$(state ".workers[] | select(.id == \"$busy\").life")" = draining ]
-  for _ in 1 2 3 4; do answers 200 /v1/completions "$(members)"; done
+  for _ in 1 2 3 4; do post_gives 200 /v1/completions "$(members)"; done
   ctl drain "$idle"
   # Both are drained.
-  answers 503 /v1/completions "$(members)" -H 'x-request-timeout: 1'
+  post_gives 503 /v1/completions "$(members)" -H 'x-request-timeout: 1'
   # Without any worker, requests are refused for a moment longer.
   ctl undrain "$idle"
-  wait_for 'answers 200 /v1/completions "$(members)"'
+  wait_for 'post_gives 200 /v1/completions "$(members)"'
   wait_exit "$STREAM"
   [ "$status" -eq 0 ]
   [ "$(tail -n 2 "$T/stream.out" | head -n 1)" = "data: [DONE]" ]
@@ -544,7 +536,7 @@ ask_all_the_time() {
   curl -sSf "$URL/ready"
   kill -TERM "$ROUTER"
   wait_for '[ "$(curl -sS -o /dev/null -w "%{http_code}" "$URL/ready")" = 503 ]'
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
   grep -qi '^connection: close' "$T/head"
 }
 
@@ -566,7 +558,7 @@ ask_all_the_time() {
   fails 78 "*route.toml*" ctl reload
   kill -HUP "$ROUTER"
   wait_for "grep -q 'error: .*route.toml' $T/router.err"
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
 }
 
 @test "--takeover: another router goes on without a failed request" {
@@ -646,7 +638,7 @@ register() {
   kill "$first"
   await_healthy 1
   [ "$(state .total)" -eq 1 ]
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
 }
 
 @test "a worker whose record vanishes is used as long as it answers" {
@@ -658,7 +650,7 @@ register() {
   kill -STOP "$PUT"
   rm -r "$T/registry"
   wait_for '[ "$(state ".workers[0].stale")" = true ]'
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
   kill "$ORACLE"
   wait_exit "$ORACLE"
   wait_for '[ "$(state .total)" -eq 0 ]'
@@ -692,11 +684,11 @@ verdict_is() { [ "$(state ".workers[] | select(.id == \"$ID\").verdict")" = "$1"
   [[ $output == *" convicted "* ]]
   [ "$(state ".workers[] | select(.id == \"$ID\") | [.verdict_reason, .weight, .health]")" = \
     '["by hand",0,"healthy"]' ]
-  for _ in 1 2 3 4; do answers 200 /v1/completions "$(members)"; done
+  for _ in 1 2 3 4; do post_gives 200 /v1/completions "$(members)"; done
   [ "$(metric oracle_requests_total "$WORKER")" -eq 0 ]
   # Not even as the only one.
   ctl drain "$other"
-  answers 503 /v1/completions "$(members)" -H 'x-request-timeout: 1'
+  post_gives 503 /v1/completions "$(members)" -H 'x-request-timeout: 1'
   [ "$(metric oracle_requests_total "$WORKER")" -eq 0 ]
   ctl undrain "$other"
   fo-reg rm "verdicts/$ID/c1"
@@ -720,7 +712,7 @@ verdict_is() { [ "$(state ".workers[] | select(.id == \"$ID\").verdict")" = "$1"
   wait_for "grep -q 'without weight' $T/router.err"
   [ "$(grep -c 'verdicts/' "$T/router.err")" -eq 1 ]
   verdict_is unknown
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
 }
 
 @test "--state: a router that starts without its registry has the workers of the last listing" {
@@ -736,7 +728,7 @@ verdict_is() { [ "$(state ".workers[] | select(.id == \"$ID\").verdict")" = "$1"
   start_router --registry "etcd:${WORKER}/fleet" --state "$T/state"
   await_healthy 1
   [ "$(state '.workers[0].stale')" = true ]
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
 }
 
 # start_member N [OPTION]...: one engine of a pair that publishes 127.0.0.1:$PORT, an oracle with these
@@ -802,12 +794,12 @@ check_streams() {
   wait_for '[ "$(lives)" = "ready spare" ]'
   start_router --registry "$FO_REGISTRY" --namespace 'oracle-*'
   await_healthy 1
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
   fo-shadow switchover --timeout 30s
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
   kill -KILL "${MEMBER[1]}"
   # The request waits for the other engine.
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
 }
 
 @test "--resume-text: an answer goes on after its text when its engine names no tokens" {
@@ -817,7 +809,7 @@ check_streams() {
   start_router --worker "a=$first" --worker "b=$WORKER" --choice round-robin --resume-text
   await_healthy 2
   for i in 1 2; do
-    answers 200 /v1/completions "$(members '"stream":true')"
+    post_gives 200 /v1/completions "$(members '"stream":true')"
     mv "$T/answer" "$T/answer$i"
     grep -qx 'data: \[DONE\]' "$T/answer$i"
     # The router may give the next one to the same engine.
@@ -867,7 +859,7 @@ begin_switchover() {
   local -a MEMBER=() ENGINE_PORT=() STREAMS=()
   export FO_SHADOW_DRAIN=1s
   begin_switchover 250ms 2
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
   wait_exit "$OVER"
   [ "$status" -eq 0 ]
   wait_for '[ "$(lives)" = "ready spare" ]'
@@ -886,5 +878,5 @@ begin_switchover() {
   [ "$status" -eq 75 ]
   wait_for '[ "$(lives)" = ready ]'
   check_streams
-  answers 200 /v1/completions "$(members)"
+  post_gives 200 /v1/completions "$(members)"
 }

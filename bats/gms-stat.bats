@@ -379,5 +379,5 @@ on_terminal() {
   [[ ${lines[-1]} =~ ^[0-9]+\ [0-9]+\ [0-9]+\ mem-[0-9]+$ ]]
   run -64 --separate-stderr "$helper" some 0
   [ "$stderr" = "fo-sim-memory: error: expected all or held, and a device" ]
-  answers 74 "fo-sim-memory: error: write to standard output" bash -c "'$helper' held 0 >/dev/full"
+  reports 74 "fo-sim-memory: error: write to standard output" bash -c "'$helper' held 0 >/dev/full"
 }

@@ -122,7 +122,7 @@ answer() {
   mv "$T/answer.new" "$T/answer"
 }
 
-# start_manager: starts what receives a service's notifications, and writes them to $T/told. Sets
+# start_manager: starts a receiver of a service's notifications, which writes them to $T/told. Sets
 # NOTIFY_SOCKET.
 start_manager() {
   export NOTIFY_SOCKET=$T/notify
@@ -174,10 +174,15 @@ prints_only() {
   [[ ${stderr_lines[0]} == "$TOOL: $1: "$3 ]]
 }
 
-# answers STATUS TEXT COMMAND...: it ends with STATUS, and prints this text and nothing else.
+# answers STATUS TEXT COMMAND...: it ends with STATUS, and prints this text on its standard output, and
+# nothing else. reports: it prints it on its standard error.
 answers() {
-  run "-$1" "${@:3}" 3>&-
-  [ "$output" = "$2" ] || { echo "$output"; return 1; }
+  run "-$1" --separate-stderr "${@:3}" 3>&-
+  [ "$output" = "$2" ] && [ "$stderr" = "" ] || { echo "$output$stderr"; return 1; }
+}
+reports() {
+  run "-$1" --separate-stderr "${@:3}" 3>&-
+  [ "$output" = "" ] && [ "$stderr" = "$2" ] || { echo "$output$stderr"; return 1; }
 }
 
 # full_stdout COMMAND...: its output can't be written, which is an error.

@@ -113,7 +113,7 @@ void declare_serve(CLI::App& app, Options& options) {
   cli::add_positive_duration(app, "--client-timeout", serve.limits.write_timeout,
                              "for a client to read what was sent");
   cli::add_size(app, "--max-body", serve.limits.body_bytes,
-                "the longest body of a request, and of all requests at a time together");
+                "limit of a request's body, and of all bodies together");
   cli::add_size(app, "--max-bodies", serve.limits.all_bodies, "");
   cli::add_list(app, "--allow-path", serve.router.allowed_paths,
                 "forward this path, too; repeatable", "PATH");

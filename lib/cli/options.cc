@@ -169,7 +169,8 @@ void add_worker_access(CLI::App& app, std::string& key_file, std::string& ca) {
 
 CLI::Option* add_allowed_workers(CLI::App& app, std::string& networks) {
   return add_text(app, "--allow-workers", networks,
-                  "networks of workers (default: loopback and private ones)", "NETWORK,...");
+                  "networks that workers may be in (default: loopback and private ones)",
+                  "NETWORK,...");
 }
 
 CLI::Option* add_admin(CLI::App& app, std::string& path, const std::string& file,

@@ -57,7 +57,7 @@ void add_endpoint(CLI::App& app, EndpointOptions& endpoint,
 /// An option with a text; `type` stands for it in --help.
 CLI::Option* add_text(CLI::App& app, const std::string& name, std::string& value,
                       const std::string& description, const std::string& type);
-/// A repeatable option with a text each.
+/// A repeatable option; each use adds one text.
 CLI::Option* add_list(CLI::App& app, const std::string& name, std::vector<std::string>& values,
                       const std::string& description, const std::string& type);
 
@@ -82,7 +82,7 @@ void add_tls(CLI::App& app, std::string& certificate, std::string& key);
 /// `what`.
 void add_registries(CLI::App& app, std::string& registry, std::string& state_registry,
                     const std::string& what);
-/// `--worker-key FILE` and `--worker-ca FILE`: how a worker is spoken to.
+/// `--worker-key FILE` and `--worker-ca FILE`, for requests to workers.
 void add_worker_access(CLI::App& app, std::string& key_file, std::string& ca);
 /// `--allow-workers NETWORK,...`.
 CLI::Option* add_allowed_workers(CLI::App& app, std::string& networks);

@@ -274,6 +274,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // Counts so many bytes for the body of this session's request.
   void count_body(std::size_t bytes) {
+    // A session that was closed to make room may still read for a moment.
+    if (has_left_) bytes = 0;
     state_->bodies += bytes - std::exchange(body_, bytes);
   }
 
@@ -375,6 +377,8 @@ class Session : public std::enable_shared_from_this<Session> {
       co_return false;
     }
     if (is_beyond_all()) {
+      reader_.begin();
+      count_body(0);
       co_await refuse(503, "the requests of all clients are too long together");
       co_return false;
     }

@@ -28,8 +28,8 @@ struct ServerLimits {
   std::uint32_t header_bytes = 16 * 1024;
   /// Limit of a body; the server answers larger ones with 413.
   base::ByteCount body_bytes = 16 * base::kMiB;
-  /// Limit of the bodies of all requests that are being read or with the handler; the server answers
-  /// a request beyond it with 503.
+  /// Limit of the total size of the bodies of all requests that are being read or with the handler;
+  /// the server answers a request beyond it with 503.
   base::ByteCount all_bodies = 4096 * base::kMiB;
   /// Maximum number of open connections. A further one replaces a connection that waits for its
   /// client: the one that has been idle for longest, else one that is sending a request, else one

@@ -1,4 +1,5 @@
-// Limits the time of an operation that another call ends early, such as the close of its socket.
+// Calls a function at a deadline unless it is cancelled, for example to close the socket of a slow
+// operation.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -30,6 +31,7 @@ class Alarm {
       if (state && state->setting == setting) ring();
     });
   }
+  /// The function will not be called.
   void cancel() {
     ++state_->setting;
     state_->timer.cancel();

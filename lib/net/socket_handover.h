@@ -31,9 +31,9 @@ struct ReceivedSockets {
   base::UniqueFd giver;
 };
 
-/// Receives the sockets offered at `path`. Throws kUsage for the path, kNotPermitted for another user's
-/// socket, kTryAgain at the deadline, kProtocol, and kOsError if this process cannot have so many
-/// descriptors.
+/// Receives the sockets offered at `path`. Throws kUsage for the path, kNotPermitted for another
+/// user's socket, kTryAgain at the deadline, kProtocol, and kOsError if this process cannot have so
+/// many descriptors.
 boost::asio::awaitable<ReceivedSockets> receive_sockets(std::string path, base::Deadline deadline);
 
 /// Asks the giver to leave the sockets to this process. True: they are ours. False: the giver has

@@ -37,8 +37,8 @@ constexpr base::Duration kCommentInterval = std::chrono::seconds(2);
 // Before a request goes to a worker that was busy, or failed it in vain: a process that is ending
 // may accept connections for a while, only to reset them.
 constexpr base::Duration kPauseAfterFailure = std::chrono::seconds(1);
-// Interval in which a retry checks the budget. To wake all waiting retries with each request, which
-// may make room for one of them, would cost more.
+// Interval in which a retry checks the budget. Any request may make room for a retry, but to wake
+// all that wait for each request would cost more.
 constexpr base::Duration kBudgetLook = std::chrono::milliseconds(50);
 // Between two attempts while no descriptor or memory is left for a connection.
 constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
@@ -367,8 +367,7 @@ void Attempts::on_resumed(TimePoint began) {
 // `snapshot` is the KV cache that a continuation names; empty: none.
 awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapshot) {
   const WorkerPtr worker = job_.worker;
-  UpstreamCall call(parts_.pool, worker, exchange_, parts_.options.times,
-                    job_.prompt_tokens);
+  UpstreamCall call(parts_.pool, worker, exchange_, parts_.options.times, job_.prompt_tokens);
   const Called called(job_, call);
   const auto deliver_all = [this] { return deliver(); };
   const auto on_tokens = [this](base::Duration gap, bool is_first) {
@@ -530,8 +529,8 @@ void Attempts::note_success(TimePoint began) {
   job_.status = exchange_.head().status;
   parts_.poison.on_success(job_.key, job_.request.body_identity());
   const base::Duration total = Clock::now() - began;
-  parts_.served.add(job_.first_token ? *job_.first_token - began : total, total,
-                    job_.prompt_tokens, exchange_.delivered_tokens());
+  parts_.served.add(job_.first_token ? *job_.first_token - began : total, total, job_.prompt_tokens,
+                    exchange_.delivered_tokens());
 }
 
 // --- The ends.

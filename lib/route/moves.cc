@@ -31,8 +31,8 @@ using Clock = Deadline::Clock;
 constexpr base::Duration kTransferTimeout = std::chrono::seconds(40);
 // A worker that hands over to its standby may accept no connection.
 constexpr base::Duration kOfferTimeout = std::chrono::seconds(2);
-// Time limit for the tokens of a snapshot to arrive here, and the interval of that check. To tell
-// of each token of each stream would cost more.
+// Time limit for the tokens of a snapshot to arrive here, and the interval of that check. An event
+// for each token of each stream would cost more.
 constexpr base::Duration kArrivalTimeout = std::chrono::seconds(2);
 constexpr base::Duration kArrivalCheck = std::chrono::milliseconds(2);
 constexpr int kNoRoom = 503;

@@ -305,7 +305,8 @@ awaitable<HeldSettings> Server::receive_settings() {
     control_.set_all(read_settings(held.text));
   } catch (const Error& error) {
     os::log(os::LogLevel::kWarning,
-            "drained workers, weights and level of the running router are not taken over: {}",
+            "drained workers, weights, level and responses of the running router are not taken "
+            "over: {}",
             error.what());
   }
   co_return held;

@@ -1,4 +1,4 @@
-// What a router knows, and no file or registry has: the settings that an operator made with
+// The state of a router that is in no file or registry: the settings that an operator made with
 // fo-route ctl, and the workers of responses. The next router takes it over.
 #pragma once
 

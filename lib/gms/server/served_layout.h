@@ -24,7 +24,7 @@ namespace fo::gms {
 
 class ServedLayout {
  public:
-  /// Of the server; all must outlive this object.
+  /// The server's objects that this one uses; they must outlive it.
   struct Parts {
     boost::asio::io_context& io;
     const ServerConfig& config;

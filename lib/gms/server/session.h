@@ -21,8 +21,8 @@
 
 namespace fo::gms {
 
-/// A client is disconnected after this time if it sends nothing, stops within a request, or does not
-/// read its answer.
+/// A client is disconnected after this time if it sends nothing, stops within a request, or does
+/// not read its answer.
 inline constexpr base::Duration kPeerTimeout = std::chrono::seconds(30);
 
 struct Session {

@@ -45,7 +45,8 @@ void signal_batch(std::span<const pid_t> pids, int signal) {
       try {
         if (auto pidfd = open_pidfd(pid)) opened.emplace(pid, std::move(*pidfd));
       } catch (const base::Error&) {
-        continue;  // no descriptor left
+        if (opened.empty()) throw;
+        break;  // no descriptor left
       }
     }
   }

@@ -18,7 +18,8 @@ namespace fo::os {
 std::vector<pid_t> descendants();
 
 /// Sends `signal` to every descendant, each by a pidfd. Processes that have ended or may not be
-/// signalled are skipped. After SIGKILL, helps the kernel to free their memory.
+/// signalled are skipped. After SIGKILL, helps the kernel to free their memory. Throws
+/// Error(kOsError) unless three descriptors are free.
 void signal_descendants(int signal);
 
 /// The same without exceptions: a failure is logged as a warning. Callers repeat it until no

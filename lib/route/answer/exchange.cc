@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "json/object.h"
+#include "json/scanner.h"
 #include "route/answer/stream_chunk.h"
 #include "text/ascii.h"
 
@@ -69,20 +70,37 @@ std::string abort_reason(const StreamChunk& chunk) {
   return {};
 }
 
-// Reads an answer in one piece, in any API, if it may have something of interest.
-StreamChunk read_whole(const std::string& body) {
-  constexpr std::array<const char*, 4> kNames{"\"abort\"", "\"error\"", "\"completion_tokens\"",
-                                              "\"output_tokens\""};
-  const bool has_any = std::any_of(kNames.begin(), kNames.end(), [&](const char* name) {
-    return body.find(name) != body.npos;
-  });
-  if (!has_any) return {};
+// The "usage" of an answer in one piece, in any API, of which the rest may be long and is not read.
+std::optional<Usage> usage_in(std::string_view body) {
+  constexpr std::string_view kName = "\"usage\"";
+  // In a string, the quotes are escaped.
+  const std::size_t name = body.rfind(kName);
+  if (name == body.npos) return std::nullopt;
+  const std::size_t value = body.find_first_not_of(" \t\r\n:", name + kName.size());
+  if (value == body.npos || body[value] != '{') return std::nullopt;
+  Usage usage;
   try {
-    return read_stream_chunk(body);
+    fo::json::Scanner scanner(body.substr(value));
+    read_usage(scanner, usage);
+  } catch (const fo::json::Misfit&) {
+    return std::nullopt;
+  }
+  return usage;
+}
+
+// Reads an answer in one piece, in any API, as far as it may be of interest.
+StreamChunk read_whole(const std::string& body) {
+  constexpr std::array<const char*, 2> kNames{"\"abort\"", "\"error\""};
+  const bool has_any = std::any_of(kNames.begin(), kNames.end(),
+                                   [&](const char* name) { return body.find(name) != body.npos; });
+  StreamChunk chunk;
+  try {
+    if (has_any) chunk = read_stream_chunk(body);
   } catch (const base::Error&) {
     // It is not JSON, as audio is.
-    return {};
   }
+  chunk.usage = usage_in(body);
+  return chunk;
 }
 
 AnswerFault aborted(const std::string& reason) {
@@ -159,10 +177,10 @@ void Exchange::complete() {
   if (state_ == State::kDone) return;
   // Its last events may have an error, which does not matter any more.
   state_ = State::kDone;
-  if (usage_ && asked_ == Asked::kAsGiven) {
-    if (usage_->prompt_tokens > 0) prompt_tokens_ = usage_->prompt_tokens;
-    held_tokens_ = std::max(usage_->completion_tokens, tokens()) - delivered_tokens_;
-  }
+  if (asked_ != Asked::kAsGiven) set_usage(resumption_->usage());
+  if (usage_) held_tokens_ = std::max(usage_->completion_tokens, tokens()) - delivered_tokens_;
+  // The engine names neither tokens nor pieces that are known.
+  if (other_ && tokens() == 0) held_tokens_ = attempt_tokens_;
   if (asked_ != Asked::kAsGiven && mode_ == Mode::kChunks) add_events(resumption_->closing());
   if (whole_ && mode_ == Mode::kChunks) {
     held_ = whole_->json();
@@ -208,7 +226,7 @@ void Exchange::on_body(std::string_view bytes) {
     const OtherStream::Progress progress = other_->on_bytes(bytes);
     held_tokens_ += progress.pieces;
     attempt_tokens_ += progress.events;
-    usage_ = other_->usage();
+    set_usage(other_->usage());
     is_delivering_ = true;
   } else if (held_.size() > limits_.held) {
     is_delivering_ = true;
@@ -247,7 +265,7 @@ void Exchange::on_event(const http::SseEvent& event) {
   held_ += http::format_sse(http::SseEvent{event.type, event.data, {}});
   held_tokens_ += chunk.tokens;
   attempt_tokens_ += chunk.tokens;
-  if (chunk.usage) usage_ = chunk.usage;
+  set_usage(chunk.usage);
   if (chunk.has_content || is_finished()) {
     events_.set_limit(limits_.event);
     is_delivering_ = true;
@@ -292,6 +310,12 @@ void Exchange::add_events(const std::string& events) {
   }
   fail({.kind = AnswerFault::Kind::kInvalid,
         .reason = "the answer is longer than " + base::format_size(kMaxWholeBytes)});
+}
+
+void Exchange::set_usage(const std::optional<Usage>& usage) {
+  if (!usage) return;
+  usage_ = usage;
+  if (usage->prompt_tokens > 0) prompt_tokens_ = usage->prompt_tokens;
 }
 
 std::optional<std::uint64_t> Exchange::prompt_tokens() const {
@@ -345,7 +369,7 @@ void Exchange::on_end() {
           .reason = "the stream ended without a finish_reason"});
   } else if (mode_ == Mode::kWhole && !is_delivering_) {
     const StreamChunk answer = read_whole(held_);
-    usage_ = answer.usage;
+    set_usage(answer.usage);
     const std::string reason = abort_reason(answer);
     reason.empty() ? complete() : fail(aborted(reason));
   } else {

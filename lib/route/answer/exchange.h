@@ -120,7 +120,7 @@ class Exchange {
   [[nodiscard]] std::uint64_t tokens() const { return delivered_tokens_ + held_tokens_; }
   /// The tokens that this attempt has brought; of a stream in another format, the events.
   [[nodiscard]] std::uint64_t attempt_tokens() const { return attempt_tokens_; }
-  /// The tokens of the prompt, as soon as the engine has named them, or their number.
+  /// The number of tokens of the prompt; nullopt until the engine names them or their number.
   [[nodiscard]] std::optional<std::uint64_t> prompt_tokens() const;
   /// The id of a streamed answer of /v1/responses; empty as long as it is not known.
   [[nodiscard]] std::string response_id() const { return other_ ? other_->response_id() : ""; }
@@ -163,6 +163,7 @@ class Exchange {
   void complete();
   void fail(AnswerFault fault);
 
+  void set_usage(const std::optional<Usage>& usage);
   void on_resumable(std::string_view data, const StreamChunk& chunk);
   void add_events(const std::string& events);
   void check_held(std::size_t bytes);

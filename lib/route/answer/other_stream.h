@@ -20,13 +20,13 @@ class OtherStream {
   explicit OtherStream(base::ByteCount max_event_bytes) : events_(max_event_bytes) {}
 
   struct Progress {
-    /// A comment is none.
+    /// Comments are not counted.
     std::uint64_t events = 0;
     /// The events that bring a piece of the answer: those with a type that ends with "delta", or
     /// without a type.
     std::uint64_t pieces = 0;
   };
-  /// Reads the next bytes of the stream. Bytes that cannot be read count as an event and a piece.
+  /// Reads the next bytes of the stream. If they cannot be read, they are one event and one piece.
   Progress on_bytes(std::string_view bytes);
 
   /// The last counts that the stream named, if any.

@@ -63,7 +63,7 @@ class Choice {
 
   /// The request begins on the worker, and its beginning will be in the worker's cache.
   void begin(WorkerNumber worker, const Candidate& request);
-  /// It has ended. `tokens` are those that it has on it.
+  /// It has ended. `tokens` are those that it occupies now.
   void end(WorkerNumber worker, std::uint64_t tokens);
   /// A request on the worker has `after` tokens instead of `before`.
   void resize(WorkerNumber worker, std::uint64_t before, std::uint64_t after);

@@ -38,7 +38,7 @@ struct Job {
   std::size_t tier = 0;
   /// The SHA-256 of its client's key; empty without rules for keys.
   std::string key;
-  /// Of its prompt; those of the request, an estimate, until the engine has said how many they are.
+  /// The number of tokens of its prompt: the request's estimate until the engine reports it.
   std::uint64_t prompt_tokens;
   /// Tokens that count towards the client's limits until the request ends.
   std::uint64_t admitted_tokens = 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "text/ascii.h"
+
 namespace fo::route {
 
 void ResponseIds::add(const std::string& response_id, const std::string& worker_id) {
@@ -38,7 +40,11 @@ std::string find_response_id(std::string_view answer) {
     if (value == answer.npos || answer.substr(value, kBegin.size()) != kBegin) continue;
     const std::size_t end = answer.find('"', value + 1);
     if (end == answer.npos || end - value > kMaxIdBytes) return {};
-    return std::string(answer.substr(value + 1, end - value - 1));
+    std::string id(answer.substr(value + 1, end - value - 1));
+    const bool is_id = std::all_of(id.begin(), id.end(), [](char c) {
+      return text::is_letter(c) || text::is_digit(c) || c == '_' || c == '-' || c == '.';
+    });
+    return is_id ? id : std::string();
   }
   return {};
 }

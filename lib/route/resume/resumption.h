@@ -49,6 +49,8 @@ class Resumption {
   Output on_event(std::string_view data, const StreamChunk& chunk);
   /// The size of the events that are held, because their text is not certain yet.
   [[nodiscard]] std::size_t held_bytes() const { return held_.size(); }
+  /// So far; nullopt if neither the tokens are known nor what the engine counts.
+  [[nodiscard]] std::optional<Usage> usage() const;
   /// Returns the events before "[DONE]".
   std::string closing();
   /// The rest of an answer that needs no worker any more, because its last token ends it, or its
@@ -103,8 +105,6 @@ class Resumption {
   [[nodiscard]] bool is_end_of_text(TokenId id) const;
   [[nodiscard]] bool ends_answer(TokenId id) const;
   [[nodiscard]] bool has_thought() const;
-  /// So far; nullopt if neither the tokens are known nor what the engine counts.
-  [[nodiscard]] std::optional<Usage> usage() const;
   [[nodiscard]] std::string rebased_logprobs(std::string logprobs) const;
   std::string check_prompt(const StreamChunk& chunk);
   Output on_part(std::string_view data, const StreamChunk& chunk);

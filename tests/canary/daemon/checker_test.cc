@@ -84,9 +84,8 @@ class CheckerOfOracles : public testing::Test {
     loop_.run_until([&] { return workers_.check_counts().contains({step, Outcome::kPass}); });
   }
   bool is_any_convicted() {
-    return std::ranges::any_of(workers_.all(), [&](const auto& entry) {
-      return workers_.is_convicted(entry.first);
-    });
+    return std::ranges::any_of(
+        workers_.all(), [&](const auto& entry) { return workers_.is_convicted(entry.first); });
   }
 
   fo::test::TestLoop loop_;
@@ -158,6 +157,7 @@ TEST_F(CheckerOfOracles, AWorkerThatIsDownIsAskedNothing) {
   add(0, "http://127.0.0.1:1");
   loop_.run_until([&] { return worker(0).health.state() == fleet::HealthState::kUnhealthy; });
   EXPECT_TRUE(worker(0).is_down);
+  ASSERT_FALSE(worker(0).checks.empty());
   for (const CheckRecord& check : worker(0).checks) {
     EXPECT_EQ(check.step, Step::kConnect);
     EXPECT_EQ(check.attempt.outcome, Outcome::kDown);

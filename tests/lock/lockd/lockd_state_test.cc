@@ -25,11 +25,11 @@ using test::TempDir;
 
 LockdState sample_state() {
   return {.holder = "engine-\"0\"",
-                   .granted_at = *text::parse_time("2026-11-21T05:33:00.123Z"),
-                   .generation = 7,
-                   .last_generation = 9,
-                   .connections = 3,
-                   .processes = {{12, 1234, 4026531836}, {13, 18446744073709551615U, 1}}};
+          .granted_at = *text::parse_time("2026-11-21T05:33:00.123Z"),
+          .generation = 7,
+          .last_generation = 9,
+          .connections = 3,
+          .processes = {{12, 1234, 4026531836}, {13, 18446744073709551615U, 1}}};
 }
 
 TEST(LockdState, ComesBackAsItWas) {

@@ -40,8 +40,9 @@ TEST(OtherStream, ReadsTheUsageAndTheIdOfAResponse) {
 
 TEST(OtherStream, JoinsTheUsageOfTheEventsOfAMessage) {
   OtherStream stream(base::kKiB);
-  stream.on_bytes(event("message_start",
-                        R"({"message":{"id":"msg_1","usage":{"input_tokens":9,"output_tokens":1}}})"));
+  stream.on_bytes(
+      event("message_start",
+            R"({"message":{"id":"msg_1","usage":{"input_tokens":9,"output_tokens":1}}})"));
   stream.on_bytes(event("content_block_delta", R"({"delta":{"text":"a"}})"));
   stream.on_bytes(event("message_delta", R"({"delta":{},"usage":{"output_tokens":4}})"));
   ASSERT_TRUE(stream.usage());
@@ -70,8 +71,9 @@ TEST(OtherStream, WhatCannotBeReadIsProgressAllTheSame) {
 
 TEST(OtherStream, IgnoresTextAndCountsThatAreNone) {
   OtherStream stream(base::kKiB);
-  for (const char* data : {R"({"delta":"{\"usage\":{\"output_tokens\":9}}"})", R"({"usage":7})",
-                           R"(["usage"])", R"({"usage":)", R"({"a":{"usage":{"output_tokens":3}}})"}) {
+  for (const char* data :
+       {R"({"delta":"{\"usage\":{\"output_tokens\":9}}"})", R"({"usage":7})", R"(["usage"])",
+        R"({"usage":)", R"({"a":{"usage":{"output_tokens":3}}})"}) {
     EXPECT_EQ(stream.on_bytes(event("message", data)).pieces, 1U);
     EXPECT_FALSE(stream.usage()) << data;
   }
