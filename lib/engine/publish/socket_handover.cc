@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "net/socket_handover.h"
-#include "os/socket/server_socket.h"
 
 namespace fo::engine {
 namespace {
@@ -32,8 +31,8 @@ void remove_dead_offer(const std::string& path) {
 
 }  // namespace
 
-awaitable<bool> offer_sockets(std::string path, PublishedSockets& sockets, Deadline deadline) {
-  const os::ServerSocket server = os::open_server_socket(path);
+awaitable<bool> offer_sockets(os::ServerSocket server, PublishedSockets& sockets,
+                              Deadline deadline) {
   std::vector<int> fds{sockets.listener.get()};
   for (const UniqueFd& client : sockets.clients) fds.push_back(client.get());
   const bool given =

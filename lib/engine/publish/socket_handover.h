@@ -8,6 +8,7 @@
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
+#include "os/socket/server_socket.h"
 
 namespace fo::engine {
 
@@ -18,10 +19,9 @@ struct PublishedSockets {
   std::vector<base::UniqueFd> clients;
 };
 
-/// Offers `sockets`, which has a listener, on a Unix socket at `path` until a process of our user
-/// or root has taken all of them (true; `sockets` is empty then), or until `deadline` (false).
-/// Throws what os::open_server_socket throws.
-boost::asio::awaitable<bool> offer_sockets(std::string path, PublishedSockets& sockets,
+/// Offers `sockets`, which has a listener, on `server` until a process of our user or root has
+/// taken all of them (true; `sockets` is empty then), or until `deadline` (false).
+boost::asio::awaitable<bool> offer_sockets(os::ServerSocket server, PublishedSockets& sockets,
                                            base::Deadline deadline);
 
 /// Takes the sockets offered at `path`, and removes the offer of a dead process. Returns nothing if

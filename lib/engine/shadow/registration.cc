@@ -104,8 +104,14 @@ void Registration::hand_over() {
   state_ = State::kClosed;
   if (!publisher_) return;
   offered_ = publisher_->take();
-  is_offering_ = true;
-  asio::co_spawn(executor_, offer(), asio::detached);
+  try {
+    os::ServerSocket server = os::open_server_socket(handover_path(options_.lock));
+    is_offering_ = true;
+    asio::co_spawn(executor_, offer(std::move(server)), asio::detached);
+  } catch (const Error& error) {
+    os::log(os::LogLevel::kError, "hand the published sockets over: {}", error.what());
+    offered_ = {};
+  }
 }
 
 awaitable<void> Registration::close() {
@@ -192,10 +198,9 @@ awaitable<PublishedSockets> Registration::inherit(Deadline deadline) {
   }
 }
 
-awaitable<void> Registration::offer() {
+awaitable<void> Registration::offer(os::ServerSocket server) {
   try {
-    std::string path = handover_path(options_.lock);
-    co_await offer_sockets(std::move(path), offered_, Deadline::never());
+    co_await offer_sockets(std::move(server), offered_, Deadline::never());
   } catch (const std::exception& error) {
     os::log(os::LogLevel::kError, "hand the published sockets over: {}", error.what());
   }

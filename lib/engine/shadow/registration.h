@@ -40,8 +40,9 @@ class Registration {
   boost::asio::awaitable<void> suspend();
   /// Undoes suspend() if no engine took over. Throws like open().
   boost::asio::awaitable<void> resume();
-  /// After suspend(): offers the published sockets to the next active engine, which may be this
-  /// one, until they are taken.
+  /// After suspend() and before the lock is released: offers the published sockets to the next
+  /// active engine, which may be this one, until they are taken. An engine that becomes active and
+  /// finds no offer takes the address for free.
   void hand_over();
 
   /// The end: waits for running commands, deregisters, and lets requests in flight end if the
@@ -63,7 +64,7 @@ class Registration {
   // The reason of a failure; empty if the command succeeded.
   boost::asio::awaitable<std::string> run_command(std::string command);
   boost::asio::awaitable<PublishedSockets> inherit(base::Deadline deadline);
-  boost::asio::awaitable<void> offer();
+  boost::asio::awaitable<void> offer(os::ServerSocket server);
 
   boost::asio::any_io_executor executor_;
   const ShadowOptions& options_;

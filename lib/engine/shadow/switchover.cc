@@ -98,11 +98,11 @@ awaitable<void> Switchover::hand_over() {
   parts_.gms.release();
   const Deadline confirm_by = Deadline::after(options_.wake_timeout);
   co_await parts_.lock->until_confirmed(confirm_by);
+  parts_.registration.hand_over();
   co_await parts_.lock->release();
   parts_.course.check();
   parts_.registration.set_generation(0);
   parts_.life.end_grant();
-  parts_.registration.hand_over();
   co_await until_taken_over();
   is_under_way_ = false;
 }

@@ -987,7 +987,7 @@ TEST_F(Publishing, HandsOverWithoutAFailedRequest) {
     EXPECT_TRUE(publisher->drain().get());
     PublishedSockets left = publisher->take();
     const std::string path = folder.path("handover.sock");
-    auto given = publisher->run(offer_sockets(path, left, soon()));
+    auto given = publisher->run(offer_sockets(os::open_server_socket(path), left, soon()));
     boost::asio::io_context io;
     PublishedSockets taken;
     await([&] {
