@@ -33,4 +33,14 @@ inline Learned learned_from(const fo::oracle::test::RunningOracle& one,
   return loop.run(learn(std::move(options)));
 }
 
+/// Any oracle answers its canaries as expected.
+inline const CanaryFile& file_of_oracles() {
+  static const CanaryFile file = [] {
+    const fo::oracle::test::RunningOracle one;
+    const fo::oracle::test::RunningOracle other;
+    return learned_from(one, other, 12).file;
+  }();
+  return file;
+}
+
 }  // namespace fo::canary

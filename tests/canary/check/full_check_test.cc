@@ -21,16 +21,6 @@ using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Any oracle answers its canaries as expected.
-const CanaryFile& file_of_oracles() {
-  static const CanaryFile file = [] {
-    const RunningOracle one;
-    const RunningOracle other;
-    return learned_from(one, other, 12).file;
-  }();
-  return file;
-}
-
 class FullCheckOfOracle : public testing::Test {
  protected:
   FullCheckOfOracle() {

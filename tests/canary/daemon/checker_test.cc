@@ -23,16 +23,6 @@ using std::chrono::milliseconds;
 
 const Knobs kWrong{.fail = {.kind = Fault::Kind::kWrong, .first = 2, .last = 2}};
 
-// Any oracle answers its canaries as expected.
-const CanaryFile& file_of_oracles() {
-  static const CanaryFile file = [] {
-    const RunningOracle one;
-    const RunningOracle other;
-    return learned_from(one, other, 12).file;
-  }();
-  return file;
-}
-
 /// Three engines, of which a test registers some as workers of one set, and a checker of them.
 class CheckerOfOracles : public testing::Test {
  protected:
