@@ -178,11 +178,15 @@ prints_only() {
 # nothing else. reports: it prints it on its standard error.
 answers() {
   run "-$1" --separate-stderr "${@:3}" 3>&-
-  [ "$output" = "$2" ] && [ "$stderr" = "" ] || { echo "$output$stderr"; return 1; }
+  echo "$output$stderr"
+  [ "$output" = "$2" ]
+  [ "$stderr" = "" ]
 }
 reports() {
   run "-$1" --separate-stderr "${@:3}" 3>&-
-  [ "$output" = "" ] && [ "$stderr" = "$2" ] || { echo "$output$stderr"; return 1; }
+  echo "$output$stderr"
+  [ "$output" = "" ]
+  [ "$stderr" = "$2" ]
 }
 
 # full_stdout COMMAND...: its output can't be written, which is an error.
