@@ -39,12 +39,15 @@ start_fleet() {
 
 @test "of three canaries the worst verdict counts, and a conviction needs two" {
   start_fleet 4
-  local name pids=()
+  local name n pids=()
   for name in a b c; do
     # The verdicts of those that are suspended count for long enough.
     start_named "$name" --answer-timeout 5m
     pids+=("$CANARY")
-    wait_for "[ \$(written $name 4) = healthy ]"
+    # One that is suspended before it has unlocked the folder of a worker's verdicts keeps the others out.
+    for n in 1 2 3 4; do
+      wait_for "[ \$(written $name $n) = healthy ] && flock -n $T/registry/verdicts/$(id $n) true"
+    done
   done
   kill -STOP "${pids[@]:1}"
   fault 3 error@start
