@@ -61,6 +61,12 @@ void add_field(std::string& head, std::string_view name, std::string_view value)
 
 bool is_bodiless(int status) { return status < 200 || status == 204 || status == 304; }
 
+Response busy_response(std::string_view message) {
+  Response response = error_response(503, message);
+  response.headers.emplace_back("Retry-After", "1");
+  return response;
+}
+
 // Without Connection and the empty line.
 std::string head_of(const Response& response) {
   std::string head = status_line(response.status);
@@ -373,28 +379,29 @@ class Session : public std::enable_shared_from_this<Session> {
     }
     if (!is_read) co_return false;
     if (step == Step::kRefused) {
-      co_await refuse(reader_.refusal_status(), reader_.refusal());
+      Response refusal = error_response(reader_.refusal_status(), reader_.refusal());
+      co_await refuse(std::move(refusal));
       co_return false;
     }
     if (is_beyond_all()) {
       reader_.begin();
       count_body(0);
-      co_await refuse(503, "the requests of all clients are too long together");
+      Response refusal = busy_response("the requests of all clients are too long together");
+      co_await refuse(std::move(refusal));
       co_return false;
     }
     request = reader_.take();
     if (!split_target(request.target, request.path, request.query)) {
-      co_await refuse(400, "bad request target");
+      Response refusal = error_response(400, "bad request target");
+      co_await refuse(std::move(refusal));
       co_return false;
     }
     co_return true;
   }
 
   /// Answers an invalid request, and gives the client time to read the answer.
-  awaitable<void> refuse(int status, std::string_view message) {
+  awaitable<void> refuse(Response response) {
     keep_alive_ = false;
-    Response response = error_response(status, message);
-    if (status == 503) response.headers.emplace_back("Retry-After", "1");
     co_await write_response(response);
     const base::Deadline deadline = base::Deadline::after(kRefusalTime);
     co_await stream_.shut_down(deadline);
@@ -516,8 +523,7 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, loop::Acceptor& ac
     // Only TCP has this option; for other sockets the call fails without effect.
     socket.set_option(tcp::no_delay(true), error);
     if (state->count() >= state->limits.connections && !state->make_room()) {
-      Response full = error_response(503, "too many connections");
-      full.headers.emplace_back("Retry-After", "1");
+      const Response full = busy_response("too many connections");
       const std::string message = head_of(full) + "Connection: close\r\n\r\n" + full.body;
       // The text fits into any new socket's buffer, so send does not block.
       if (!tls) socket.send(asio::buffer(message), 0, error);
