@@ -188,7 +188,7 @@ struct Router::State : RouterParts {
   awaitable<void> handle(const Request& from, Reply& reply);
   std::optional<ApiError> admit(const std::optional<std::string>& key,
                                 const std::vector<std::string>& models, Job& job);
-  [[nodiscard]] double carried(bool with_spares) const;
+  [[nodiscard]] double carried(const std::set<SetKey>& sets, bool with_spares) const;
   void update_level();
   void apply_level();
   void tick(const char* what, const std::function<void()>& step);
@@ -319,10 +319,10 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
 
 // The requests per second that the workers carry. Records and answers may have any values: those
 // that the room `plan` refuses are cut.
-double Router::State::carried(bool with_spares) const {
+double Router::State::carried(const std::set<SetKey>& sets, bool with_spares) const {
   constexpr auto kMaxCount = static_cast<std::uint64_t>(plan::kMaxCount);
   std::vector<UsedWorker> used;
-  for (const SetKey& key : dispatcher.used_sets()) {
+  for (const SetKey& key : sets) {
     for (const WorkerPtr& worker : workers.set(key)) {
       if (!with_spares && worker->life == fleet::Life::kSpare) continue;
       used.push_back({.weight = worker->capacity_weight(Clock::now()),
@@ -342,9 +342,10 @@ double Router::State::carried(bool with_spares) const {
 void Router::State::update_level() {
   if (!served.mean()) return;
   const double demanded = options.slo_rate.value_or(demand.rate(time_now()));
+  const std::set<SetKey> used = dispatcher.used_sets();
   // Without the spares that help already: else they would be left as soon as they do.
-  dispatcher.set_ratio(capacity_ratio(carried(false), demanded));
-  level.update(capacity_ratio(carried(true), demanded), time_now());
+  dispatcher.set_ratio(capacity_ratio(carried(used, false), demanded));
+  level.update(capacity_ratio(carried(used, true), demanded), time_now());
   apply_level();
 }
 

@@ -144,7 +144,7 @@ void Exchange::begin_attempt() {
   kv_snapshot_.clear();
   events_ = http::SseReader(limits_.first_event);
   other_.reset();
-  usage_.reset();
+  named_tokens_ = 0;
   is_delivering_ = is_cut_short_ = false;
   error_body_.clear();
   attempt_tokens_ = 0;
@@ -178,7 +178,7 @@ void Exchange::complete() {
   // Its last events may have an error, which does not matter any more.
   state_ = State::kDone;
   if (asked_ != Asked::kAsGiven) set_usage(resumption_->usage());
-  if (usage_) held_tokens_ = std::max(usage_->completion_tokens, tokens()) - delivered_tokens_;
+  held_tokens_ = std::max(named_tokens_, tokens()) - delivered_tokens_;
   // The engine names neither tokens nor pieces that are known.
   if (other_ && tokens() == 0) held_tokens_ = attempt_tokens_;
   if (asked_ != Asked::kAsGiven && mode_ == Mode::kChunks) add_events(resumption_->closing());
@@ -314,7 +314,7 @@ void Exchange::add_events(const std::string& events) {
 
 void Exchange::set_usage(const std::optional<Usage>& usage) {
   if (!usage) return;
-  usage_ = usage;
+  named_tokens_ = usage->completion_tokens;
   if (usage->prompt_tokens > 0) prompt_tokens_ = usage->prompt_tokens;
 }
 

@@ -189,7 +189,8 @@ class Exchange {
   std::string kv_snapshot_;
   http::SseReader events_;
   std::optional<OtherStream> other_;
-  std::optional<Usage> usage_;
+  /// The number of tokens of the answer in the engine's last usage; 0 without one.
+  std::uint64_t named_tokens_ = 0;
   bool is_delivering_ = false;
   /// Bytes received for the client that were not taken yet.
   std::string held_;

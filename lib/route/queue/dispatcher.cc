@@ -660,7 +660,8 @@ std::set<SetKey> Dispatcher::used_sets() const {
     for (const auto& [key, weight] : of_model) {
       if (weight > 0 && !state.workers.lacks_prefill(key)) used.insert(key);
     }
-    // Requests wait for the set that takes over: it must not refuse them for want of capacity.
+    // The set that is about to take over counts, too. Otherwise the requests that wait for it would
+    // be refused, because no capacity is left.
     if (!state.options.uses_unweighted_sets || state.has_usable_weighted(model)) continue;
     const auto is_usable = [&](const SetKey& key) { return state.is_usable(key); };
     if (const std::optional<SetKey> key = choose_set(of_model, is_usable, true, 0)) {

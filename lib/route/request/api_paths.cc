@@ -42,12 +42,6 @@ bool is_ambiguous(std::string_view path) {
   return false;
 }
 
-bool is_plain_segment(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return text::is_letter_or_digit(c) || c == '_' || c == '-' || c == '.';
-  });
-}
-
 Api api_of_response(std::string_view method, std::string_view rest) {
   constexpr std::string_view kCancel = "/cancel";
   constexpr std::string_view kInput = "/input_items";
@@ -59,7 +53,7 @@ Api api_of_response(std::string_view method, std::string_view rest) {
     rest.remove_suffix(kInput.size());
     wanted_method = "GET";
   }
-  if (!is_plain_segment(rest)) return Api::kNotFound;
+  if (!is_plain_name(rest)) return Api::kNotFound;
   return method == wanted_method ? Api::kResponse : Api::kWrongMethod;
 }
 
@@ -78,7 +72,7 @@ Api find_api(std::string_view method, std::string_view path,
   if (path.starts_with(kModelsPrefix) && path.size() > kModelsPrefix.size()) {
     return method == "GET" ? Api::kModel : Api::kWrongMethod;
   }
-  if (path.starts_with(kAudioPrefix) && is_plain_segment(path.substr(kAudioPrefix.size()))) {
+  if (path.starts_with(kAudioPrefix) && is_plain_name(path.substr(kAudioPrefix.size()))) {
     return method == "POST" ? Api::kOther : Api::kWrongMethod;
   }
   return Api::kNotFound;
@@ -88,6 +82,12 @@ std::string_view item_of(Api api, std::string_view path) {
   if (api == Api::kModel) return path.substr(kModelsPrefix.size());
   std::string_view rest = path.substr(kResponsesPrefix.size());
   return rest.substr(0, rest.find('/'));
+}
+
+bool is_plain_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return text::is_letter_or_digit(c) || c == '.' || c == '_' || c == '-';
+  });
 }
 
 }  // namespace fo::route

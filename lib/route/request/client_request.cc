@@ -10,6 +10,7 @@
 #include "fleet/card/digest.h"
 #include "json/object.h"
 #include "json/scanner.h"
+#include "route/request/api_paths.h"
 #include "text/ascii.h"
 
 namespace fo::route {
@@ -299,11 +300,7 @@ void copy_headers(const http::Request& from, const RequestRules& rules, ClientRe
   request.headers.emplace_back("accept-encoding", "identity");
 }
 
-bool is_client_id(std::string_view id) {
-  return !id.empty() && id.size() <= kMaxClientId && std::all_of(id.begin(), id.end(), [](char c) {
-    return text::is_letter_or_digit(c) || c == '.' || c == '_' || c == '-';
-  });
-}
+bool is_client_id(std::string_view id) { return id.size() <= kMaxClientId && is_plain_name(id); }
 
 // A duration such as 30s, or a number of seconds.
 base::Duration read_timeout(std::string_view value) {

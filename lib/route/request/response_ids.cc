@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "text/ascii.h"
+#include "route/request/api_paths.h"
 
 namespace fo::route {
 
@@ -40,11 +40,8 @@ std::string find_response_id(std::string_view answer) {
     if (value == answer.npos || answer.substr(value, kBegin.size()) != kBegin) continue;
     const std::size_t end = answer.find('"', value + 1);
     if (end == answer.npos || end - value > kMaxIdBytes) return {};
-    std::string id(answer.substr(value + 1, end - value - 1));
-    const bool is_id = std::all_of(id.begin(), id.end(), [](char c) {
-      return text::is_letter(c) || text::is_digit(c) || c == '_' || c == '-' || c == '.';
-    });
-    return is_id ? id : std::string();
+    const std::string_view id = answer.substr(value + 1, end - value - 1);
+    return is_plain_name(id) ? std::string(id) : std::string();
   }
   return {};
 }

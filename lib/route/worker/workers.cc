@@ -22,6 +22,7 @@ void Workers::leave_set(const WorkerPtr& worker) {
 
 void Workers::forget_answers() {
   models_.reset();
+  for_prefill_.reset();
   sets_of_.clear();
 }
 
@@ -47,9 +48,15 @@ void Workers::remove(const std::string& id) {
 }
 
 bool Workers::lacks_pair(const Worker& worker) const {
-  return worker.role == Role::kDecode && std::ranges::none_of(by_id_, [&](const auto& entry) {
-           return worker.pairs_with(*entry.second);
-         });
+  if (worker.role != Role::kDecode) return false;
+  if (!for_prefill_) {
+    for_prefill_.emplace();
+    for (const auto& [id, other] : by_id_) {
+      if (other->role == Role::kPrefill) for_prefill_->push_back(other);
+    }
+  }
+  return std::ranges::none_of(*for_prefill_,
+                              [&](const WorkerPtr& other) { return worker.pairs_with(*other); });
 }
 
 bool Workers::lacks_prefill(const SetKey& key) const {

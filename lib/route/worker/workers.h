@@ -53,7 +53,7 @@ class Workers {
   /// the set with the oldest worker has weight 1, and the others 0. Valid until a change.
   using WeightedSets = std::vector<std::pair<SetKey, double>>;
   [[nodiscard]] const WeightedSets& sets_of(const std::string& model) const;
-  /// The weight of a set for its own model; 0 if there is no such set.
+  /// The weight of a set among those of its model; 0 if the set does not exist.
   [[nodiscard]] double weight_of(const SetKey& key) const;
 
  private:
@@ -69,6 +69,7 @@ class Workers {
   // Every request needs these, and 1,000 workers change rarely.
   mutable std::optional<std::vector<std::string>> models_;
   mutable std::map<std::string, WeightedSets> sets_of_;
+  mutable std::optional<std::vector<WorkerPtr>> for_prefill_;
 };
 
 /// The set for a request: drawn by weight among those for which `is_usable`; `draw` is uniform in
