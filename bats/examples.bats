@@ -486,8 +486,8 @@ $until_held"
   S=$ROOM/shared/failover.sock lockd_knows_it_free
   start_bg lockd "${INSIDE[@]}" gms-lockd --listen 127.0.0.1:7070
   wait_for 'inside gms-probe lock --lock unix:/shared/failover.sock'
-  # hears ADDRESS ANSWERS REQUEST...: sends these on one connection, expects these sorted answers.
-  hears() {
+  # await_answers ADDRESS ANSWERS REQUEST...: sends these on one connection, expects these sorted answers.
+  await_answers() {
     printf '%s\n' "${@:3}" >"$T/requests"
     start_bg client "${INSIDE[@]}" socat "OPEN:$T/requests,rdonly,ignoreeof!!STDOUT" "$1"
     wait_for "[ \"\$(jq -r '\"\\(.answer) \\(.status)\"' $T/client.out | sort | paste -s -d ' ')\" = '$2' ]"
@@ -497,12 +497,12 @@ $until_held"
   local -a request
   mapfile -t request <<<"$EXAMPLE"
   local unix=UNIX-CONNECT:/shared/failover.sock tcp=TCP:127.0.0.1:7070
-  hears "$unix" 'granted null' "${request[0]}"
-  hears "$unix" 'granted null' "${request[1]}"
-  hears "$tcp" 'refused 75' "${request[2]/3b1f.../3b1f0123456789abcdef0123456789ab}"
-  hears "$unix" 'status null' "${request[3]}"
-  hears "$unix" 'granted null' "${request[0]}" "${request[4]}"
-  hears "$tcp" 'granted null heartbeat null' "${request[0]}" "${request[5]}"
+  await_answers "$unix" 'granted null' "${request[0]}"
+  await_answers "$unix" 'granted null' "${request[1]}"
+  await_answers "$tcp" 'refused 75' "${request[2]/3b1f.../3b1f0123456789abcdef0123456789ab}"
+  await_answers "$unix" 'status null' "${request[3]}"
+  await_answers "$unix" 'granted null' "${request[0]}" "${request[4]}"
+  await_answers "$tcp" 'granted null heartbeat null' "${request[0]}" "${request[5]}"
 }
 
 # --- gms-probe(1) ---------------------------------------------------------------------------------

@@ -27,11 +27,11 @@ start_client() {
 start_holder() {
   start_client a engine-0
   HOLDER=$BG_PID
-  hears a granted 1
+  await_answer a granted 1
 }
 
-# hears NAME ANSWER GENERATION: waits until NAME has received this answer.
-hears() { wait_for "grep -q '\"answer\":\"$2\".*\"generation\":$3[,}]' $T/$1.out"; }
+# await_answer NAME ANSWER GENERATION: waits until NAME has received this answer.
+await_answer() { wait_for "grep -q '\"answer\":\"$2\".*\"generation\":$3[,}]' $T/$1.out"; }
 
 lock_status() { echo '{"request":"status"}' | socat -t 5 - "UNIX-CONNECT:$S"; }
 
@@ -127,7 +127,7 @@ END
   grep -qx "gms-lockd: info: listening on $(cat "$T/ready")" "$T/lockd.err"
   printf '%s\n' '{"request":"acquire","engine_id":"engine-0"}' '{"request":"heartbeat","sequence":5}' >"$T/a.request"
   start_bg a socat "OPEN:$T/a.request,rdonly,ignoreeof!!STDOUT" "TCP:$(cat "$T/ready")"
-  hears a granted 1
+  await_answer a granted 1
   wait_for "grep -qx '{\"answer\":\"heartbeat\",\"expiry_ms\":10000,\"sequence\":5}' $T/a.out"
   grep -q '"expiry_ms":10000,"generation":1,' "$S.state"
   grep -qE "info: granted to 'engine-0' \(127\.0\.0\.1:[0-9]+\): generation 1" "$T/lockd.err"
@@ -139,7 +139,7 @@ END
 @test "over TCP, a port without a state file: one window before the first grant" {
   start_lockd --listen 127.0.0.1:0 --reconnect-window 700ms --expiry 700ms
   start_client a engine-0
-  hears a granted '[0-9]\{13\}'
+  await_answer a granted '[0-9]\{13\}'
   grep -qx "gms-lockd: warning: the state file is missing: a holder of the lock has 700ms to reconnect" "$T/lockd.err"
 }
 
@@ -206,7 +206,7 @@ END
   start_lockd --metrics "127.0.0.1:$PORT"
   start_holder
   start_client b engine-1
-  hears b waiting 1
+  await_answer b waiting 1
   echo nonsense | socat -t 5 - "UNIX-CONNECT:$S" | grep -q '"status":76'
   curl -sf "http://127.0.0.1:$PORT/metrics" >"$T/metrics"
   grep -qx 'gms_lockd_held 1' "$T/metrics"
@@ -246,7 +246,7 @@ END
     start_lockd
     local server=$BG_PID
     start_client "a$signal" engine-0
-    hears "a$signal" granted 1
+    await_answer "a$signal" granted 1
     kill "-$signal" "$server"
     expect_exit "$server" 0
     [ ! -e "$S" ]
@@ -265,11 +265,11 @@ END
   wait_exit "$BG_PID"
   start_lockd --reconnect-window 1h
   start_client b engine-1
-  hears b waiting 1
+  await_answer b waiting 1
   start_client again engine-0 1
-  hears again granted 1
+  await_answer again granted 1
   kill -KILL "$BG_PID"
-  hears b granted 2
+  await_answer b granted 2
 }
 
 @test "after a holder's death, the window ends, and the next client is granted the lock" {
@@ -280,7 +280,7 @@ END
   wait_exit "$HOLDER"
   start_lockd --reconnect-window 200ms
   start_client b engine-1
-  hears b granted 2
+  await_answer b granted 2
   grep -qx "gms-lockd: info: 'engine-0' held the lock, generation 1: it has 200ms to reconnect" "$T/lockd.err"
 }
 
@@ -297,14 +297,14 @@ END
   [[ $(lock_status) == *"\"awaited_pids\":[$HOLDER]"*'"holder":"engine-0"'*'"window_left_ms":0'* ]]
   run ! grep -q granted "$T/b.out"
   kill -KILL "$HOLDER"
-  hears b granted 2
+  await_answer b granted 2
 }
 
 @test "a damaged state file causes a warning and one window" {
   echo '{"holder":"engine-0"' >"$S.state"
   start_lockd --reconnect-window 100ms
   start_client a engine-0
-  hears a granted '[0-9]\{13\}'
+  await_answer a granted '[0-9]\{13\}'
   grep -qx "gms-lockd: warning: the state file is damaged: a holder of the lock has 100ms to reconnect" "$T/lockd.err"
 }
 
@@ -319,10 +319,10 @@ END
   local server=$BG_PID
   head -c 4096 /dev/zero >"/proc/$server/root$T/disk/filler"
   start_client a engine-0
-  hears a waiting null
+  await_answer a waiting null
   grep -qx "gms-lockd: warning: write the lock's state: write '$T/disk/state': No space left on device" "$T/lockd.err"
   [[ $(lock_status) == *'"generation":0'*'"holder":null'* ]]
   rm "/proc/$server/root$T/disk/filler"
-  hears a granted 1
+  await_answer a granted 1
   grep -q '"holder":"engine-0"' "/proc/$server/root$T/disk/state"
 }

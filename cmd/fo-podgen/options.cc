@@ -33,11 +33,9 @@ CLI::Option* add_word(CLI::App& app, Options& options, const std::string& name, 
 }
 
 CLI::Option* add_files(CLI::App& app, Options& options) {
-  return app.add_option("-f,--file", options.files, "read this file, - for stdin; repeatable")
-      ->expected(1)
-      ->take_all()
-      ->default_str("-")
-      ->type_name("FILE");
+  return cli::add_list(app, "-f,--file", options.files, "read this file, - for stdin; repeatable",
+                       "FILE")
+      ->default_str("-");
 }
 
 // The options for the pod, in the order of use.
@@ -99,10 +97,7 @@ void declare(CLI::App& app, Options& options) {
   });
   app.add_option("--output-dir", options.output_dir, "write a file for each object there")
       ->type_name("DIR");
-  app.add_option("--only", options.only, "write these objects only; repeatable")
-      ->expected(1)
-      ->take_all()
-      ->type_name("KIND[/NAME]");
+  cli::add_list(app, "--only", options.only, "write these objects only; repeatable", "KIND[/NAME]");
   app.add_flag("--generated-only", options.generated_only,
                "leave out objects that are only copied");
   add_pod_options(app, options);

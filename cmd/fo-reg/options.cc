@@ -32,11 +32,8 @@ CLI::Validator whole_number() {
 }
 
 void declare_id(CLI::App& app, Options& options) {
-  app.add_option("-f,--file", options.files, "read this file, - for stdin; repeatable")
-      ->expected(1)
-      ->take_all()
-      ->default_str("-")
-      ->type_name("FILE");
+  cli::add_list(app, "-f,--file", options.files, "read this file, - for stdin; repeatable", "FILE")
+      ->default_str("-");
   app.add_option("--endpoint", options.endpoint, "the last part of the ids")
       ->capture_default_str()
       ->type_name("NAME");

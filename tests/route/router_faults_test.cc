@@ -114,7 +114,8 @@ INSTANTIATE_TEST_SUITE_P(, FaultInAnAnswer,
                                          "abort@8"),
                          [](const auto& fault) { return as_name(fault.param); });
 
-// What is passed through is asked anew before its first byte.
+// A request of an API that is only passed on goes to another worker if the first one fails before a
+// byte of its answer.
 class FaultUnderAnotherApi : public EachFault {};
 
 TEST_P(FaultUnderAnotherApi, AnotherWorkerAnswersBeforeTheFirstByte) {
@@ -151,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(, FaultUnderAnotherApi,
 class CutStreamOfAnotherApi : public EachFault {};
 
 // Its clients do not know the router's error, so that its end is that of the worker's.
-TEST_P(CutStreamOfAnotherApi, IsNotWholeForTheClientAndIsNotAskedAnew) {
+TEST_P(CutStreamOfAnotherApi, EndsIncompleteAndIsNotSentAgain) {
   using Peer = ScriptedWorker::Peer;
   const std::string event = "event: a\ndata: {\"type\":\"a\"}\n\n";
   Fleet fleet;

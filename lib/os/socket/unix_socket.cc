@@ -57,8 +57,9 @@ UniqueFd listen_unix(const std::string& path, mode_t mode, int backlog) {
   UniqueFd fd = make_socket(SOCK_NONBLOCK);
   // The mode of the socket is set before bind: Linux applies it, and the umask, in bind, so that at
   // no time others could connect.
-  if (::fchmod(fd.get(), mode) != 0)
+  if (::fchmod(fd.get(), mode) != 0) {
     throw_errno(errno, "set the mode of socket " + base::quoted(path));
+  }
   if (::bind(fd.get(), generic(address), size) != 0) {
     base::throw_cannot_create(errno, "bind socket " + base::quoted(path));
   }

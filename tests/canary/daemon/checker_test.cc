@@ -124,7 +124,7 @@ TEST_F(CheckerOfOracles, AWrongSamplerIsConvictedToo) {
   EXPECT_FALSE(workers_.is_convicted(id_of(0)));
 }
 
-TEST_F(CheckerOfOracles, NobodyConvictsALoneWorker) {
+TEST_F(CheckerOfOracles, ALoneWorkerIsNotConvicted) {
   oracles_[0].set(kWrong);
   add(0);
   loop_.run_until([&] { return workers_.decisions(Decision::kUndecided) >= 2; });
