@@ -158,6 +158,21 @@ bool is_answered(const Attempt& attempt) {
   return is_error && classify(attempt).kind != OutcomeClass::kBackpressure;
 }
 
+// Returns the reason for which an answer that had begun lost its worker.
+LossReason loss_of(AttemptEnd end) {
+  switch (end) {
+    case AttemptEnd::kAborted:
+    case AttemptEnd::kErrorFrame:
+    case AttemptEnd::kStatus:
+      return LossReason::kError;
+    case AttemptEnd::kStalled:
+    case AttemptEnd::kNoFirstToken:
+      return LossReason::kStalled;
+    default:
+      return LossReason::kBroken;
+  }
+}
+
 // A request that may be one that kills its engine, while a worker has it.
 class Tracked {
  public:
@@ -203,7 +218,8 @@ class Attempts {
   awaitable<Attempt> call(std::string& reason, const std::string& snapshot = {});
   awaitable<Next> after_failure(const WorkerPtr& worker, const Attempt& attempt,
                                 const Outcome& outcome, const std::string& reason);
-  awaitable<Next> resume(const Attempt& attempt, const Outcome& outcome, const std::string& reason);
+  awaitable<Next> resume(LossReason loss, const Attempt& attempt, const Outcome& outcome,
+                         const std::string& reason);
   awaitable<void> refuse(const ApiError& refusal);
   awaitable<void> deliver();
   awaitable<void> give_up(ApiError error);
@@ -221,6 +237,7 @@ class Attempts {
   void note_prompt();
   void add_failure(OutcomeClass kind, base::Duration pause);
   void note_success(TimePoint began);
+  void count_resume(ResumeEnd end) { ++parts_.metrics.resumes[{end, job_.lost_for}]; }
 
   RouterParts& parts_;
   Job& job_;
@@ -355,7 +372,7 @@ void Attempts::on_resumed(TimePoint began) {
   const TimePoint now = Clock::now();
   const bool has_cache = exchange_.kv_snapshot() == kKvSnapshotUsed;
   parts_.dispatcher.end_resume(job_);
-  ++parts_.metrics.resumes[ResumeEnd::kResumed];
+  count_resume(ResumeEnd::kResumed);
   parts_.metrics.resume_gap.observe(now - job_.lost_at);
   parts_.metrics.add_move(job_.lost_group, job_.worker->group,
                           has_cache ? MoveMethod::kTransfer : MoveMethod::kReprefill, now - began);
@@ -561,7 +578,7 @@ awaitable<void> Attempts::give_up(ApiError error) {
 // No worker gets the request.
 awaitable<void> Attempts::refuse(const ApiError& refusal) {
   if (job_.resume_until) {
-    if (!job_.is_killed) ++parts_.metrics.resumes[ResumeEnd::kNoWorker];
+    if (!job_.is_killed) count_resume(ResumeEnd::kNoWorker);
     ApiError error = error_of(job_, {}, "no other one can continue the answer");
     co_await give_up(error);
     co_return;
@@ -581,10 +598,12 @@ awaitable<void> Attempts::refuse(const ApiError& refusal) {
 }
 
 // To be called when an answer fails after a part of it was delivered.
-awaitable<Attempts::Next> Attempts::resume(const Attempt& attempt, const Outcome& outcome,
-                                           const std::string& reason) {
+awaitable<Attempts::Next> Attempts::resume(LossReason loss, const Attempt& attempt,
+                                           const Outcome& outcome, const std::string& reason) {
+  const bool is_new_loss = !job_.resume_until || job_.has_progressed;
+  if (is_new_loss) job_.lost_for = loss;
   if (exchange_.finish_here()) {
-    ++parts_.metrics.resumes[ResumeEnd::kFinished];
+    count_resume(ResumeEnd::kFinished);
     job_.status = exchange_.head().status;
     co_await deliver();
     co_return Next::kDone;
@@ -599,13 +618,13 @@ awaitable<Attempts::Next> Attempts::resume(const Attempt& attempt, const Outcome
     co_return Next::kAgain;
   }
   if (!refusal.empty()) {
-    ++parts_.metrics.resumes[ResumeEnd::kRefused];
+    count_resume(ResumeEnd::kRefused);
     ApiError error = error_of(job_, attempt, reason + "; the answer cannot continue: " + refusal);
     co_await give_up(error);
     co_return Next::kDone;
   }
   // A worker that fails without progress does not prolong the wait.
-  if (!job_.resume_until || job_.has_progressed) {
+  if (is_new_loss) {
     job_.has_progressed = false;
     ++job_.resumes;
     job_.lost_at = commented_ = Clock::now();
@@ -654,7 +673,9 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     co_await give_up(error);
     co_return Next::kDone;
   }
-  if (exchange_.has_part()) co_return co_await resume(attempt, outcome, reason);
+  if (exchange_.has_part()) {
+    co_return co_await resume(loss_of(attempt.end), attempt, outcome, reason);
+  }
   const bool is_same =
       suspect_ && resolve_suspected(suspect_->attempt, attempt) == OutcomeClass::kNeutral;
   if (has_answer && (is_same || !outcome.is_worth_another)) {
@@ -696,7 +717,7 @@ awaitable<Attempts::Next> Attempts::leave(bool is_conviction) {
   if (is_conviction) job_.resume_until.reset();
   if (is_conviction || !exchange_.has_part()) co_return Next::kAgain;
   const Outcome outcome{.is_worth_another = true};
-  co_return co_await resume(attempt, outcome, "the worker is drained");
+  co_return co_await resume(LossReason::kDrained, attempt, outcome, "the worker is drained");
 }
 
 awaitable<Attempts::Next> Attempts::attempt(Placed& placed) {

@@ -82,10 +82,14 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
     text.add({{"reason", to_string(reason)}}, count);
   }
   text.begin("fo_route_resumes_total", "counter",
-             "Answers whose worker failed after their first byte, by what became of them.");
-  for (std::size_t i = 0; i < kResumeEndNames.size(); ++i) {
-    const auto found = metrics.resumes.find(static_cast<ResumeEnd>(i));
-    text.add({{"outcome", kResumeEndNames[i]}}, found == metrics.resumes.end() ? 0 : found->second);
+             "Answers that lost their worker after their first byte, by what became of them.");
+  for (std::size_t end = 0; end < kResumeEndNames.size(); ++end) {
+    for (std::size_t reason = 0; reason < kLossReasonNames.size(); ++reason) {
+      const auto found =
+          metrics.resumes.find({static_cast<ResumeEnd>(end), static_cast<LossReason>(reason)});
+      text.add({{"outcome", kResumeEndNames[end]}, {"reason", kLossReasonNames[reason]}},
+               found == metrics.resumes.end() ? 0 : found->second);
+    }
   }
   const auto add = [&](const char* family, const char* help, const metrics::Counter& counter) {
     text.begin(family, "counter", help);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "base/units.h"
 #include "metrics/numbers.h"
@@ -32,7 +33,17 @@ enum class RefusedFor { kPath, kKey, kModel, kBody, kLimit, kCapacity, kLevel, k
 inline constexpr std::array<const char*, 8> kRefusedNames{"path",  "key",      "model", "body",
                                                           "limit", "capacity", "level", "deadline"};
 
-/// The outcome of an answer whose worker failed after the first byte.
+/// Why an answer that had begun lost its worker.
+enum class LossReason {
+  kBroken,   // the connection broke, or the answer ended early
+  kError,    // the engine ended the answer with an error
+  kStalled,  // no token came in time
+  kDrained   // the worker is drained
+};
+inline constexpr std::array<const char*, 4> kLossReasonNames{"broken", "error", "stalled",
+                                                             "drained"};
+
+/// The outcome of such an answer.
 enum class ResumeEnd {
   kResumed,   // another worker continued it
   kFinished,  // it needed no worker any more
@@ -58,7 +69,8 @@ struct Metrics {
   std::array<metrics::Counter, kRefusedNames.size()> refused;
   /// Attempts beyond the first, by the end of the attempt before.
   std::map<OutcomeClass, std::uint64_t> retries;
-  std::map<ResumeEnd, std::uint64_t> resumes;
+  /// Answers that lost their worker after their first byte.
+  std::map<std::pair<ResumeEnd, LossReason>, std::uint64_t> resumes;
   /// Time from the loss of a stream's worker to the first token of the next one.
   metrics::Histogram<kLatencyBounds> resume_gap;
   /// Answers that have got to another worker, by the groups of the old and the new one, which are
@@ -78,7 +90,7 @@ struct Metrics {
   void add_move(const std::string& source, const std::string& target, MoveMethod method,
                 base::Duration took) {
     ++moves[has_groups ? std::tuple(source, target, method)
-                      : std::tuple(std::string(), std::string(), method)];
+                       : std::tuple(std::string(), std::string(), method)];
     move_times[static_cast<std::size_t>(method)].observe(took);
   }
   void refuse(RefusedFor reason) { refused[static_cast<std::size_t>(reason)].add(); }

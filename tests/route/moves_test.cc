@@ -88,6 +88,9 @@ TEST_F(Moves, AreCountedByTheGroupsOfTheWorkers) {
                       "method=\"reprefill\"} 1\n"),
             std::string::npos)
       << page;
+  EXPECT_NE(page.find("fo_route_resumes_total{outcome=\"resumed\",reason=\"drained\"} 1\n"),
+            std::string::npos)
+      << page;
 }
 
 TEST_F(Moves, StreamsThatMoveTogetherGoToDifferentWorkers) {

@@ -53,10 +53,10 @@ Samples pair(const std::string& first, const std::string& second) {
 }
 
 Samples resumes(const std::string& resumed, const std::string& refused) {
-  return {{"fo_route_resumes_total{outcome=\"resumed\"}", resumed},
-          {"fo_route_resumes_total{outcome=\"refused\"}", refused},
-          {"fo_route_resumes_total{outcome=\"no_worker\"}", "0x400"},
-          {"fo_route_resumes_total{outcome=\"finished\"}", "0x400"}};
+  return {{"fo_route_resumes_total{outcome=\"resumed\",reason=\"broken\"}", resumed},
+          {"fo_route_resumes_total{outcome=\"refused\",reason=\"broken\"}", refused},
+          {"fo_route_resumes_total{outcome=\"no_worker\",reason=\"broken\"}", "0x400"},
+          {"fo_route_resumes_total{outcome=\"finished\",reason=\"broken\"}", "0x400"}};
 }
 
 // Time of the event in promtool's tests: after five minutes.

@@ -87,6 +87,7 @@ struct Job {
   /// There was progress since that was set.
   bool has_progressed = false;
   TimePoint lost_at{};
+  LossReason lost_for = LossReason::kBroken;
   /// The group of the worker that it lost.
   std::string lost_group;
   unsigned resumes = 0;

@@ -162,7 +162,7 @@ class DisturbedFleet : public Fleet {
       if (counts(0).faults > faults || call->status() != 200) return call;
     }
   }
-  /// The value of a series of the router, such as `fo_route_resumes_total{outcome="resumed"}`.
+  /// The value of a series of the router, such as `fo_route_queue_requests{model="m",card=""}`.
   std::string metric(const std::string& series) {
     const std::string text = router().metrics_text();
     const std::size_t at = text.find("\n" + series + " ");
@@ -170,8 +170,14 @@ class DisturbedFleet : public Fleet {
     const std::size_t begin = at + series.size() + 2;
     return text.substr(begin, text.find('\n', begin) - begin);
   }
+  /// The answers with this outcome, and of those the ones that lost their worker for this reason.
   std::string resumes(const std::string& outcome) {
-    return metric("fo_route_resumes_total{outcome=\"" + outcome + "\"}");
+    int sum = 0;
+    for (const char* reason : route::kLossReasonNames) sum += std::stoi(resumes(outcome, reason));
+    return std::to_string(sum);
+  }
+  std::string resumes(const std::string& outcome, const std::string& reason) {
+    return metric("fo_route_resumes_total{outcome=\"" + outcome + "\",reason=\"" + reason + "\"}");
   }
 };
 

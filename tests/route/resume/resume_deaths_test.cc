@@ -168,7 +168,27 @@ TEST_F(ResumeDeaths, AStalledStreamGoesOnElsewhere) {
     // The old call is closed, so that its engine does not compute in vain.
     fleet.run_until([&] { return fleet.busy(0) == 0; });
   }
-  EXPECT_EQ(fleet.resumes("resumed"), "2");
+  EXPECT_EQ(fleet.resumes("resumed", "stalled"), "2");
+}
+
+TEST_F(ResumeDeaths, AreCountedByTheReasonOfTheLoss) {
+  struct Loss {
+    const char* fault;
+    const char* reason;
+    /// Of the first worker that continues it, which is not the reason.
+    const char* next_fault;
+  };
+  for (const Loss& loss :
+       {Loss{"exit@8", "broken", "error@start"}, Loss{"cut@8", "broken", "error@start"},
+        Loss{"error@8", "error", "cut@start"}, Loss{"abort@8", "error", "cut@start"}}) {
+    DisturbedFleet fleet;
+    fleet.add_engines(3);
+    fleet.fail_next(1, loss.next_fault);
+    expect_resumed(fleet.ask_with_fault(long_answer(true), loss.fault), 1);
+    EXPECT_EQ(fleet.counts(1).faults, 1U) << loss.fault;
+    EXPECT_EQ(fleet.resumes("resumed"), "1") << loss.fault;
+    EXPECT_EQ(fleet.resumes("resumed", loss.reason), "1") << loss.fault;
+  }
 }
 
 TEST_F(ResumeDeaths, AClientThatLeavesEndsTheContinuation) {

@@ -556,16 +556,16 @@ class Torture {
   awaitable<void> check_end() {
     static constexpr std::array kZero{"fo_route_lost_total",
                                       "fo_route_poison_total",
-                                      "fo_route_resumes_total{outcome=\"refused\"}",
-                                      "fo_route_resumes_total{outcome=\"no_worker\"}",
+                                      "fo_route_resumes_total{outcome=\"refused\"",
+                                      "fo_route_resumes_total{outcome=\"no_worker\"",
                                       "fo_route_worker_requests{",
                                       "fo_route_queue_requests{"};
     for (const char* series : kZero) {
       const double value = co_await metric(series);
       if (value != 0) wrong(std::string(series) + " is " + std::to_string(value) + ", not 0");
     }
-    resumed_ = co_await metric("fo_route_resumes_total{outcome=\"resumed\"}");
-    finished_ = co_await metric("fo_route_resumes_total{outcome=\"finished\"}");
+    resumed_ = co_await metric("fo_route_resumes_total{outcome=\"resumed\"");
+    finished_ = co_await metric("fo_route_resumes_total{outcome=\"finished\"");
     retries_ = co_await metric("fo_route_retries_total{");
     if (resumed_ < 1) wrong("no answer was resumed");
     if (const auto status = router_->stop(); status != 0) {
