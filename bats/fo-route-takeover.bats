@@ -133,7 +133,7 @@ more_load() {
     wait_for "is_ready next$i"
     [ "$(ctl state --json | jq -c '[.level, [.workers[].life]]')" = '[2,["draining","ready"]]' ]
     [ "$(curl -sS --unix-socket "$ADMIN" http://router/settings)" = \
-      '{"drained":["a"],"level":2,"responses":[],"version":1,"weights":{"llama":{"":0.5}}}' ]
+      '{"drained":["a"],"level":2,"poison":{},"responses":[],"version":1,"weights":{"llama":{"":0.5}}}' ]
   done
   # What is set back is not handed over either.
   ctl undrain a
@@ -166,7 +166,7 @@ hold() {
   wait_for "is_ready next"
   [ "$(fo-route ctl --admin "$ADMIN" state --json | jq .level)" = 3 ]
   wait_exit "$HOLD"
-  [ "$(cat "$T/hold.out")" = '{"drained":[],"level":null,"responses":[],"version":1,"weights":{}}' ]
+  [ "$(cat "$T/hold.out")" = '{"drained":[],"level":null,"poison":{},"responses":[],"version":1,"weights":{}}' ]
 }
 
 @test "a takeover that ends before it has begun to serve prevents no changes" {

@@ -668,6 +668,54 @@ after() { date -u -d "now + $1 seconds" '+"%Y-%m-%dT%H:%M:%S.%3NZ"'; }
 # verdict_is STATE: the verdict on worker $ID, as the router sees it.
 verdict_is() { [ "$(state ".workers[] | select(.id == \"$ID\").verdict")" = "$1" ]; }
 
+# set_weight ADDRESS: prints the weight of the set without a card, as the metrics at ADDRESS say it.
+set_weight() { curl -sS "http://$1/metrics" | sed -n 's/^fo_route_set_weight{model="oracle",card=""} //p'; }
+
+@test "ctl weight holds for all routers of the registry, and the next ones" {
+  use_dir
+  start_oracle a
+  register worker-a
+  local options=(--registry "$FO_REGISTRY" --namespace 'oracle-*')
+  pick_port
+  start_router "${options[@]}" --metrics "127.0.0.1:$PORT" --admin "$T/other/route.sock"
+  local first=$ROUTER
+  start_router "${options[@]}"
+  await_healthy 1
+  ctl weight oracle '' 3
+  [ "$(fo-reg get weights/oracle)" = '{"":3.0}' ]
+  wait_for "[ \"\$(set_weight 127.0.0.1:$PORT)\" = 3 ]"
+  # A member of the record that is none of this router's sets stays.
+  echo '{"sha256:ab":2,"":3}' | fo-reg put weights/oracle
+  ctl weight oracle '' 0.5
+  [ "$(fo-reg get weights/oracle)" = '{"":0.5,"sha256:ab":2}' ]
+  run -1 ctl weight oracle other 1
+  kill -KILL "$first"
+  wait_exit "$first"
+  start_router "${options[@]}" --metrics "127.0.0.1:$PORT" --admin "$T/other/route.sock"
+  wait_for "[ \"\$(set_weight 127.0.0.1:$PORT)\" = 0.5 ]"
+}
+
+@test "ctl weight changes nothing while the registry is unreachable" {
+  start_oracle a
+  start_router --worker "$WORKER" --registry etcd:http://127.0.0.1:1/fleet
+  await_healthy 1
+  fails 75 "ask the router at '*': *127.0.0.1:1*" ctl -q --timeout 500ms weight oracle '' 0
+  post_gives 200 /v1/completions "$(members)"
+  [ "$(ctl state --json | jq .total)" -eq 1 ]
+}
+
+@test "--state-registry: weights and verdicts where workers are only read" {
+  use_dir
+  start_oracle a
+  start_router --registry "static:$WORKER" --state-registry "$FO_REGISTRY"
+  await_healthy 1
+  ctl weight oracle '' 2
+  [ "$(fo-reg get weights/oracle)" = '{"":2.0}' ]
+  ID=$(state '.workers[0].id')
+  verdict convicted 0 null
+  wait_for 'verdict_is convicted'
+}
+
 @test "a convicted worker gets no request until its conviction is removed" {
   use_dir
   start_oracle a

@@ -37,7 +37,12 @@ void declare_serve(CLI::App& app, Options& options) {
   route::ServeOptions& serve = options.serve;
   cli::add_list(app, "--listen", serve.listen, "serve clients here; repeatable", "HOST:PORT");
   cli::add_list(app, "--worker", options.workers, "an engine; repeatable", "[NAME=]URL");
-  cli::add_text(app, "--registry", serve.registry, "find engines here", "URI");
+  cli::add_text(
+      app, "--registry", serve.registry,
+      "find engines here, and weights and verdicts; those in the other one if this one is "
+      "only read",
+      "URI");
+  cli::add_text(app, "--state-registry", serve.state_registry, "", "URI");
   cli::add_text(app, "--state", serve.state,
                 "the last engines of the registry, for a start while it is unreachable", "FILE");
   cli::add_duration(app, "--stale", serve.monitor.stale,

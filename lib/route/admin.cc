@@ -60,21 +60,29 @@ using http::Request;
 using http::Response;
 
 constexpr char kSocketName[] = "route.sock";
-// Interval in which a change is tried again while another router takes over.
-constexpr base::Duration kTakeoverInterval = std::chrono::milliseconds(50);
+// Interval in which a change that is not possible at present is tried again.
+constexpr base::Duration kRepeatInterval = std::chrono::milliseconds(50);
 
-// The answer to an action: `is_found` is false if its object does not exist.
-using Act = std::function<Response(const Request&)>;
+using Act = std::function<awaitable<Response>(const Request&)>;
 
 awaitable<void> run_action(const Request& request, Reply& reply, Act act) {
   Response response;
   try {
-    response = act(request);
+    response = co_await act(request);
   } catch (const Error& error) {
-    response = http::error_response(409, error.what());
+    const bool may_succeed_later =
+        error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
+    response = http::error_response(may_succeed_later ? 503 : 409, error.what());
   }
   reply.answer(std::move(response));
   co_return;
+}
+
+// An action that needs no time.
+Act at_once(std::function<Response(const Request&)> act) {
+  return [act = std::move(act)](const Request& request) -> awaitable<Response> {
+    co_return act(request);
+  };
 }
 
 http::Page post_page(std::string path, Act act) {
@@ -85,10 +93,11 @@ http::Page post_page(std::string path, Act act) {
 
 // A page that changes settings.
 http::Page change_page(std::string path, const SettingsHold& hold, Act act) {
-  return post_page(std::move(path), [&hold, act = std::move(act)](const Request& request) {
-    return hold.is_held() ? http::error_response(503, "another router is taking over")
-                          : act(request);
-  });
+  return post_page(std::move(path),
+                   [&hold, act = std::move(act)](const Request& request) -> awaitable<Response> {
+                     if (!hold.is_held()) co_return co_await act(request);
+                     co_return http::error_response(503, "another router is taking over");
+                   });
 }
 
 awaitable<void> show_settings(const AdminActions& actions, const SettingsHold& hold,
@@ -115,16 +124,16 @@ std::string text_of(const Request& request, std::string_view name) {
   return std::string(request.parameter(name).value_or(""));
 }
 
-Response set_weight(const AdminActions& actions, const Request& request) {
+awaitable<Response> set_weight(const AdminActions& actions, const Request& request) {
   const std::string text = text_of(request, "weight");
   char* end = nullptr;
   const double weight = std::strtod(text.c_str(), &end);
   if (text.empty() || *end != '\0' || !(weight >= 0 && weight <= kMaxWeight)) {
-    return http::error_response(400, "weight " + base::quoted(text) + ": expected 0 to 1000000");
+    co_return http::error_response(400, "weight " + base::quoted(text) + ": expected 0 to 1000000");
   }
   const std::string model = text_of(request, "model");
-  return found(actions.weight(model, text_of(request, "card"), weight),
-               "set of model " + base::quoted(model) + ": not there");
+  const bool is_there = co_await actions.weight(model, text_of(request, "card"), weight);
+  co_return found(is_there, "set of model " + base::quoted(model) + ": not there");
 }
 
 Response set_level(const AdminActions& actions, const Request& request) {
@@ -149,10 +158,10 @@ std::vector<http::Page> admin_pages(AdminActions given, const SettingsHold& hold
     return Response{200, "application/json", std::move(body), {}};
   };
   const auto drain = [actions](bool is_drained) {
-    return [actions, is_drained](const Request& request) {
+    return at_once([actions, is_drained](const Request& request) {
       const std::string id = text_of(request, "id");
       return found(actions->drain(id, is_drained), "worker " + base::quoted(id) + ": unknown");
-    };
+    });
   };
   return {
       http::get_page("/state", [actions, json] { return json(actions->state()); }),
@@ -165,18 +174,17 @@ std::vector<http::Page> admin_pages(AdminActions given, const SettingsHold& hold
       change_page("/undrain", hold, drain(false)),
       change_page("/weight", hold,
                   [actions](const Request& request) { return set_weight(*actions, request); }),
-      change_page("/level", hold,
-                  [actions](const Request& request) { return set_level(*actions, request); }),
-      post_page("/kill",
-                [actions](const Request& request) {
+      change_page("/level", hold, at_once([actions](const Request& request) {
+                    return set_level(*actions, request);
+                  })),
+      post_page("/kill", at_once([actions](const Request& request) {
                   const std::string id = text_of(request, "id");
                   return found(actions->kill(id), "request " + base::quoted(id) + ": unknown");
-                }),
-      change_page("/reload", hold,
-                  [actions](const Request&) {
+                })),
+      change_page("/reload", hold, at_once([actions](const Request&) {
                     actions->reload();
                     return done();
-                  }),
+                  })),
   };
 }
 
@@ -196,7 +204,7 @@ AdminAnswer ask_router(const std::string& socket_path, std::string_view method,
       if (!refusal) os::log(os::LogLevel::kInfo, "{}; trying again", error.what());
       refusal = error;
     }
-    std::this_thread::sleep_for(kTakeoverInterval);
+    std::this_thread::sleep_for(kRepeatInterval);
   }
 }
 

@@ -35,11 +35,12 @@ struct AdminActions {
   std::function<std::string()> state;
   std::function<std::string()> requests;
   std::function<bool(const std::string& id, bool is_drained)> drain;
-  std::function<bool(const std::string& model, const std::string& card, double weight)> weight;
+  /// This one and reload throw base::Error. The answer is 503 if a later try may succeed, else 409.
+  std::function<boost::asio::awaitable<bool>(std::string model, std::string card, double weight)>
+      weight;
   /// nullopt: automatic.
   std::function<void(std::optional<std::size_t> level)> level;
   std::function<bool(const std::string& id)> kill;
-  /// Throws base::Error, which is answered with 409.
   std::function<void()> reload;
   std::function<std::string()> settings;
 };
@@ -69,10 +70,11 @@ std::vector<http::Page> admin_pages(AdminActions actions, const SettingsHold& ho
 std::string default_admin_path();
 
 using AdminAnswer = fleet::AdminAnswer;
-/// Sends one request to the router behind the socket. If the router answers that another one is
-/// taking over, sends the request again until the new router, at the same socket, answers it or
-/// `timeout` has passed. Throws kUnavailable, kTryAgain and kNotPermitted if it does not answer,
-/// kTryAgain if the takeover takes too long, and kUsage for what it refuses as invalid.
+/// Sends one request to the router behind the socket. If that can't do it at present, because
+/// another router, which then has the socket, is taking over, or because the registry can't be
+/// reached, sends the request again until `timeout` has passed. Throws kUnavailable, kTryAgain and
+/// kNotPermitted if the router does not answer, kTryAgain if it can't do it in time, and kUsage for
+/// what it refuses as invalid.
 AdminAnswer ask_router(const std::string& socket_path, std::string_view method,
                        const std::string& target, base::Duration timeout);
 

@@ -382,6 +382,7 @@ awaitable<void> Router::handle(const Request& from, Reply& reply) {
 
 Workers& Router::workers() { return state_->workers; }
 ResponseIds& Router::response_ids() { return state_->response_ids; }
+PoisonBodies& Router::poison() { return state_->poison; }
 std::string Router::requests() const { return requests_json(state_->jobs, Clock::now()); }
 
 bool Router::kill(const std::string& request_id) {
@@ -394,17 +395,15 @@ bool Router::kill(const std::string& request_id) {
   return true;
 }
 
-bool Router::set_weight(const std::string& model, const std::string& card, double weight) {
+std::optional<CardWeights> Router::weights_with(const std::string& model, const std::string& card,
+                                                double weight) const {
   CardWeights weights;
   bool is_found = false;
   for (const auto& [key, present] : state_->workers.sets_of(model)) {
     is_found |= key.card == card;
     weights[key.card] = key.card == card ? weight : present;
   }
-  if (!is_found) return false;
-  state_->workers.set_weights(model, std::move(weights));
-  state_->dispatcher.on_change();
-  return true;
+  return is_found ? std::optional(std::move(weights)) : std::nullopt;
 }
 
 awaitable<void> Router::keep_time() {

@@ -20,6 +20,7 @@
 #include "route/request/client_request.h"
 #include "route/request/response_ids.h"
 #include "route/resume/kv_move.h"
+#include "route/resume/poison_guard.h"
 #include "route/worker/workers.h"
 
 namespace fo::route {
@@ -69,13 +70,16 @@ class Router {
 
   Workers& workers();
   ResponseIds& response_ids();
+  PoisonBodies& poison();
   /// Functions of the admin socket: the requests in flight (requests_json), and ending one of them;
   /// false if it is unknown.
   [[nodiscard]] std::string requests() const;
   bool kill(const std::string& request_id);
-  /// Sets the weight of one set of a model, and leaves those of the others; false if there is no
-  /// such set.
-  bool set_weight(const std::string& model, const std::string& card, double weight);
+  /// The weights of a model's sets, with another one for one of them; nullopt if there is no such
+  /// set.
+  [[nodiscard]] std::optional<CardWeights> weights_with(const std::string& model,
+                                                        const std::string& card,
+                                                        double weight) const;
   /// Applies the time to the workers' health, and to the level of degradation, until it is
   /// cancelled.
   boost::asio::awaitable<void> keep_time();

@@ -12,7 +12,6 @@
 
 #include "base/error.h"
 #include "fleet/admin_socket.h"
-#include "fleet/registry/uri.h"
 #include "http/pages.h"
 #include "loop/daemon.h"
 #include "loop/event.h"
@@ -43,6 +42,8 @@ constexpr base::Duration kFirstChecks = std::chrono::seconds(5);
 constexpr base::Duration kSettingsTimeout = std::chrono::seconds(2);
 // Time limit for the client that was accepted last to send its request.
 constexpr base::Duration kFirstRequest = std::chrono::seconds(1);
+// Time limit for a weight to be written to the registry.
+constexpr base::Duration kRegistryTimeout = std::chrono::seconds(5);
 // The timeout of the admin socket's and the metrics' last answers.
 constexpr base::Duration kProbeTime = std::chrono::seconds(5);
 
@@ -129,6 +130,7 @@ class Server {
     router_.on_change();
   }
 
+  awaitable<bool> set_weight(std::string model, std::string card, double weight);
   AdminActions admin_actions();
   void serve_admin();
   void serve_metrics(base::UniqueFd listener);
@@ -213,13 +215,31 @@ void Server::on_hangup() {
   }
 }
 
+// With a registry, other routers and the next start of this one have the same weights.
+awaitable<bool> Server::set_weight(std::string model, std::string card, double weight) {
+  std::optional<CardWeights> weights = router_.weights_with(model, card, weight);
+  if (!weights) co_return false;
+  if (!registry_) {
+    control_.set_weights(model, *std::move(weights));
+    co_return true;
+  }
+  const Deadline deadline = Deadline::after(kRegistryTimeout);
+  weights =
+      co_await write_weight(*registry_, model, std::move(card), *std::move(weights), deadline);
+  router_.workers().set_weights(model, std::move(weights));
+  router_.on_change();
+  co_return true;
+}
+
 AdminActions Server::admin_actions() {
   return {.state = [this] { return router_.state(); },
           .requests = [this] { return router_.requests(); },
           .drain = [this](const std::string& id,
                           bool drain) { return control_.set_drained(id, drain); },
-          .weight = [this](const std::string& model, const std::string& card,
-                           double weight) { return control_.set_weight(model, card, weight); },
+          .weight =
+              [this](std::string model, std::string card, double weight) {
+                return set_weight(std::move(model), std::move(card), weight);
+              },
           .level = [this](std::optional<std::size_t> level) { control_.set_level(level); },
           .kill = [this](const std::string& id) { return router_.kill(id); },
           .reload = [this] { reload(); },
@@ -305,8 +325,8 @@ awaitable<HeldSettings> Server::receive_settings() {
     control_.set_all(read_settings(held.text));
   } catch (const Error& error) {
     os::log(os::LogLevel::kWarning,
-            "drained workers, weights, level and responses of the running router are not taken "
-            "over: {}",
+            "drained workers, weights, level, responses and poison requests of the running router "
+            "are not taken over: {}",
             error.what());
   }
   co_return held;
@@ -361,7 +381,7 @@ int Server::run() {
   asio::co_spawn(io_, router_.keep_time(), asio::detached);
   set_named_workers(options_.workers);
   if (!options_.registry.empty()) {
-    registry_ = fleet::make_registry(options_.registry);
+    registry_ = fleet::make_registry(options_.registry, options_.state_registry);
     if (!options_.state.empty()) {
       load_state(source_, options_.state);
       asio::co_spawn(io_, save_state(source_, options_.state), asio::detached);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fleet/registry/uri.h"
 #include "http/pool.h"
 #include "http/server.h"
 #include "net/tls_files.h"
@@ -31,6 +32,8 @@ struct ServeOptions {
   std::vector<NamedWorker> workers;
   /// Empty: none.
   std::string registry;
+  /// For weights, verdicts and this router's own record, where `registry` is only read.
+  std::string state_registry = fleet::kDefaultRegistry;
   SourceOptions source;
   /// A file with the last listing of the registry; empty: none.
   std::string state;

@@ -1,6 +1,9 @@
 #include "route/settings.h"
 
+#include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
 #include "json/dump.h"
@@ -9,11 +12,11 @@
 
 namespace fo::route {
 std::string to_json(const OperatorSettings& settings) {
-  nlohmann::json object = {{"version", 1},
-                           {"drained", settings.drained},
-                           {"weights", settings.weights},
-                           {"level", nullptr},
-                           {"responses", settings.responses}};
+  std::map<std::string, std::int64_t> poison;
+  for (const auto& [hash, age] : settings.poison) poison[hash] = age.count();
+  nlohmann::json object = {
+      {"version", 1},     {"drained", settings.drained},     {"weights", settings.weights},
+      {"level", nullptr}, {"responses", settings.responses}, {"poison", std::move(poison)}};
   if (settings.level) object["level"] = *settings.level;
   return fo::json::dump(object);
 }
@@ -39,6 +42,11 @@ OperatorSettings read_settings(std::string_view text) {
     if (const nlohmann::json* const responses = fo::json::find(object, "responses")) {
       responses->get_to(settings.responses);
     }
+    if (const nlohmann::json* const poison = fo::json::find(object, "poison")) {
+      for (const auto& [hash, age] : poison->get<std::map<std::string, std::uint32_t>>()) {
+        settings.poison[hash] = std::chrono::milliseconds(age);
+      }
+    }
     return settings;
   });
 }
@@ -56,10 +64,10 @@ bool OperatorControl::set_drained(const std::string& worker_id, bool is_drained)
   return true;
 }
 
-bool OperatorControl::set_weight(const std::string& model, const std::string& card, double weight) {
-  if (!router_.set_weight(model, card, weight)) return false;
-  settings_.weights[model] = router_.workers().weights().at(model);
-  return true;
+void OperatorControl::set_weights(const std::string& model, CardWeights weights) {
+  settings_.weights[model] = weights;
+  router_.workers().set_weights(model, std::move(weights));
+  router_.on_change();
 }
 
 void OperatorControl::set_level(std::optional<std::size_t> level) {
@@ -75,6 +83,7 @@ OperatorSettings OperatorControl::settings() const {
     return found == in_force.end() || found->second != entry.second;
   });
   settings.responses = router_.response_ids().latest(kMaxHandedResponses);
+  settings.poison = router_.poison().ages(time_now());
   return settings;
 }
 
@@ -83,6 +92,7 @@ void OperatorControl::set_all(OperatorSettings settings) {
   for (const auto& [id, worker] : std::exchange(settings.responses, {})) {
     router_.response_ids().add(id, worker);
   }
+  router_.poison().add(std::exchange(settings.poison, {}), time_now());
   settings_ = std::move(settings);
   for (const auto& [model, weights] : settings_.weights) {
     router_.workers().set_weights(model, weights);

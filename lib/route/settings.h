@@ -1,5 +1,6 @@
 // The state of a router that is in no file or registry: the settings that an operator made with
-// fo-route ctl, and the workers of responses. The next router takes it over.
+// fo-route ctl, the workers of responses, and the requests that are refused because engines died of
+// them. The next router takes it over.
 #pragma once
 
 #include <cstddef>
@@ -26,17 +27,17 @@ struct OperatorSettings {
   std::optional<std::size_t> level;
   /// The latest responses of /v1/responses, each with the id of the worker that made it.
   std::vector<std::pair<std::string, std::string>> responses;
+  PoisonBodies::Ages poison;
   friend bool operator==(const OperatorSettings&, const OperatorSettings&) = default;
 };
 
-inline constexpr double kMaxWeight = 1e6;
 /// Responses that the next router knows: so many are written in a few milliseconds.
 inline constexpr std::size_t kMaxHandedResponses = 20'000;
 /// Limit of their JSON.
 inline constexpr base::ByteCount kMaxSettingsBytes = 16 * base::kMiB;
 
 /// {"version": 1, "drained": [ID...], "weights": {MODEL: {CARD: WEIGHT}}, "level": N or null,
-/// "responses": [[ID, WORKER]...]}, on one line.
+/// "responses": [[ID, WORKER]...], "poison": {HASH: MILLISECONDS}}, on one line.
 std::string to_json(const OperatorSettings& settings);
 /// Throws kProtocol for another text.
 OperatorSettings read_settings(std::string_view text);
@@ -47,9 +48,10 @@ class OperatorControl {
   /// The router outlives this object.
   explicit OperatorControl(Router& router) : router_(router) {}
 
-  /// False if the worker, or the set, is unknown.
+  /// False if the worker is unknown.
   bool set_drained(const std::string& worker_id, bool is_drained);
-  bool set_weight(const std::string& model, const std::string& card, double weight);
+  /// The weights of all sets of a model.
+  void set_weights(const std::string& model, CardWeights weights);
   /// Throws what Router::pin_level throws.
   void set_level(std::optional<std::size_t> level);
 

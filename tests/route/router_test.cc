@@ -273,15 +273,20 @@ TEST_F(Router, TwoSetsOfAModelShareItsRequestsByWeight) {
   };
   // Without weights, the set of the oldest worker has all.
   EXPECT_EQ(ask_all(), std::pair(0UL, 20UL));
-  ASSERT_TRUE(fleet.router().set_weight("oracle", "old", 0));
-  ASSERT_TRUE(fleet.router().set_weight("oracle", "new", 1));
+  const auto set_weight = [&fleet](const char* card, double weight) {
+    fleet.router().workers().set_weights("oracle",
+                                         fleet.router().weights_with("oracle", card, weight));
+    fleet.router().on_change();
+  };
+  set_weight("old", 0);
+  set_weight("new", 1);
   EXPECT_EQ(ask_all(), std::pair(20UL, 0UL));
-  ASSERT_TRUE(fleet.router().set_weight("oracle", "old", 1));
+  set_weight("old", 1);
   const auto shares = ask_all();
   // One of a million runs fails here by chance.
   EXPECT_GT(shares.first, 0U);
   EXPECT_GT(shares.second, 0U);
-  EXPECT_FALSE(fleet.router().set_weight("oracle", "third", 1));
+  EXPECT_FALSE(fleet.router().weights_with("oracle", "third", 1));
 }
 
 TEST_F(Router, AnOperatorSeesRequestsAndEndsThem) {

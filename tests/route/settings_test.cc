@@ -23,6 +23,7 @@ TEST(Settings, AreReadAsTheyWereWritten) {
   settings.weights = {{"llama", {{"", 2}, {"sha256:1", 0.5}}}};
   settings.level = 4;
   settings.responses = {{"resp_1", "a"}, {"resp_2", "b"}};
+  settings.poison = {{"00", std::chrono::milliseconds(5)}};
   EXPECT_EQ(route::read_settings(to_json(settings)), settings);
 }
 
@@ -42,7 +43,9 @@ TEST(Settings, OtherTextsAreRefused) {
         R"("drained":[],"weights":{},"level":5)", R"("drained":[],"weights":{},"level":-1)",
         R"("drained":[],"weights":{},"level":"auto")",
         R"("drained":[],"weights":{},"responses":[["resp_1"]])",
-        R"("drained":[],"weights":{},"responses":{"resp_1":1}})"}) {
+        R"("drained":[],"weights":{},"responses":{"resp_1":1}})",
+        R"("drained":[],"weights":{},"poison":["00"]})",
+        R"("drained":[],"weights":{},"poison":{"00":"1"}})"}) {
     EXPECT_EQ(reason(members).status, base::ExitStatus::kProtocol) << members;
   }
   EXPECT_EQ(reason(R"("drained":[],"weights":{},"level":9)").message,
@@ -71,11 +74,10 @@ TEST_F(OperatorControlTest, WhatIsSetIsInForceAndKept) {
   const route::WorkerPtr a = add("a", "llama");
   EXPECT_TRUE(control_.set_drained("a", true));
   EXPECT_TRUE(a->is_drained);
-  EXPECT_TRUE(control_.set_weight("llama", "", 3));
+  control_.set_weights("llama", {{"", 3}});
   control_.set_level(2);
   EXPECT_EQ(level(router_), "2");
   EXPECT_FALSE(control_.set_drained("b", true));
-  EXPECT_FALSE(control_.set_weight("other", "", 3));
   EXPECT_THROW(control_.set_level(9), base::Error);
   EXPECT_EQ(control_.settings(),
             (OperatorSettings{.drained = {"a"}, .weights = {{"llama", {{"", 3}}}}, .level = 2}));
@@ -90,17 +92,20 @@ TEST_F(OperatorControlTest, WhatIsSetIsInForceAndKept) {
   EXPECT_EQ(control_.settings(), OperatorSettings{});
 }
 
-TEST_F(OperatorControlTest, AnotherRouterKnowsTheWorkersOfResponses) {
+TEST_F(OperatorControlTest, AnotherRouterKnowsTheWorkersOfResponsesAndThePoison) {
   router_.response_ids().add("resp_1", "a");
   router_.response_ids().add("resp_2", "b");
+  router_.poison().add("key", "body", route::time_now());
   const OperatorSettings settings = control_.settings();
   ASSERT_EQ(settings.responses.size(), 2U);
+  EXPECT_EQ(settings.poison.size(), 1U);
   route::Router next(loop_.io().get_executor(), {});
   route::OperatorControl control(next);
-  control.set_all(settings);
+  control.set_all(route::read_settings(route::to_json(settings)));
   EXPECT_EQ(next.response_ids().worker_of("resp_1"), "a");
   EXPECT_EQ(next.response_ids().worker_of("resp_2"), "b");
-  EXPECT_EQ(control.settings(), settings);
+  EXPECT_TRUE(next.poison().contains("key", "body", route::time_now()));
+  EXPECT_EQ(control.settings().responses, settings.responses);
 }
 
 TEST_F(OperatorControlTest, AnotherRouterContinuesWithIt) {

@@ -124,4 +124,20 @@ bool PoisonBodies::contains(std::string_view key, std::string_view body, base::D
          now - *found->second.refused_at < kTime;
 }
 
+PoisonBodies::Ages PoisonBodies::ages(base::Duration now) const {
+  Ages ages;
+  for (const auto& [hash, entry] : entries_) {
+    if (!entry.refused_at) continue;
+    ages[hash] = std::chrono::duration_cast<std::chrono::milliseconds>(now - *entry.refused_at);
+  }
+  return ages;
+}
+
+void PoisonBodies::add(const Ages& ages, base::Duration now) {
+  for (const auto& [hash, age] : ages) {
+    if (entries_.size() >= max_bodies_) return;
+    entries_[hash].refused_at = now - age;
+  }
+}
+
 }  // namespace fo::route

@@ -116,6 +116,12 @@ class PoisonBodies {
   [[nodiscard]] bool contains(std::string_view key, std::string_view body,
                               base::Duration now) const;
 
+  /// For the next router: the refused bodies, by their hashes, and how long ago each was refused.
+  using Ages = std::map<std::string, std::chrono::milliseconds>;
+  [[nodiscard]] Ages ages(base::Duration now) const;
+  /// Refuses these bodies of another router.
+  void add(const Ages& ages, base::Duration now);
+
  private:
   void permit(Entries::iterator entry);
 

@@ -38,7 +38,34 @@ std::optional<Role> role_of(const fleet::EndpointId& id) {
   return id.component == "worker-decode" ? std::optional(Role::kDecode) : std::nullopt;
 }
 
+// Other members are left out.
+CardWeights weights_in(const nlohmann::json& record) {
+  CardWeights weights;
+  for (const auto& [card, weight] : record.items()) {
+    if (weight.is_number() && card != "version") {
+      weights[card] = std::clamp(weight.get<double>(), 0.0, kMaxWeight);
+    }
+  }
+  return weights;
+}
+
 }  // namespace
+
+awaitable<CardWeights> write_weight(fleet::Registry& registry, std::string model, std::string card,
+                                    CardWeights weights, base::Deadline deadline) {
+  std::string key = std::string(kWeights) + fleet::key_segment(model);
+  CardWeights written;
+  const fleet::Edit set_one = [&](const std::string& text) {
+    nlohmann::json object = nlohmann::json::parse(text);
+    object[card] = weights.at(card);
+    written = weights_in(object);
+    return fo::json::dump(object);
+  };
+  if (co_await registry.edit(key, set_one, deadline)) co_return written;
+  fleet::Record record{.key = std::move(key), .text = fo::json::dump(weights)};
+  co_await registry.put(std::move(record), deadline);
+  co_return weights;
+}
 
 RegistrySource::RegistrySource(SourceOptions options, Workers& workers, Events events)
     : options_(std::move(options)), workers_(workers), events_(std::move(events)) {}
@@ -132,13 +159,7 @@ void RegistrySource::put_instance(const fleet::Record& record) {
 void RegistrySource::put_weights(const fleet::Record& record) {
   const nlohmann::json object =
       fo::json::find_object(record.text, fleet::kMaxRecordBytes).value_or(nlohmann::json::object());
-  CardWeights weights;
-  for (const auto& [card, weight] : object.items()) {
-    if (weight.is_number() && card != "version") {
-      weights[card] = std::clamp(weight.get<double>(), 0.0, 1e6);
-    }
-  }
-  workers_.set_weights(fleet::text_of_segment(fleet::last_segment(record.key)), std::move(weights));
+  workers_.set_weights(fleet::text_of_segment(fleet::last_segment(record.key)), weights_in(object));
   events_.on_change();
 }
 

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/deadline.h"
 #include "fleet/health.h"
 #include "fleet/record/endpoint_id.h"
 #include "fleet/record/worker_url.h"
@@ -37,6 +38,12 @@ struct SourceOptions {
   /// The number of routers that share the workers; nullopt: as many as are registered.
   std::optional<std::uint64_t> routers;
 };
+
+/// Sets the weight of one set in the record of its model, for all routers; a new record gets all of
+/// `weights`. Returns the weights of the record. Throws what Registry::put throws.
+boost::asio::awaitable<CardWeights> write_weight(fleet::Registry& registry, std::string model,
+                                                 std::string card, CardWeights weights,
+                                                 base::Deadline deadline);
 
 class RegistrySource {
  public:

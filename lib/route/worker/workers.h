@@ -22,6 +22,7 @@ struct SetKey {
 
 /// The weights of a model's sets by the checksums of their cards.
 using CardWeights = std::map<std::string, double>;
+inline constexpr double kMaxWeight = 1e6;
 
 class Workers {
  public:

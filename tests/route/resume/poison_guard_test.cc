@@ -235,6 +235,22 @@ TEST(PoisonBodies, AWatchedBodyIsRefusedAndForgottenLikeOthers) {
   EXPECT_FALSE(bodies.contains("", "b", 601s));
 }
 
+TEST(PoisonBodies, AnotherRouterRefusesTheSameBodies) {
+  PoisonBodies bodies;
+  bodies.add("key", "body", 100s);
+  const PoisonBodies::Watch watch(bodies, "", "a");
+  EXPECT_EQ(bodies.ages(160s).size(), 1U);
+  PoisonBodies next;
+  // Its clock may be another one.
+  next.add(bodies.ages(160s), 5s);
+  EXPECT_TRUE(next.contains("key", "body", 544s));
+  EXPECT_FALSE(next.contains("key", "body", 545s));
+  EXPECT_FALSE(next.contains("", "body", 6s));
+  for (unsigned ended = 0; ended < PoisonBodies::kAcquittals; ++ended)
+    next.on_success("key", "body");
+  EXPECT_FALSE(next.contains("key", "body", 6s));
+}
+
 TEST(PoisonBodies, TheOldestIsForgotten) {
   PoisonBodies bodies(2);
   bodies.add("", "z", 1s);
