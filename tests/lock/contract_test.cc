@@ -357,6 +357,7 @@ TEST_P(LockContract, StatusShowsHolderAndWaiters) {
   Forked second(holder("engine-1"));
   await_waiters(1);
   LockStatus status = read_lock_status(lock_);
+  EXPECT_EQ(status.path, lock_.path);
   EXPECT_TRUE(status.held);
   EXPECT_EQ(status.holder, "engine-0");
   ASSERT_TRUE(status.record);
@@ -378,6 +379,9 @@ TEST_P(LockContract, StatusShowsHolderAndWaiters) {
   await_free();
   status = read_lock_status(lock_);
   EXPECT_FALSE(status.record);
+  if (GetParam().counts) {
+    EXPECT_EQ(status.last_generation, last_);
+  }
 }
 
 TEST_P(InheritedLock, StatusShowsProcesses) {
@@ -462,12 +466,13 @@ class SupervisedLock : public LockContract {
 TEST_P(SupervisedLock, CommandKnowsItsGrantAndItsStatusIsOurs) {
   const std::string out = dir_.path("out");
   const auto process =
-      start(options("test -e /proc/self/fd/${FAILOVER_LOCK_FD:-0} &&"
-                    " echo $FAILOVER_GENERATION $FAILOVER_LOCK_ID >" +
+      start(options("fd=${FAILOVER_LOCK_FD-none}; if [ -e /proc/self/fd/$fd ]; then fd=open; fi;"
+                    " echo $FAILOVER_GENERATION $FAILOVER_LOCK_ID $fd >" +
                     out + "; exit 7"));
   EXPECT_EQ(process->wait(), 7);
   expect_next(std::stoull(slurp(out)));
-  EXPECT_EQ(slurp(out), std::to_string(last_) + " engine-0\n");
+  EXPECT_EQ(slurp(out),
+            std::to_string(last_) + " engine-0 " + (is_local(lock_) ? "open\n" : "none\n"));
   await_free();
 }
 

@@ -62,6 +62,7 @@ TEST_F(LockSetTest, HoldsAllOfThem) {
   ASSERT_EQ(result.outcome, LockWait::kLocked);
   EXPECT_EQ(result.grant.id, "engine-0");
   EXPECT_EQ(result.grant.generation, 1U);
+  EXPECT_EQ(set->path(), first_ + " and " + second_);
   EXPECT_TRUE(is_held(first_));
   EXPECT_TRUE(is_held(second_));
   EXPECT_FALSE(set->check());
@@ -142,13 +143,6 @@ TEST_F(LockSetTest, IsLostAsSoonAsTheMostUrgentOfThem) {
   EXPECT_EQ(loss->reason, "a: not renewed");
   EXPECT_TRUE(loss->end_by.expired());
   EXPECT_EQ(loss->overlap, std::chrono::seconds(7));
-}
-
-TEST_F(LockSetTest, OneThatIsNamedTwiceWouldWaitForItself) {
-  EXPECT_EQ(test::status_of([&] {
-              open_locks({{LockUri::Kind::kFlock, first_}, {LockUri::Kind::kFlock, first_}}, "e");
-            }),
-            ExitStatus::kUsage);
 }
 
 TEST_F(LockSetTest, AFileByTwoPathsWouldWaitForItself) {

@@ -864,7 +864,9 @@ TEST_F(EtcdUsers, WhoMayNotIsToldSo) {
   EXPECT_EQ(status(lock("5s")).status, ExitStatus::kNotPermitted);
   EXPECT_EQ(test::status_of([&] { ask_etcd(lock("5s"), soon()); }), ExitStatus::kNotPermitted);
   spill(password_, "wrong");
-  EXPECT_EQ(status(lock_of("engine")).status, ExitStatus::kNotPermitted);
+  const test::Failure wrong = status(lock_of("engine"));
+  EXPECT_EQ(wrong.status, ExitStatus::kNotPermitted);
+  EXPECT_THAT(wrong.message, HasSubstr("authentication failed"));
   spill(password_, "\xff");
   EXPECT_EQ(status(lock_of("engine")).status, ExitStatus::kConfig);
   std::filesystem::remove(password_);
@@ -902,6 +904,9 @@ TEST_F(EtcdClient, StatusTellsHolderAndWaiters) {
   EXPECT_EQ(status.record->pid, ::getpid());
   EXPECT_EQ(status.holder_state, HolderState::kNotVisible);
   EXPECT_EQ(status.waiters, (std::vector<Waiter>{{0, "Motor Nº 1 \"links\""}}));
+  EXPECT_THAT(to_text(status),
+              HasSubstr("Z on " + os::host_name() +
+                        "\npid: not visible from here\nwaiter: not visible from here Motor"));
 }
 
 TEST_F(EtcdClient, OtherLocksAreNotSeen) {

@@ -230,8 +230,10 @@ TEST_F(LockdClientTest, TellsTheStatusWithoutPids) {
             }),
             ExitStatus::kTryAgain);
   lockd_->signal(SIGKILL);
-  EXPECT_EQ(status_of([&] { ask_lockd_over_tcp(uri_of(lockd_->address()), soon()); }),
-            ExitStatus::kUnavailable);
+  const auto failure =
+      test::failure_of([&] { ask_lockd_over_tcp(uri_of(lockd_->address()), soon()); });
+  EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
+  EXPECT_EQ(failure.message, "connect to " + lockd_->address() + ": Connection refused");
 }
 
 TEST_F(LockdClientTest, AWaiterThatGivesUpLeavesTheQueue) {

@@ -764,7 +764,8 @@ TEST(LockdModel, AVisibleHolderThatHangsBlocksUntilItEnds) {
   desk.pass(kWindow);
   EXPECT_EQ(desk.model.phase(), kRecovering);
   EXPECT_EQ(desk.warnings.size(), 2U);
-  EXPECT_THAT(desk.warnings.front(), testing::HasSubstr("process 100 of 'a'"));
+  EXPECT_EQ(desk.warnings.front(),
+            "process 100 of 'a' runs and did not reconnect: the lock is not granted until it ends");
   EXPECT_EQ(desk.model.wake_at(), std::nullopt);
   EXPECT_THAT(desk.status().awaited_pids, ElementsAre(100, 101));
   EXPECT_EQ(desk.status().window_left, milliseconds(0));
@@ -1394,6 +1395,7 @@ TEST(LockdModelLease, AClaimOutlivesTheConnectionBefore) {
   EXPECT_THAT(desk.heard(4), ElementsAre("refused 75"));
 }
 
+// Two machines with the same id by mistake must not both be active.
 TEST(LockdModelLease, AnIdAloneJoinsNoneAndIsJoinedByNone) {
   Desk desk = lease_desk();
   desk.acquire_lease(1, "a");

@@ -13,9 +13,7 @@
 
 #include "base/boot_clock.h"
 #include "lock/lockd.h"
-#include "lock/lockd/lockd_lock.h"
 #include "lock/lockd/lockd_protocol.h"
-#include "lock/lockd/lockd_server.h"
 #include "lock/lockd/lockd_state.h"
 #include "lock/lockd/wire.h"
 #include "net/address.h"
@@ -29,7 +27,6 @@ namespace {
 
 using base::BootClock;
 using base::Deadline;
-using base::ExitStatus;
 using base::UniqueFd;
 using std::chrono::milliseconds;
 using test::Lockd;
@@ -226,21 +223,6 @@ TEST_F(LockdTcp, AReleaseHandsOverAtOnceAndClosesTheConnection) {
   EXPECT_EQ(status().holder, "b");
 }
 
-TEST_F(LockdTcp, AClaimOnANewConnectionOutlivesTheOldOne) {
-  Client holder = start_held();
-  Client waiter = answered("waiting for a", "b");
-  Client again = answered("granted 1", "a", 1);
-  // The old connection expires meanwhile.
-  const Deadline enough = Deadline::after(2 * kExpiry);
-  while (!enough.expired()) {
-    again.settle();
-    waiter.settle();
-  }
-  EXPECT_EQ(holder.hear_word(false), "");
-  EXPECT_EQ(status().holder, "a");
-  EXPECT_EQ(status().connections.size(), 1U);
-}
-
 TEST_F(LockdTcp, AClaimEndsWhatIsLeftOfClosedConnections) {
   start("1m");
   Client holder = answered("granted 1", "a");
@@ -277,34 +259,7 @@ TEST_F(LockdTcp, AWaiterOfTheHoldersNameGivesUpItsOwnPlaceOnly) {
   EXPECT_EQ(status().holder, "a");
 }
 
-// Two machines with the same id by mistake must not both be active.
-TEST_F(LockdTcp, AnIdJoinsNoLease) {
-  start("1m");
-  Client holder = answered("granted 1", "a");
-  Client there = answered("waiting for a", "a");
-  Client here(os::connect_unix(socket_, soon()));
-  here.ask(AcquireRequest{"a"});
-  EXPECT_EQ(here.hear_word(false), "waiting for a");
-  holder.ask(ReleaseRequest{});
-  EXPECT_EQ(there.hear_word(), "granted 2");
-  EXPECT_EQ(here.hear_word(false), "waiting for a");
-}
-
 // --- a new server
-
-TEST_F(LockdTcp, AHolderComesBackToANewServer) {
-  start("10s");
-  Client holder = answered("granted 1", "a");
-  for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
-    EXPECT_EQ(holder.hear_word(false), "");
-    lockd_->start();
-    Client waiter = answered("waiting for a", "b");
-    holder = answered("granted 1", "a", 1);
-    EXPECT_EQ(status().window_left, std::nullopt);
-    EXPECT_EQ(status().holder, "a");
-  }
-}
 
 TEST_F(LockdTcp, ANewServerOutwaitsTheLeases) {
   Client holder = start_held();
@@ -398,17 +353,6 @@ TEST_F(LockdTcp, WithoutAStateFileTheLeasesOfBeforeAreOutwaited) {
   ASSERT_TRUE(word.starts_with("granted ")) << word;
   EXPECT_GT(std::stoull(word.substr(8)), 1795000000000U);
   Client late = answered("refused 75", "a", 1);
-}
-
-TEST_F(LockdTcp, WithoutAStateFileTheHolderComesBack) {
-  start("10s");
-  Client holder = answered("granted 1", "a");
-  EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
-  std::filesystem::remove(state_path());
-  lockd_->start();
-  Client waiter = answered("waiting for nobody", "b");
-  holder = answered("granted 1", "a", 1);
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
 }
 
 TEST_F(LockdTcp, WhatAHolderSaidWhileTheServerWasStoppedCounts) {
@@ -538,38 +482,6 @@ TEST_F(LockdTcp, AFloodOfHeartbeatsDisturbsNobody) {
     holder.settle();
   }
   EXPECT_EQ(status().holder, "a");
-}
-
-// --- options
-
-TEST(LockdListen, RefusesWhatIsNotSafe) {
-  const TempDir dir;
-  const auto status_with = [&](const std::function<void(LockdConfig&)>& change) {
-    LockdConfig config;
-    config.socket_path = dir.path("s");
-    config.listen = "127.0.0.1:0";
-    change(config);
-    return test::status_of([&] { serve_lock(config); });
-  };
-  using Config = LockdConfig;
-  EXPECT_EQ(status_with([](Config& c) { c.listen = "0.0.0.0:0"; }), ExitStatus::kUsage);
-  EXPECT_EQ(status_with([](Config& c) { c.listen = "[::]:0"; }), ExitStatus::kUsage);
-  EXPECT_EQ(status_with([](Config& c) { c.listen = "nonsense"; }), ExitStatus::kUsage);
-  EXPECT_EQ(status_with([](Config& c) { c.tls.ca = "/ca"; }), ExitStatus::kUsage);
-  EXPECT_EQ(status_with([](Config& c) { c.tls = {"", "/cert", "/key"}; }), ExitStatus::kUsage);
-  EXPECT_EQ(status_with([](Config& c) {
-              c.listen.clear();
-              c.tls = {"/ca", "/cert", "/key"};
-            }),
-            ExitStatus::kUsage);
-  EXPECT_EQ(status_with([](Config& c) { c.expiry = milliseconds(499); }), ExitStatus::kUsage);
-  EXPECT_EQ(status_with([](Config& c) {
-              c.expiry = std::chrono::hours(2);
-              c.reconnect_window = std::chrono::hours(3);
-            }),
-            ExitStatus::kUsage);
-  EXPECT_EQ(status_with([](Config& c) { c.reconnect_window = std::chrono::seconds(9); }),
-            ExitStatus::kUsage);
 }
 
 }  // namespace
