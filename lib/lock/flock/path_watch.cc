@@ -11,7 +11,7 @@
 namespace fo::lock {
 namespace {
 
-void add(int epoll, int fd, std::uint32_t events) {
+void add_if_open(int epoll, int fd, std::uint32_t events) {
   epoll_event event{};
   event.events = events;
   if (fd >= 0) ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
@@ -28,9 +28,9 @@ PathWatch::PathWatch(const std::string& path)
                                     IN_MOVE_SELF | IN_DELETE_SELF | IN_ONLYDIR;
   if (folder_ && ::inotify_add_watch(folder_.get(), folder.c_str(), kEvents) < 0) folder_.reset();
   if (!either_) return;
-  add(either_.get(), folder_.get(), EPOLLIN);
+  add_if_open(either_.get(), folder_.get(), EPOLLIN);
   // The kernel reports a change of mounts once per descriptor.
-  add(either_.get(), mounts_.get(), EPOLLPRI);
+  add_if_open(either_.get(), mounts_.get(), EPOLLPRI);
 }
 
 void PathWatch::drain() const {

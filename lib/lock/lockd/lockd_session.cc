@@ -8,15 +8,17 @@
 
 #include <array>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <chrono>
 #include <span>
+#include <system_error>
 #include <utility>
 #include <variant>
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "lock/descriptor.h"
 #include "loop/adopt.h"
 #include "os/socket/fd_passing.h"
 
@@ -26,6 +28,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::awaitable;
 using asio::ip::tcp;
+using asio::posix::stream_descriptor;
 using base::Deadline;
 using base::Error;
 using base::ExitStatus;
@@ -38,6 +41,29 @@ constexpr base::Duration kLastWordLimit = std::chrono::seconds(1);
 constexpr base::Duration kHandshakeLimit = std::chrono::seconds(5);
 // A TCP client with more unread answers is disconnected.
 constexpr std::size_t kMaxQueuedBytes = kMaxAnswerBytes;
+
+stream_descriptor watched(const asio::any_io_executor& executor, UniqueFd fd) {
+  stream_descriptor descriptor(executor);
+  loop::adopt(descriptor, std::move(fd), "watch a descriptor");
+  return descriptor;
+}
+
+// Returns when there is data or the end of the stream; false if `descriptor` was closed.
+awaitable<bool> readable(stream_descriptor& descriptor) {
+  boost::system::error_code error;
+  co_await descriptor.async_wait(stream_descriptor::wait_read,
+                                 asio::redirect_error(asio::use_awaitable, error));
+  if (error && descriptor.is_open()) {
+    throw Error(ExitStatus::kOsError, "wait for a descriptor", std::error_code(error));
+  }
+  co_return descriptor.is_open();
+}
+
+// Pending waits return.
+void close(stream_descriptor& descriptor) {
+  boost::system::error_code ignored;
+  descriptor.close(ignored);
+}
 
 tcp::socket watched_tcp(const asio::any_io_executor& executor, UniqueFd fd) {
   const bool is_v6 = loop::family_of(fd.get(), "use a socket") == AF_INET6;
