@@ -108,22 +108,8 @@ json encode_operations(const std::vector<Operation>& operations) {
 
 json encode_compare(const Compare& compare) {
   using Target = Compare::Target;
-  using Relation = Compare::Relation;
   json object = encode_keys(compare.keys);
-  switch (compare.relation) {
-    case Relation::kEqual:
-      object["result"] = "EQUAL";
-      break;
-    case Relation::kNotEqual:
-      object["result"] = "NOT_EQUAL";
-      break;
-    case Relation::kGreater:
-      object["result"] = "GREATER";
-      break;
-    case Relation::kLess:
-      object["result"] = "LESS";
-      break;
-  }
+  object["result"] = compare.relation == Compare::Relation::kEqual ? "EQUAL" : "GREATER";
   switch (compare.target) {
     case Target::kCreated:
       object["target"] = "CREATE";
@@ -136,10 +122,6 @@ json encode_compare(const Compare& compare) {
     case Target::kLease:
       object["target"] = "LEASE";
       object["lease"] = number_text(compare.number);
-      break;
-    case Target::kValue:
-      object["target"] = "VALUE";
-      object["value"] = text::encode_base64(compare.value);
       break;
   }
   return object;

@@ -78,16 +78,14 @@ struct Delete {
 using Operation = std::variant<Range, Put, Delete>;
 
 struct Compare {
-  enum class Target { kCreated, kModified, kLease, kValue };
-  enum class Relation { kEqual, kNotEqual, kGreater, kLess };
+  enum class Target { kCreated, kModified, kLease };
+  enum class Relation { kEqual, kGreater };
   /// The comparison with a range is true if it is true for each of its keys.
   KeyRange keys;
   Target target = Target::kCreated;
   Relation relation = Relation::kEqual;
   /// A missing key compares as created and modified at revision 0.
   std::uint64_t number = 0;
-  /// The value to compare with, for kValue.
-  std::string value = {};
 };
 struct Transaction {
   /// `then` is executed if all of them are true, otherwise `otherwise`.

@@ -164,9 +164,8 @@ TEST(EtcdApi, TransactionsSayWhatHasToBeTrueAndWhatIsDone) {
   using Target = Compare::Target;
   using Relation = Compare::Relation;
   const Transaction one{{{{"a"}, Target::kCreated, Relation::kEqual, 0},
-                         {{"b"}, Target::kModified, Relation::kLess, 7},
-                         {{"c"}, Target::kLease, Relation::kNotEqual, 8},
-                         {keys_with_prefix("d"), Target::kValue, Relation::kGreater, 0, "v"}},
+                         {{"b"}, Target::kModified, Relation::kEqual, 7},
+                         {keys_with_prefix("d"), Target::kLease, Relation::kGreater, 8}},
                         {Put{"a", "1", 5}, Put{"b", "", 0}, Delete{keys_with_prefix("d")}},
                         {Range{{"a"}}}};
   EXPECT_EQ(transaction(one).path, "/v3/kv/txn");
@@ -174,9 +173,8 @@ TEST(EtcdApi, TransactionsSayWhatHasToBeTrueAndWhatIsDone) {
       body_of(transaction(one)),
       json::parse(
           R"({"compare":[{"key":"YQ==","target":"CREATE","result":"EQUAL","create_revision":"0"},
-            {"key":"Yg==","target":"MOD","result":"LESS","mod_revision":"7"},
-            {"key":"Yw==","target":"LEASE","result":"NOT_EQUAL","lease":"8"},
-            {"key":"ZA==","range_end":"ZQ==","target":"VALUE","result":"GREATER","value":"dg=="}],
+            {"key":"Yg==","target":"MOD","result":"EQUAL","mod_revision":"7"},
+            {"key":"ZA==","range_end":"ZQ==","target":"LEASE","result":"GREATER","lease":"8"}],
           "success":[{"request_put":{"key":"YQ==","value":"MQ==","lease":"5"}},
             {"request_put":{"key":"Yg==","value":""}},
             {"request_delete_range":{"key":"ZA==","range_end":"ZQ=="}}],
