@@ -21,6 +21,7 @@ using nlohmann::json;
 constexpr std::size_t kMaxResourceVersion = 256;
 constexpr std::size_t kMaxContinue = std::size_t{16} * 1024;
 constexpr std::size_t kMaxMessage = 512;
+constexpr std::uint64_t kMaxNumber = 0x7fffffff;
 
 std::string api_version(const Resource& resource) {
   return resource.group.empty() ? resource.version : resource.group + "/" + resource.version;
@@ -55,6 +56,15 @@ WatchEvent failure_of(const json& object) {
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> number_in(const json& object, const char* key) {
+  const json* found = fo::json::find(object, key);
+  if (found == nullptr) return std::nullopt;
+  if (!found->is_number_unsigned() || found->get<std::uint64_t>() > kMaxNumber) {
+    throw Misfit(std::string(key) + ": expected a number from 0 to 2147483647");
+  }
+  return found->get<std::uint64_t>();
+}
 
 Object decode_object(const json& object, const Resource& resource) {
   if (text_in(object, "kind") != resource.kind ||
