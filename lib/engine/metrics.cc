@@ -14,21 +14,9 @@ double to_seconds(base::Duration duration) {
 }  // namespace
 
 std::string_view phase_name(Phase phase) {
-  switch (phase) {
-    case Phase::kLock:
-      return "lock";
-    case Phase::kGate:
-      return "gate";
-    case Phase::kRemap:
-      return "remap";
-    case Phase::kWake:
-      return "wake";
-    case Phase::kRegister:
-      return "register";
-    case Phase::kFirstToken:
-      break;
-  }
-  return "first_token";
+  constexpr std::array<std::string_view, kAllPhases.size()> kNames{
+      "lock", "gate", "remap", "wake", "first_token", "register"};
+  return kNames[static_cast<std::size_t>(phase)];
 }
 
 Metrics::Metrics(std::string engine_id,

@@ -25,19 +25,9 @@ std::optional<EngineState> next_state(EngineState from, LifeEvent event) {
 }
 
 std::string_view state_name(EngineState state) {
-  switch (state) {
-    case EngineState::kInit:
-      return "init";
-    case EngineState::kStandby:
-      return "standby";
-    case EngineState::kWaking:
-      return "waking";
-    case EngineState::kActive:
-      return "active";
-    case EngineState::kDead:
-      break;
-  }
-  return "dead";
+  constexpr std::array<std::string_view, kAllStates.size()> kNames{"init", "standby", "waking",
+                                                                   "active", "dead"};
+  return kNames[static_cast<std::size_t>(state)];
 }
 
 std::optional<EngineState> parse_state(std::string_view name) {
