@@ -533,11 +533,13 @@ TEST(HttpServer, StopWithoutConnectionsReturnsAtOnce) {
 TEST(HttpServer, ListensOnASocketThatIsGivenAndLeavesItsNameAlone) {
   const fo::test::TempDir dir;
   const std::string path = dir.path("s");
+  const std::ptrdiff_t before = fo::test::open_fds();
   {
     TestServer server(echo());
     server.listen(os::listen_unix(path));
     EXPECT_EQ(fetch("GET", "unix:" + path + ":/x", soon()).body, "GET /x ");
   }
+  EXPECT_EQ(fo::test::open_fds(), before);
   EXPECT_FALSE(os::is_socket_live(path));
   EXPECT_EQ(::access(path.c_str(), F_OK), 0);
 }
