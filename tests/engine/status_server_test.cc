@@ -7,22 +7,18 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <list>
 #include <nlohmann/json.hpp>
 
 #include "engine/status_socket.h"
 #include "http/client.h"
 #include "http/support.h"
-#include "os/process/process.h"
 #include "os/socket/unix_socket.h"
 #include "support/failure.h"
-#include "support/fds.h"
 #include "support/temp_dir.h"
 
 namespace fo::engine {
 namespace {
 
-using namespace std::chrono_literals;
 using base::ExitStatus;
 using boost::asio::awaitable;
 using http::fetch;
@@ -30,7 +26,6 @@ using http::Response;
 using http::test::RawClient;
 using http::test::soon;
 using test::failure_of;
-using testing::HasSubstr;
 using testing::StartsWith;
 
 /// The answers of the engine's host; changed and read only on the loop's thread.
@@ -74,9 +69,8 @@ class Status : public testing::Test {
     return loop_.call(std::move(function));
   }
 
-  Status() : Status(status_limits()) {}
-  explicit Status(const http::ServerLimits& limits)
-      : server_(std::make_unique<StatusServer>(loop_.executor(), source_of(host_), limits)),
+  Status()
+      : server_(std::make_unique<StatusServer>(loop_.executor(), source_of(host_))),
         port_(server_->listen("127.0.0.1:0")) {
     server_->listen_unix(socket());
     loop_.start();
@@ -133,18 +127,7 @@ TEST_F(Status, StatusIsWhatTheHostSays) {
   }
 }
 
-TEST_F(Status, OtherPathsAre404AndOtherMethods405) {
-  for (const char* path : {"/", "/livez", "/live/", "/LIVE", "/metrics/x", "/switchover/"}) {
-    EXPECT_EQ(fetch("GET", tcp(path), soon()).status, 404) << path;
-    EXPECT_EQ(fetch("POST", local(path), soon()).status, 404) << path;
-  }
-  for (const char* path : {"/live", "/health", "/ready", "/metrics", "/status"}) {
-    for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "BREW"}) {
-      const Response response = fetch(method, local(path), soon());
-      EXPECT_EQ(response.status, 405) << method << " " << path;
-      EXPECT_EQ(response.header("Allow"), "GET, HEAD");
-    }
-  }
+TEST_F(Status, ASwitchOverIsAPost) {
   for (const char* method : {"GET", "HEAD", "PUT"}) {
     const Response response = fetch(method, local("/switchover"), soon());
     EXPECT_EQ(response.status, 405) << method;
@@ -192,74 +175,6 @@ TEST_F(Status, ASwitchOverHoldsNoProbeUpAndOutlivesWhoAskedForItAndTheServer) {
   while (call([&] { return host_->switched; }) == 1) ASSERT_FALSE(deadline.expired());
 }
 
-/// A server whose timeouts are longer than any probe of a test waits.
-class PatientStatus : public Status {
- protected:
-  PatientStatus() : Status(limits()) {}
-  explicit PatientStatus(std::size_t connections) : Status(limits(connections)) {}
-
- private:
-  static http::ServerLimits limits(std::size_t connections = status_limits().connections) {
-    http::ServerLimits limits = status_limits();
-    limits.connections = connections;
-    limits.header_timeout = 1h;
-    limits.body_timeout = 1h;
-    limits.idle_timeout = 1h;
-    limits.write_timeout = 1h;
-    return limits;
-  }
-};
-
-TEST_F(PatientStatus, HundredsOfIdleAndDribblingConnectionsDisturbNoProbe) {
-  os::raise_fd_limit();
-  std::list<RawClient> clients;
-  std::list<base::UniqueFd> local_clients;
-  for (int i = 0; i < 500; ++i) {
-    clients.emplace_back(port_);
-    if (i % 5 == 0) local_clients.push_back(os::connect_unix(socket(), soon()));
-  }
-  const auto probe = [&] {
-    EXPECT_EQ(fetch("GET", tcp("/live"), soon()).status, 200);
-    EXPECT_EQ(fetch("GET", local("/health"), soon()).status, 200);
-    EXPECT_EQ(fetch("GET", tcp("/metrics"), soon()).body, "fo_x 1\n");
-  };
-  probe();
-  std::list<RawClient> slow;
-  for (int i = 0; i < 200; ++i) slow.emplace_back(port_);
-  for (const char c : std::string("GET /live HTTP/1.1\r\nHost: x\r\nX: ")) {
-    for (const RawClient& client : slow) client.send(std::string_view(&c, 1));
-    probe();
-  }
-  // Clients that send garbage or too much, or disconnect, do not disturb probes either.
-  for (int i = 0; i < 50; ++i) {
-    RawClient(port_).send("GET /live");
-    RawClient(port_).send("\r\n\x01\x02garbage\r\n\r\n");
-    RawClient(port_).send("POST /live HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n");
-  }
-  probe();
-}
-
-/// A server with few connections and long timeouts.
-class CrowdedStatus : public PatientStatus {
- protected:
-  CrowdedStatus() : PatientStatus(20) {}
-};
-
-TEST_F(CrowdedStatus, MoreConnectionsThanItHasPlacesForDisturbNoProbe) {
-  std::list<RawClient> clients;
-  std::list<base::UniqueFd> local_clients;
-  for (const char* said :
-       {"", "GET /live HTTP/1.1\r\nX: ", "POST /live HTTP/1.1\r\nContent-Length: 9\r\n\r\n"}) {
-    for (int i = 0; i < 60; ++i) {
-      clients.emplace_back(port_);
-      clients.back().send(said);
-      local_clients.push_back(os::connect_unix(socket(), soon()));
-    }
-    EXPECT_EQ(fetch("GET", tcp("/live"), soon()).status, 200) << said;
-    EXPECT_EQ(fetch("GET", local("/health"), soon()).status, 200) << said;
-  }
-}
-
 TEST_F(Status, AnIdleConnectionIsClosedAndSoIsADribblingOne) {
   RawClient idle(port_);
   RawClient slow(port_);
@@ -291,28 +206,6 @@ TEST_F(Status, TheSocketIsForItsUserAloneAndGoesWithTheServer) {
   EXPECT_EQ(fetch("GET", local("/live"), soon()).status, 200);
   call([&] { server_.reset(); });
   EXPECT_NE(::access(socket().c_str(), F_OK), 0);
-}
-
-TEST(StatusServer, TakesADeadServersSocketOver) {
-  const test::TempDir dir;
-  { const base::UniqueFd dead = os::listen_unix(dir.path("s")); }
-  const std::ptrdiff_t before = test::open_fds();
-  {
-    boost::asio::io_context loop;
-    StatusServer server(loop.get_executor(), source_of(std::make_shared<Host>()));
-    server.listen_unix(dir.path("s"));
-    EXPECT_TRUE(os::is_socket_live(dir.path("s")));
-  }
-  EXPECT_EQ(test::open_fds(), before);
-}
-
-TEST(StatusServer, SaysWhyItCannotListen) {
-  boost::asio::io_context loop;
-  StatusServer server(loop.get_executor(), source_of(std::make_shared<Host>()));
-  const std::uint16_t port = server.listen("127.0.0.1:0");
-  const auto failure = failure_of([&] { server.listen("127.0.0.1:" + std::to_string(port)); });
-  EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
-  EXPECT_THAT(failure.message, HasSubstr("Address already in use"));
 }
 
 TEST(StatusSocket, IsBesideTheLock) {
