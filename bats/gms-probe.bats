@@ -220,29 +220,11 @@ setup() {
   export FAILOVER_LOCK_PATH=$T/lock
   local url=unix:$T/lock.engine-0.sock:/status
   warns 1 "connect to socket '$T/lock.engine-0.sock': No such file or directory" gms-probe engine
-  answer "200 OK" '{"state":"waking"}'
-  http_server "$T/lock.engine-0.sock"
-  warns 1 "engine at '$url': waking" gms-probe engine --state active,standby
-  run -1 --separate-stderr gms-probe engine --state active --json -q
-  [ "$output" = '{"id":null,"reason":"engine at '"'$url'"': waking","result":"no","since":null,"state":"waking"}' ]
   answer "200 OK" '{"state":"dead"}'
-  warns 1 "engine at '$url': dead" gms-probe engine
-  run -0 gms-probe engine --state dead
-  answer "200 OK" '{"state":"confused"}'
-  warns 1 "fetch '$url': status 200, not a state of an engine" gms-probe engine
-}
-
-@test "engine: --wait retries until it is in the state" {
-  export FAILOVER_LOCK_PATH=$T/lock
-  start_bg probe gms-probe engine --state active --wait 30s
-  local probe=$BG_PID
-  answer "200 OK" '{"state":"standby"}'
   http_server "$T/lock.engine-0.sock"
-  run -1 gms-probe engine --state active
-  kill -0 "$probe"
-  answer "200 OK" '{"state":"active"}'
-  expect_exit "$probe" 0
-  [ "$(cat "$T/probe.out")" = active ]
+  warns 1 "engine at '$url': dead" gms-probe engine
+  run -1 --separate-stderr gms-probe engine --state active,standby --json -q
+  [ "$output" = '{"id":null,"reason":"engine at '"'$url'"': dead","result":"no","since":null,"state":"dead"}' ]
 }
 
 @test "engine: ids that are invalid in a socket's name are 78" {
