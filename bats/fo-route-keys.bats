@@ -79,6 +79,38 @@ ask() {
   wait_for '[ "$(ask one)" = 200 ]'
 }
 
+# The order is that of the answers of one slot. Requests of best effort are half as long as the others,
+# since tiers share tokens, not requests.
+@test "tiers that all wait share the tokens of a worker as 4:2:1" {
+  key high 'tier = "premium"'
+  key middle
+  key low 'tier = "best_effort"'
+  start_with_keys --slots 1 --slo-rate 0.001 --queue-timeout 10m
+  start_bg first curl -sSN --max-time 60 "$URL/v1/completions" -H 'Authorization: Bearer high' \
+    -d '{"model":"oracle","prompt":"a","max_tokens":50,"ignore_eos":true,"stream":true,"oracle":{"gap":"1s"}}'
+  local first=$BG_PID name tokens
+  wait_for "grep -q '\"text\"' $T/first.out"
+  for name in high:100 middle:100 low:50; do
+    tokens=${name#*:} name=${name%:*}
+    printf '{"model":"oracle","prompt":"a","ignore_eos":true,"max_tokens":%d}' "$tokens" >"$T/$name"
+    for _ in {1..40}; do
+      printf '%s\n' "url = $URL/v1/completions" "header = \"Authorization: Bearer $name\"" "data = @$T/$name" \
+        "output = /dev/null" "write-out = \"%{http_code} $name $tokens\\n\"" next
+    done
+  done | sed '$d' >"$T/requests"
+  start_bg all curl -sSZ --parallel-max 200 --parallel-immediate -K "$T/requests"
+  local all=$BG_PID
+  wait_for '[ "$(ctl requests --json | jq "[.requests[] | select(.worker == null)] | length")" -eq 120 ]'
+  kill "$first"
+  expect_exit "$all" 0 60
+  [ "$(grep -c '^200 ' "$T/all.out")" -eq 120 ]
+  # 2,800, 1,400 and 700 tokens: no tier has run out of requests yet.
+  run -0 awk 'NR <= 56 {sum[$2] += $3}
+    END {print sum["high"], sum["middle"], sum["low"]
+      exit !(sum["high"] > 1.6 * sum["middle"] && sum["high"] < 2.4 * sum["middle"] &&
+        sum["middle"] > 1.6 * sum["low"] && sum["middle"] < 2.4 * sum["low"])}' "$T/all.out"
+}
+
 @test "levels refuse tiers: best effort at 2, all but premium at 4" {
   key high 'tier = "premium"'
   key middle
