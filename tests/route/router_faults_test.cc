@@ -11,6 +11,7 @@
 
 #include "route/answer/outcome.h"
 #include "route/fleet.h"
+#include "route/load.h"
 #include "route/resume/poison_guard.h"
 #include "route/router.h"
 #include "route/scripted_worker.h"
@@ -533,62 +534,13 @@ TEST_F(RouterFaults, AWorkerInProbationGetsOneRequestAtATime) {
   EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
 }
 
-/// Clients that ask all the time.
-class Load {
- public:
-  Load(Fleet& fleet, std::size_t clients, bool is_streamed)
-      : fleet_(fleet), text_(fleet.text_of(request(is_streamed))), is_streamed_(is_streamed) {
-    for (std::size_t i = 0; i < clients; ++i) calls_.push_back(fleet.begin(request(is_streamed)));
-  }
-  /// Checks the answers that are complete, and begins further requests.
-  void go_on() {
-    for (Client& call : calls_) {
-      if (!call->has_ended()) continue;
-      check(call);
-      call = fleet_.begin(request(is_streamed_));
-    }
-  }
-  void run_until(const std::function<bool()>& done) {
-    fleet_.run_until([&] {
-      go_on();
-      return done();
-    });
-  }
-  /// Waits for what is in flight.
-  void end() {
-    for (const Client& call : calls_) {
-      fleet_.run_until([&] { return call->has_ended(); });
-      check(call);
-    }
-  }
-  [[nodiscard]] int answered() const { return answered_; }
-
- private:
-  static json request(bool is_streamed) { return chat(is_streamed, 20, {{"gap", "1ms"}}); }
-  void check(const Client& call) {
-    ++answered_;
-    EXPECT_EQ(call->status(), 200);
-    EXPECT_EQ(call->text(), text_);
-    if (is_streamed_) {
-      EXPECT_EQ(call->events().back(), "[DONE]");
-    }
-  }
-
-  Fleet& fleet_;
-  std::string text_;
-  bool is_streamed_;
-  std::vector<Client> calls_;
-  int answered_ = 0;
-};
-
 // Dynamo: rolling upgrade.
 TEST_F(RouterFaults, ARollingRestartUnderLoadFailsNoRequest) {
   Fleet fleet;
   fleet.add_engines(3);
-  Load load(fleet, 8, true);
+  Load load(fleet, {.streams = 8}, chat(true, 20, {{"gap", "1ms"}}));
   for (std::size_t i = 0; i < 3; ++i) {
-    const int before = load.answered();
-    load.run_until([&] { return load.answered() >= before + 16; });
+    load.run(16);
     fleet.worker(i).is_drained = true;
     fleet.router().on_change();
     load.run_until([&] { return fleet.busy(i) == 0; });
@@ -607,13 +559,12 @@ TEST_F(RouterFaults, ARollingRestartUnderLoadFailsNoRequest) {
 TEST_F(RouterFaults, KillsUnderLoadFailNoAnswerInOnePiece) {
   Fleet fleet;
   fleet.add_engines(3);
-  Load load(fleet, 8, false);
+  Load load(fleet, {.whole = 8}, chat(false, 20, {{"gap", "1ms"}}));
   for (std::size_t round = 0; round < 6; ++round) {
     const std::size_t i = round % 3;
     load.run_until([&] { return fleet.busy(i) > 0; });
     fleet.kill(i);
-    const int before = load.answered();
-    load.run_until([&] { return load.answered() >= before + 8; });
+    load.run(8);
     fleet.start(i);
     load.run_until([&] { return fleet.worker(i).is_reachable && fleet.worker(i).weight > 0; });
   }

@@ -240,6 +240,7 @@ void RegistrySource::remove(const std::string& id) {
   if (!worker) return;
   workers_.remove(id);
   events_.on_removed(worker);
+  events_.on_change();
 }
 
 // Another router has come or gone.

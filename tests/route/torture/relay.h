@@ -1,5 +1,5 @@
 // A relay of TCP connections to a server of this machine, which can break one in the middle of a
-// stream of events.
+// stream of events, or hold up all of them as a network does that is partitioned.
 #pragma once
 
 #include <netinet/in.h>
@@ -27,6 +27,7 @@
 #include "base/unique_fd.h"
 #include "loop/acceptor.h"
 #include "loop/adopt.h"
+#include "loop/event.h"
 #include "net/connect.h"
 #include "net/stream.h"
 #include "support/ports.h"
@@ -41,7 +42,9 @@ class Relay {
   enum class Fault { kReset, kCut };
 
   explicit Relay(boost::asio::any_io_executor executor)
-      : executor_(std::move(executor)), acceptor_(executor_, listener(port_.fd()), kWhat) {
+      : executor_(std::move(executor)),
+        acceptor_(executor_, listener(port_.fd()), kWhat),
+        healed_(executor_) {
     boost::asio::co_spawn(executor_, accept(), boost::asio::detached);
   }
   Relay(const Relay&) = delete;
@@ -60,6 +63,26 @@ class Relay {
   /// No fault follows, until the next call of fail_next().
   void disarm() { on_fault_ = {}; }
   [[nodiscard]] bool is_armed() const { return static_cast<bool>(on_fault_); }
+
+  /// Until heal(), nothing passes in either direction, not even the end of a connection. What was
+  /// sent meanwhile arrives then. New connections are accepted and silent, or with `drops_new`, the
+  /// kernel drops what asks for one.
+  void partition(bool drops_new) {
+    is_partitioned_ = true;
+    drops_new_ = drops_new;
+    if (!drops_new) return;
+    if (::listen(port_.fd(), 0) != 0) base::throw_errno(errno, kWhat);
+    // It fills the backlog.
+    filler_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    static_cast<void>(test::try_connect(filler_.get(), port()));
+  }
+  void heal() {
+    is_partitioned_ = drops_new_ = false;
+    filler_.reset();
+    if (::listen(port_.fd(), SOMAXCONN) != 0) base::throw_errno(errno, kWhat);
+    acceptor_.notify_room();
+    healed_.notify();
+  }
 
  private:
   // Processes that are started meanwhile must not inherit it: then a connection would not break
@@ -84,7 +107,7 @@ class Relay {
   }
 
   boost::asio::awaitable<void> accept() {
-    const std::function<bool()> is_full = [] { return false; };
+    const std::function<bool()> is_full = [this] { return drops_new_; };
     for (;;) {
       base::UniqueFd client = co_await acceptor_.next(is_full);
       if (!client) co_return;
@@ -94,6 +117,7 @@ class Relay {
 
   boost::asio::awaitable<void> serve(base::UniqueFd accepted) {
     LinkPtr link;
+    co_await until_healed();
     try {
       Socket client(executor_);
       loop::adopt(client, std::move(accepted), kWhat, Socket::protocol_type(AF_INET, IPPROTO_TCP));
@@ -108,7 +132,11 @@ class Relay {
     co_await send_answers(link);
   }
 
-  static boost::asio::awaitable<void> send_requests(LinkPtr link) {
+  boost::asio::awaitable<void> until_healed() {
+    while (is_partitioned_) co_await healed_.wait();
+  }
+
+  boost::asio::awaitable<void> send_requests(LinkPtr link) {
     const Pass pass = [&link = *link](std::string_view piece) {
       link.events = 0;
       link.tail.clear();
@@ -131,12 +159,13 @@ class Relay {
   using Pass = std::function<std::size_t(std::string_view piece)>;
 
   // Copies bytes until the end, and closes both streams.
-  static boost::asio::awaitable<void> copy(net::Stream& from, net::Stream& to, const Pass& pass) {
+  boost::asio::awaitable<void> copy(net::Stream& from, net::Stream& to, const Pass& pass) {
     std::array<char, 16384> space;
     boost::system::error_code error;
     for (bool goes_on = true; goes_on;) {
       const boost::asio::mutable_buffer all = boost::asio::buffer(space);
       const std::size_t count = co_await from.read_some(all, base::Deadline::never(), error);
+      co_await until_healed();
       if (error) break;
       const std::size_t passed = pass({space.data(), count});
       const boost::asio::const_buffer piece(space.data(), passed);
@@ -171,6 +200,10 @@ class Relay {
   boost::asio::any_io_executor executor_;
   test::ReservedPort port_;
   loop::Acceptor acceptor_;
+  loop::Event healed_;
+  bool is_partitioned_ = false;
+  bool drops_new_ = false;
+  base::UniqueFd filler_;
   std::uint16_t server_ = 0;
   Fault fault_ = Fault::kReset;
   std::uint64_t events_ = 0;

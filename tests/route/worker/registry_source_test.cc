@@ -164,8 +164,8 @@ TEST_F(RegistrySourceTest, AWorkerThatIsGoneIsRemoved) {
   fleet::Instance instance = instance_of(kSecond);
   instance.life = fleet::Life::kGone;
   put(instance);
-  EXPECT_THAT(log(), ElementsAre("new " + kFirst, "new " + kSecond, "removed " + kFirst,
-                                 "removed " + kSecond));
+  EXPECT_THAT(log(), ElementsAre("new " + kFirst, "new " + kSecond, "removed " + kFirst, "change",
+                                 "removed " + kSecond, "change"));
   EXPECT_THAT(workers_.all(), IsEmpty());
   apply(ChangeKind::kGone, record_of(instance).key);
   EXPECT_THAT(log(), IsEmpty());
