@@ -127,6 +127,7 @@ class Router {
   [[nodiscard]] std::uint16_t port() const { return port_; }
   [[nodiscard]] std::string metrics_url() const { return metrics_.url() + "/metrics"; }
   [[nodiscard]] const std::string& log() const { return log_; }
+  [[nodiscard]] pid_t pid() const { return child_.pid(); }
 
  private:
   os::Child start(const std::vector<std::string>& workers, const std::string& folder) {

@@ -19,6 +19,9 @@
 // is reset, or ends within an event. Streams go on at another pair. --engine pair: only one pair,
 // so that streams go on when its standby serves, or at the same engine after a broken connection.
 //
+// The router's memory must not grow with the number of faults and answers: at the end, it may be
+// half as large again, and 16 MiB more, as after a fifth of the faults.
+//
 // No legal refusal is possible, so that each error counts: a request meets at most one death of an
 // engine, or fault before the first tokens, since the next one waits until all requests have ended
 // that were in flight at the last one. All other faults come after tokens.
@@ -46,6 +49,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "bench/usage.h"
 #include "http/client.h"
 #include "loop/pause.h"
 #include "route/torture/client.h"
@@ -55,6 +59,7 @@
 #include "route/torture/refengines.h"
 #include "route/torture/relay.h"
 #include "route/torture/transcript.h"
+#include "support/sanitizers.h"
 #include "support/soon.h"
 
 namespace {
@@ -83,6 +88,8 @@ constexpr std::size_t kQuestions = 64;
 // A fault before this many tokens may be one before the client has received anything.
 constexpr std::uint64_t kEarlyTokens = 8;
 constexpr std::uint64_t kMaxPlace = 40;
+// The router is warm after the faults divided by this.
+constexpr std::uint64_t kWarmUp = 5;
 // An answer that takes longer never ends.
 constexpr auto kPatience = std::chrono::minutes(10);
 
@@ -253,7 +260,8 @@ class Torture {
 
   void count_fault(const std::string& kind) {
     ++counts_[kind];
-    if (++fired_ >= faults_) is_stopping_ = true;
+    if (++fired_ == std::max<std::uint64_t>(faults_ / kWarmUp, 1)) warm_mib_ = router_mib();
+    if (fired_ >= faults_) is_stopping_ = true;
   }
 
   awaitable<bool> set_fault(Engine& engine, std::string fault) {
@@ -537,6 +545,8 @@ class Torture {
 
   // --- The end.
 
+  [[nodiscard]] double router_mib() const { return bench::resident_mib(router_->pid()); }
+
   // The sum of the router's series whose lines begin with `begin`.
   awaitable<double> metric(std::string begin) {
     const std::string url = router_->metrics_url();
@@ -568,6 +578,13 @@ class Torture {
     finished_ = co_await metric("fo_route_resumes_total{outcome=\"finished\"");
     retries_ = co_await metric("fo_route_retries_total{");
     if (resumed_ < 1) wrong("no answer was resumed");
+    end_mib_ = router_mib();
+    // AddressSanitizer keeps what was freed.
+    const bool has_grown = warm_mib_ > 0 && end_mib_ > 1.5 * warm_mib_ + 16;
+    if (has_grown && !test::kHasSanitizers) {
+      wrong("the router's memory has grown from " + std::to_string(warm_mib_) + " to " +
+            std::to_string(end_mib_) + " MiB");
+    }
     if (const auto status = router_->stop(); status != 0) {
       wrong("fo-route ended with status " + std::to_string(status.value_or(-1)));
     }
@@ -595,6 +612,8 @@ class Torture {
         "%llu faults, %llu answers; %.0f resumes, %.0f ends without a worker, %.0f retries\n",
         static_cast<unsigned long long>(fired_), static_cast<unsigned long long>(answers_),
         resumed_, finished_, retries_);
+    std::printf("the router's memory: %.1f MiB after a fifth of the faults, %.1f MiB at the end\n",
+                warm_mib_, end_mib_);
     std::map<std::string, std::vector<double>> gaps;
     for (const Gap& gap : gaps_) {
       const std::chrono::duration<double, std::milli> time = gap.to - gap.from;
@@ -631,6 +650,9 @@ class Torture {
   std::map<std::string, std::vector<Event>> of_request_;
   std::vector<Event> deaths_;
   std::vector<Gap> gaps_;
+  /// The router's memory.
+  double warm_mib_ = 0;
+  double end_mib_ = 0;
   double resumed_ = 0;
   double finished_ = 0;
   double retries_ = 0;
