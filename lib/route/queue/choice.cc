@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 namespace fo::route {
 namespace {
@@ -69,8 +70,9 @@ void Choice::set_worker(WorkerNumber worker, const Room& room) {
     const auto left = left_.extract(worker);
     workers_.push_back(left ? left.mapped() : Worker{.number = worker});
   }
-  workers_[found->second].room = room;
-  update_totals();
+  // The dispatcher repeats the room of every worker after a change of one.
+  const bool has_changed = std::exchange(workers_[found->second].room, room) != room;
+  if (is_new || has_changed) update_totals();
 }
 
 void Choice::remove_worker(WorkerNumber worker) {

@@ -32,6 +32,8 @@ struct Room {
   std::optional<std::uint64_t> kv_tokens = {};
   /// The worker's part of requests; with 0 it gets none.
   double weight = 1;
+
+  bool operator==(const Room&) const = default;
 };
 
 /// Hashes of the first 256 B, 1, 4, 16 and 64 KiB of a prompt, as far as it is that long. They are

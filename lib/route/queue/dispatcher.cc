@@ -207,11 +207,6 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   const bool is_in_panic = weights.kept_in > 0;
   if (is_in_panic && !set.is_in_panic) metrics.panics.add();
   set.is_in_panic = is_in_panic;
-  std::erase_if(set.workers, [&](const auto& entry) {
-    const bool has_left = std::find(members.begin(), members.end(), entry.second) == members.end();
-    if (has_left) set.choice.remove_worker(entry.first);
-    return has_left;
-  });
   set.has_refusals = set.has_probation = false;
   std::uint64_t slots = 0;
   for (const WorkerPtr& worker : members) {
@@ -222,6 +217,15 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
     set.choice.set_worker(worker->number, {.slots = worker->slots_now(level.concurrency_factor),
                                            .kv_tokens = worker->kv_tokens,
                                            .weight = worker->weight});
+  }
+  // With as many as there are members, no other worker is left.
+  if (set.workers.size() > members.size()) {
+    std::erase_if(set.workers, [&](const auto& entry) {
+      const bool has_left =
+          std::find(members.begin(), members.end(), entry.second) == members.end();
+      if (has_left) set.choice.remove_worker(entry.first);
+      return has_left;
+    });
   }
   set.resumes.set_slots(slots);
 }

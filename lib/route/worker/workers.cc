@@ -49,13 +49,18 @@ void Workers::remove(const std::string& id) {
 
 bool Workers::lacks_pair(const Worker& worker) const {
   if (worker.role != Role::kDecode) return false;
+  const auto cohort = [](const Worker& one) {
+    return std::tie(one.model, one.name_space, one.kv_abi);
+  };
   if (!for_prefill_) {
     for_prefill_.emplace();
     for (const auto& [id, other] : by_id_) {
-      if (other->role == Role::kPrefill) for_prefill_->push_back(other);
+      if (other->role == Role::kPrefill) (*for_prefill_)[cohort(*other)].push_back(other);
     }
   }
-  return std::ranges::none_of(*for_prefill_,
+  const auto found = for_prefill_->find(cohort(worker));
+  return found == for_prefill_->end() ||
+         std::ranges::none_of(found->second,
                               [&](const WorkerPtr& other) { return worker.pairs_with(*other); });
 }
 

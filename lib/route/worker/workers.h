@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "route/worker/worker.h"
@@ -70,7 +71,9 @@ class Workers {
   // Every request needs these, and 1,000 workers change rarely.
   mutable std::optional<std::vector<std::string>> models_;
   mutable std::map<std::string, WeightedSets> sets_of_;
-  mutable std::optional<std::vector<WorkerPtr>> for_prefill_;
+  /// The workers for prefill by what those for decode must have to pair with them.
+  using Cohort = std::tuple<std::string, std::string, std::string>;
+  mutable std::optional<std::map<Cohort, std::vector<WorkerPtr>, std::less<>>> for_prefill_;
 };
 
 /// The set for a request: drawn by weight among those for which `is_usable`; `draw` is uniform in
