@@ -389,9 +389,8 @@ bool Router::kill(const std::string& request_id) {
   const auto found = state_->jobs.find(request_id);
   if (found == state_->jobs.end()) return false;
   Job& job = *found->second;
-  job.is_killed = true;
+  state_->dispatcher.kill(job);
   if (job.call != nullptr) job.call->cut();
-  state_->dispatcher.on_change();
   return true;
 }
 

@@ -624,12 +624,19 @@ void Dispatcher::on_change() {
     state_->pump(set);
     for (State::Waiting* waiting : set.first) waiting->changed.notify();
     for (const auto& [number, waiting] : set.resuming) waiting->changed.notify();
-    for (const auto& [id, waiting] : set.queued) {
-      if (waiting->job.is_killed) waiting->changed.notify();
-    }
   }
   state_->end_outages();
   state_->sets_changed.notify();
+}
+
+void Dispatcher::kill(Job& job) {
+  job.is_killed = true;
+  for (const auto& [key, set] : state_->sets) {
+    const auto found = set.queued.find(job.number);
+    if (found != set.queued.end()) found->second->changed.notify();
+  }
+  // It may wait elsewhere.
+  on_change();
 }
 
 void Dispatcher::apply_time() {

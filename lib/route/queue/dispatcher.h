@@ -60,9 +60,11 @@ class Dispatcher {
   /// The requests that may kill engines. After a change, on_change().
   [[nodiscard]] Suspects& suspects();
 
-  /// To be called after a change of workers or their health, or of a waiting job: gives waiting
-  /// requests to the workers that have room now.
+  /// To be called after a change of workers or their health: gives waiting requests to the workers
+  /// that have room now.
   void on_change();
+  /// Marks a job as killed: it waits no longer.
+  void kill(Job& job);
   /// How long a request waits at most, at the present level.
   [[nodiscard]] base::Duration timeout() const;
   /// To be called about twice a second: the workers' health depends on the time.

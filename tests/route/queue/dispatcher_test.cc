@@ -59,8 +59,7 @@ class DispatcherTest : public testing::Test {
       : dispatcher_(loop_.io().get_executor(), options, workers_, metrics_) {}
   /// Ends what still waits.
   ~DispatcherTest() override {
-    for (const Placed& placed : placed_) placed->job.is_killed = true;
-    dispatcher_.on_change();
+    for (const Placed& placed : placed_) dispatcher_.kill(placed->job);
     loop_.run_ready();
     for (const Placed& placed : placed_) {
       EXPECT_TRUE(placed->is_over);
@@ -603,8 +602,7 @@ TEST_F(DispatcherTest, AKilledRequestLeavesTheQueue) {
   const Placed first = place();
   const Placed second = place();
   const Placed third = place();
-  second->job.is_killed = true;
-  dispatcher_.on_change();
+  dispatcher_.kill(second->job);
   loop_.run_ready();
   EXPECT_TRUE(second->is_over);
   EXPECT_NE(second->refusal(), 0);
