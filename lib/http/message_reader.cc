@@ -305,7 +305,9 @@ RequestReader::Step RequestReader::parse_until(IsDone is_done) {
 
 RequestReader::Step RequestReader::read_head() {
   const Step step = parse_until([this] { return parser_->is_header_done(); });
-  if (step == Step::kDone) parser_->request.headers = std::move(parser_->headers());
+  // A body's length is checked after all fields are read.
+  const bool is_read = step == Step::kDone || refusal_status_ == 413;
+  if (is_read) parser_->request.headers = std::move(parser_->headers());
   return step;
 }
 

@@ -139,7 +139,8 @@ class RequestReader {
   [[nodiscard]] bool keeps_alive() const;
   /// The bytes of the body that were read.
   [[nodiscard]] std::size_t body_size() const;
-  /// After the body: moves the request out. Call once.
+  /// After the body: moves the request out. Call once. Of a refused request, moves out what was
+  /// read; it has headers if its head was valid.
   Request take();
 
   /// The status and the message to answer a refused request with.

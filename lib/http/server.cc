@@ -44,6 +44,8 @@ using Socket = Protocol::socket;
 
 // The timeout for reading the rest of a refused request.
 constexpr base::Duration kRefusalTime = std::chrono::seconds(2);
+// After it, a client may try again where the server had no room.
+constexpr base::Duration kBusyPause = std::chrono::seconds(1);
 // Limit of received bytes of later requests during a handler.
 constexpr std::size_t kMaxPipelinedBytes = std::size_t{64} * 1024;
 
@@ -61,11 +63,7 @@ void add_field(std::string& head, std::string_view name, std::string_view value)
 
 bool is_bodiless(int status) { return status < 200 || status == 204 || status == 304; }
 
-Response busy_response(std::string_view message) {
-  Response response = error_response(503, message);
-  response.headers.emplace_back("Retry-After", "1");
-  return response;
-}
+EarlyError busy(std::string_view message) { return {503, message, kBusyPause}; }
 
 // Without Connection and the empty line.
 std::string head_of(const Response& response) {
@@ -79,6 +77,15 @@ std::string head_of(const Response& response) {
 }
 
 }  // namespace
+
+Response early_response(const EarlyError& error) {
+  Response response = error_response(error.status, error.message);
+  if (error.retry_after) {
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(*error.retry_after).count();
+    response.headers.emplace_back("Retry-After", std::to_string(seconds));
+  }
+  return response;
+}
 
 Listener listen_tcp(const std::string& address) {
   const net::Address parsed = net::parse_address(address);
@@ -108,15 +115,17 @@ enum class Stage { kIdle, kReading, kSending, kHandling };
 constexpr std::size_t kStages = 4;
 
 struct Server::State {
-  State(asio::any_io_executor on, Handler with, const ServerLimits& within)
+  State(asio::any_io_executor on, Handler with, const ServerLimits& within, EarlyAnswer early)
       : executor(std::move(on)),
         handler(std::move(with)),
         limits(within),
+        early_answer(std::move(early)),
         session_ended(executor) {}
 
   asio::any_io_executor executor;
   Handler handler;
   ServerLimits limits;
+  EarlyAnswer early_answer;
   std::list<loop::Acceptor> acceptors;
   /// Sessions by stage; the one that has been in it for longest is first.
   std::array<std::list<Session*>, kStages> sessions;
@@ -379,29 +388,40 @@ class Session : public std::enable_shared_from_this<Session> {
     }
     if (!is_read) co_return false;
     if (step == Step::kRefused) {
-      Response refusal = error_response(reader_.refusal_status(), reader_.refusal());
-      co_await refuse(std::move(refusal));
+      EarlyError error{reader_.refusal_status(), reader_.refusal()};
+      error.request = take_head();
+      co_await refuse(std::move(error));
       co_return false;
     }
     if (is_beyond_all()) {
-      reader_.begin();
-      count_body(0);
-      Response refusal = busy_response("the requests of all clients are too long together");
-      co_await refuse(std::move(refusal));
+      EarlyError error = busy("the requests of all clients are too long together");
+      error.request = take_head();
+      co_await refuse(std::move(error));
       co_return false;
     }
     request = reader_.take();
     if (!split_target(request.target, request.path, request.query)) {
-      Response refusal = error_response(400, "bad request target");
-      co_await refuse(std::move(refusal));
+      EarlyError error{400, "bad request target"};
+      error.request = std::move(request);
+      co_await refuse(std::move(error));
       co_return false;
     }
     co_return true;
   }
 
-  /// Answers an invalid request, and gives the client time to read the answer.
-  awaitable<void> refuse(Response response) {
+  // Ends the reading of a request, and releases its body.
+  Request take_head() {
+    Request head = reader_.take();
+    head.body = std::string();
+    reader_.begin();
+    count_body(0);
+    return head;
+  }
+
+  /// Answers a request that the handler does not get, and gives the client time to read the answer.
+  awaitable<void> refuse(EarlyError error) {
     keep_alive_ = false;
+    const Response response = state_->early_answer(error);
     co_await write_response(response);
     const base::Deadline deadline = base::Deadline::after(kRefusalTime);
     co_await stream_.shut_down(deadline);
@@ -523,10 +543,12 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, loop::Acceptor& ac
     // Only TCP has this option; for other sockets the call fails without effect.
     socket.set_option(tcp::no_delay(true), error);
     if (state->count() >= state->limits.connections && !state->make_room()) {
-      const Response full = busy_response("too many connections");
-      const std::string message = head_of(full) + "Connection: close\r\n\r\n" + full.body;
-      // The text fits into any new socket's buffer, so send does not block.
-      if (!tls) socket.send(asio::buffer(message), 0, error);
+      if (!tls) {
+        const Response full = state->early_answer(busy("too many connections"));
+        const std::string message = head_of(full) + "Connection: close\r\n\r\n" + full.body;
+        // The text fits into any new socket's buffer, so send does not block.
+        socket.send(asio::buffer(message), 0, error);
+      }
       socket.shutdown(Socket::shutdown_send, error);
       continue;
     }
@@ -602,8 +624,10 @@ ServerLimits limits_for_probes(std::size_t connections) {
   return limits;
 }
 
-Server::Server(asio::any_io_executor executor, Handler handler, const ServerLimits& limits)
-    : state_(std::make_shared<State>(std::move(executor), std::move(handler), limits)) {}
+Server::Server(asio::any_io_executor executor, Handler handler, const ServerLimits& limits,
+               EarlyAnswer early_answer)
+    : state_(std::make_shared<State>(std::move(executor), std::move(handler), limits,
+                                     std::move(early_answer))) {}
 
 Server::~Server() {
   state_->stop_accepting();

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -117,9 +118,26 @@ class Reply {
 /// other.
 using Handler = std::function<boost::asio::awaitable<void>(const Request&, Reply&)>;
 
+/// An error that the server answers itself, because the handler cannot get the request.
+struct EarlyError {
+  int status = 0;
+  std::string_view message;
+  /// The server is busy, and the client may try again after this time.
+  std::optional<base::Duration> retry_after = {};
+  /// The request as far as it was read. It has headers if its head was valid.
+  Request request = {};
+};
+
+/// Makes the answer to such an error. It must not throw.
+using EarlyAnswer = std::function<Response(const EarlyError&)>;
+
+/// The default one: error_response(), with Retry-After if the server is busy.
+Response early_response(const EarlyError& error);
+
 class Server {
  public:
-  Server(boost::asio::any_io_executor executor, Handler handler, const ServerLimits& limits = {});
+  Server(boost::asio::any_io_executor executor, Handler handler, const ServerLimits& limits = {},
+         EarlyAnswer early_answer = early_response);
   /// Closes everything at once. Running handlers continue with a closed connection while the loop
   /// runs.
   ~Server();

@@ -20,7 +20,7 @@ constexpr std::array kStates{HealthState::kHealthy, HealthState::kSuspicious,
 // The statuses that have a series before they occur: for a model, without one, and without a tier.
 constexpr std::array kStatuses{200, 400, 404, 413, 422, 429, 499, 500, 502, 503, 504, 529};
 constexpr std::array kStatusesOfNoModel{200, 400, 404, 503};
-constexpr std::array kStatusesOfNoTier{401, 404, 405};
+constexpr std::array kStatusesOfNoTier{400, 401, 404, 405, 413, 431, 503};
 // The classes of attempts that are repeated.
 constexpr std::array kRetried{OutcomeClass::kFault, OutcomeClass::kSuspected,
                               OutcomeClass::kBackpressure, OutcomeClass::kMisconfigured};

@@ -29,9 +29,9 @@ inline constexpr std::array<base::Duration, 14> kLatencyBounds{
 inline constexpr std::array<const char*, 3> kTierNames{"premium", "standard", "best_effort"};
 
 /// Why a request was refused before a worker got it.
-enum class RefusedFor { kPath, kKey, kModel, kBody, kLimit, kCapacity, kLevel, kDeadline };
-inline constexpr std::array<const char*, 8> kRefusedNames{"path",  "key",      "model", "body",
-                                                          "limit", "capacity", "level", "deadline"};
+enum class RefusedFor { kPath, kKey, kModel, kBody, kLimit, kCapacity, kLevel, kDeadline, kHttp };
+inline constexpr std::array<const char*, 9> kRefusedNames{
+    "path", "key", "model", "body", "limit", "capacity", "level", "deadline", "http"};
 
 /// Why an answer that had begun lost its worker.
 enum class LossReason {

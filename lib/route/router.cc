@@ -83,6 +83,12 @@ ApiError unknown_response(const std::string& id) {
           .code = "response_not_found"};
 }
 
+const char* code_of_early_error(int status) {
+  if (status == 413) return "body_too_long";
+  if (status == 431) return "headers_too_long";
+  return status == 503 ? "overloaded" : "malformed_request";
+}
+
 // A job in the list of those that are in the router.
 class Listed {
  public:
@@ -378,6 +384,17 @@ Router::~Router() = default;
 awaitable<void> Router::handle(const Request& from, Reply& reply) {
   const std::shared_ptr<State> state = state_;
   co_await state->handle(from, reply);
+}
+
+Response Router::answer_early(const http::EarlyError& error) {
+  ++state_->metrics.requests[{"", error.status, ""}];
+  state_->metrics.refuse(RefusedFor::kHttp);
+  Response response = to_response({.status = error.status,
+                                   .message = std::string(error.message),
+                                   .code = code_of_early_error(error.status),
+                                   .retry_after = error.retry_after});
+  state_->add_ids(response.headers, os::random_hex(kIdBytes), find_client_id(error.request));
+  return response;
 }
 
 Workers& Router::workers() { return state_->workers; }

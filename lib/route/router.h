@@ -68,6 +68,9 @@ class Router {
   /// A handler for http::Server.
   boost::asio::awaitable<void> handle(const http::Request& from, http::Reply& reply);
 
+  /// Makes and counts the answer to a request that handle() cannot get: for http::Server.
+  http::Response answer_early(const http::EarlyError& error);
+
   Workers& workers();
   ResponseIds& response_ids();
   PoisonBodies& poison();

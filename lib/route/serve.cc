@@ -69,7 +69,8 @@ class Server {
         public_(
             io_.get_executor(),
             [this](const http::Request& from, http::Reply& reply) { return handle(from, reply); },
-            options.limits),
+            options.limits,
+            [this](const http::EarlyError& error) { return router_.answer_early(error); }),
         hold_(io_.get_executor()),
         listeners_(io_.get_executor(), options.admin) {}
 

@@ -251,6 +251,44 @@ TEST(HttpServer, WhatIsNotHttpIs400) {
   EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
 }
 
+TEST(HttpServer, ItsOwnErrorsCanBeAnsweredInAnotherFormat) {
+  const ServerLimits limits{.body_bytes = 1000, .all_bodies = 600};
+  TestServer server(echo(), limits, [](const EarlyError& error) -> Response {
+    const bool is_busy = error.retry_after.has_value();
+    EXPECT_EQ(error.request.body, "");
+    return {error.status,
+            "text/plain",
+            std::string(error.request.header("x-request-id").value_or("none")) +
+                (is_busy ? ", busy" : ""),
+            {{"X-Own", "1"}}};
+  });
+  const std::string id = "X-Request-Id: a\r\n";
+  const std::string post = "POST / HTTP/1.1\r\n" + id;
+  const std::string chunks = post + "Transfer-Encoding: chunked\r\n\r\n";
+  const struct {
+    std::string text;
+    const char* status;
+    const char* body;
+  } cases[] = {
+      {"GET / HTTP/1.1\r\n" + id + "bad\r\n\r\n", "400", "none"},
+      {post + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n", "400", "none"},
+      {get("/", id + "X: " + std::string(20000, 'x') + "\r\n"), "431", "none"},
+      {"GET x HTTP/1.1\r\n" + id + "\r\n", "400", "a"},
+      {post + "Content-Length: 1001\r\n\r\n", "413", "a"},
+      {chunks + "3e9\r\n" + std::string(1001, 'x'), "413", "a"},
+      {chunks + "1\r\nx\r\nzz\r\n", "400", "a"},
+      {post + "Content-Length: 700\r\n\r\n" + std::string(700, 'x'), "503", "a, busy"},
+  };
+  for (const auto& [text, status, body] : cases) {
+    RawClient client(server.port());
+    client.send(text);
+    const std::string answer = client.read_to_end();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 " + std::string(status))) << text;
+    EXPECT_THAT(answer, HasSubstr("X-Own: 1\r\n")) << text;
+    EXPECT_THAT(answer, EndsWith("\r\n\r\n" + std::string(body))) << text;
+  }
+}
+
 TEST(HttpServer, ARequestCutShortEndsItsConnectionOnly) {
   TestServer server(echo());
   const std::string whole = "POST /x HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello";

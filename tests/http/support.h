@@ -75,8 +75,10 @@ class TestServer {
     return loop_.call(std::move(function));
   }
 
-  explicit TestServer(Handler handler, const ServerLimits& limits = {})
-      : server_(std::make_unique<Server>(loop_.executor(), std::move(handler), limits)),
+  explicit TestServer(Handler handler, const ServerLimits& limits = {},
+                      EarlyAnswer early_answer = early_response)
+      : server_(std::make_unique<Server>(loop_.executor(), std::move(handler), limits,
+                                         std::move(early_answer))),
         port_(server_->listen("127.0.0.1:0")) {
     loop_.start();
   }

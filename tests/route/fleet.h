@@ -27,6 +27,7 @@
 #include "net/address.h"
 #include "oracle/engine.h"
 #include "route/router.h"
+#include "route/serve.h"
 #include "route/worker/worker_monitor.h"
 #include "support/fds.h"
 #include "support/ports.h"
@@ -131,7 +132,8 @@ inline nlohmann::json chat(bool is_streamed, std::uint64_t tokens = 8,
 class Fleet {
  public:
   explicit Fleet(route::RouterOptions options = in_turns(),
-                 const route::WorkerMonitor::Options& monitor = quick_checks())
+                 const route::WorkerMonitor::Options& monitor = quick_checks(),
+                 const http::ServerLimits& limits = route::ServeOptions().limits)
       : monitor_(
             executor(), monitor, [this](const route::WorkerPtr& worker) { on_change(worker); },
             [this](const route::WorkerPtr& worker) {
@@ -139,9 +141,12 @@ class Fleet {
               router_.on_change();
             }),
         router_(executor(), with_monitor(std::move(options))),
-        server_(executor(), [this](const http::Request& from, http::Reply& reply) {
-          return router_.handle(from, reply);
-        }) {
+        server_(
+            executor(),
+            [this](const http::Request& from, http::Reply& reply) {
+              return router_.handle(from, reply);
+            },
+            limits, [this](const http::EarlyError& error) { return router_.answer_early(error); }) {
     port_ = server_.listen("127.0.0.1:0");
     boost::asio::co_spawn(executor(), router_.keep_time(), boost::asio::detached);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fleet/card/digest.h"
+#include "http/support.h"
 #include "plan/degradation.h"
 #include "route/fleet.h"
 #include "route/scripted_worker.h"
@@ -186,6 +187,71 @@ TEST_F(Router, ItsOwnAnswersHaveIdsAndTheLevelAndAreCounted) {
   expect(json::array(), chats, "k", "", 400, "standard");
   expect(chat(true), chats, "k", "oracle", 200, "standard");
   expect(chat(true), chats, "k", "oracle", 429, "standard");
+}
+
+/// The answer to these bytes, until the connection ends.
+std::string answer_to_bytes(Fleet& fleet, const std::string& bytes) {
+  const http::test::RawClient client(fleet.port());
+  client.send(bytes);
+  std::string answer;
+  fleet.run_until([&] {
+    char buffer[4096];
+    const ssize_t count = ::recv(client.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (count > 0) answer.append(buffer, static_cast<std::size_t>(count));
+    return count == 0;
+  });
+  return answer;
+}
+
+/// Checks an answer to a request that the router could not read, and how often it was counted.
+void expect_early(Fleet& fleet, const std::string& answer, const std::string& status,
+                  const std::string& client_id, const std::string& code, int count) {
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 " + status)) << answer;
+  const std::size_t body = answer.find("\r\n\r\n") + 4;
+  const json error = json::parse(answer.substr(body), nullptr, false)["error"];
+  EXPECT_EQ(error.size(), 4U) << answer;
+  EXPECT_EQ(error["code"], code);
+  EXPECT_TRUE(error["param"].is_null());
+  const auto id_at = answer.find("\r\nx-fo-request-id: ");
+  ASSERT_NE(id_at, std::string::npos) << answer;
+  const std::string own_id = answer.substr(id_at + 19, 24);
+  const std::string id = client_id.empty() ? own_id : client_id;
+  EXPECT_NE(answer.find("\r\nx-request-id: " + id + "\r\n"), std::string::npos) << answer;
+  EXPECT_NE(answer.find("\r\nx-fo-level: 0\r\n"), std::string::npos) << answer;
+  const std::string series = "fo_route_requests_total{model=\"\",code=\"" + status +
+                             "\",tier=\"\"} " + std::to_string(count) + "\n";
+  EXPECT_NE(fleet.router().metrics_text().find(series), std::string::npos) << series;
+}
+
+TEST_F(Router, RequestsThatItCannotReadHaveIdsAndTheLevelAndAreCounted) {
+  http::ServerLimits limits;
+  limits.body_bytes = 1000;
+  Fleet fleet(in_turns(), quick_checks(), limits);
+  const std::string post = "POST /v1/completions HTTP/1.1\r\nx-request-id: mine\r\n";
+  const auto expect = [&](const std::string& bytes, const std::string& status,
+                          const std::string& client_id, const std::string& code, int count) {
+    expect_early(fleet, answer_to_bytes(fleet, bytes), status, client_id, code, count);
+  };
+  expect(post + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", "400", "",
+         "malformed_request", 1);
+  expect("rubbish\r\n\r\n", "400", "", "malformed_request", 2);
+  expect(post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "400", "mine", "malformed_request", 3);
+  expect(post + "Content-Length: 1001\r\n\r\n", "413", "mine", "body_too_long", 1);
+  expect(post + "X: " + std::string(20'000, 'x') + "\r\n\r\n", "431", "", "headers_too_long", 1);
+  EXPECT_NE(fleet.router().metrics_text().find("fo_route_refused_total{reason=\"http\"} 5\n"),
+            std::string::npos);
+}
+
+TEST_F(Router, AClientThatItHasNoRoomForHasAnIdAndIsCounted) {
+  http::ServerLimits limits;
+  limits.connections = 1;
+  Fleet fleet(in_turns(), quick_checks(), limits);
+  fleet.add_engine();
+  const Client first = fleet.begin(chat(true, 8, {{"fail", "stall@3"}}));
+  fleet.run_until([&] { return fleet.busy(0) == 1; });
+  const std::string answer = answer_to_bytes(fleet, "");
+  expect_early(fleet, answer, "503", "", "overloaded", 1);
+  EXPECT_NE(answer.find("\r\nRetry-After: 1\r\n"), std::string::npos);
 }
 
 /// Two workers, each of which knows the responses that it has made: "resp_0" and "resp_1".
