@@ -46,6 +46,8 @@ using Socket = Protocol::socket;
 constexpr base::Duration kRefusalTime = std::chrono::seconds(2);
 // After it, a client may try again where the server had no room.
 constexpr base::Duration kBusyPause = std::chrono::seconds(1);
+// Limit of one write of kept bytes.
+constexpr std::size_t kMaxKeptWrite = std::size_t{16} * 1024;
 // Limit of received bytes of later requests during a handler.
 constexpr std::size_t kMaxPipelinedBytes = std::size_t{64} * 1024;
 
@@ -158,7 +160,7 @@ class Session : public std::enable_shared_from_this<Session> {
       : stream_(std::move(socket), std::move(tls)),
         state_(std::move(state)),
         reader_({state_->limits.header_bytes, state_->limits.body_bytes}),
-        watch_ended_(state_->executor) {
+        changed_(state_->executor) {
     std::list<Session*>& idle = sessions_in(Stage::kIdle);
     place_ = idle.insert(idle.end(), this);
   }
@@ -194,7 +196,7 @@ class Session : public std::enable_shared_from_this<Session> {
     if (is_chunked_) add_field(text, "Transfer-Encoding", "chunked");
     add_connection(text);
     text += "\r\n";
-    co_await write_all(text);
+    co_await send(text);
   }
 
   awaitable<void> write_piece(std::string_view piece) {
@@ -204,14 +206,14 @@ class Session : public std::enable_shared_from_this<Session> {
     }
     if (left_) *left_ -= piece.size();
     if (!is_chunked_) {
-      co_await write_all(piece);
+      co_await send(piece);
       co_return;
     }
     std::string chunk = fmt::format("{:x}\r\n", piece.size());
     chunk.reserve(chunk.size() + piece.size() + 2);
     chunk += piece;
     chunk += "\r\n";
-    co_await write_all(chunk);
+    co_await send(chunk);
   }
 
   void close_after() { keep_alive_ = false; }
@@ -256,7 +258,7 @@ class Session : public std::enable_shared_from_this<Session> {
     }
     self->is_watching_ = false;
     self->watch_error_ = error;
-    self->watch_ended_.notify();
+    self->changed_.notify();
     const bool is_closed = error == asio::error::operation_aborted;
     if (!self->wants_watch_ || !error || is_closed) co_return;
     self->has_gone_ = true;
@@ -265,7 +267,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   awaitable<void> stop_watching() {
     if (is_watching_) stream_.interrupt_read();
-    while (is_watching_) co_await watch_ended_.wait();
+    while (is_watching_) co_await changed_.wait();
   }
 
   // Waits for the first bytes of a request.
@@ -273,7 +275,7 @@ class Session : public std::enable_shared_from_this<Session> {
     const base::Deadline deadline = base::Deadline::after(state_->limits.idle_timeout);
     error_code error;
     if (is_watching_) {
-      while (is_watching_ && !deadline.expired()) co_await watch_ended_.wait(deadline);
+      while (is_watching_ && !deadline.expired()) co_await changed_.wait(deadline);
       co_await stop_watching();
       error = watch_error_;
     } else {
@@ -324,10 +326,66 @@ class Session : public std::enable_shared_from_this<Session> {
     const asio::const_buffer buffer(bytes.data(), bytes.size());
     error_code error;
     co_await stream_.write(buffer, deadline, error);
-    if (!error) co_return;
-    write_failed_ = true;
+    check_write(error);
+  }
+
+  void check_write(const error_code& error) {
+    if (!error) return;
+    write_error_ = error;
     const base::Error failure = stream_.failure("write to a client", error);
     throw base::Error(base::ExitStatus::kUnavailable, failure.what());
+  }
+
+  // Sends a part of a streamed answer. What the kernel does not accept is kept, and sent in the
+  // background.
+  awaitable<void> send(std::string_view bytes) {
+    if (state_->limits.kept_bytes == 0) {
+      co_await write_all(bytes);
+      co_return;
+    }
+    while (is_sending_ && unsent_ + kept_.size() > state_->limits.kept_bytes) {
+      co_await changed_.wait();
+    }
+    check_write(write_error_);
+    if (!is_sending_) {
+      error_code error;
+      bytes.remove_prefix(stream_.write_directly(asio::buffer(bytes), error));
+      check_write(error);
+      if (bytes.empty()) co_return;
+    }
+    kept_ += bytes;
+    if (std::exchange(is_sending_, true)) co_return;
+    asio::co_spawn(state_->executor, send_kept(shared_from_this()), asio::detached);
+  }
+
+  static awaitable<void> send_kept(std::shared_ptr<Session> self) {
+    error_code error;
+    while (!self->kept_.empty() && !error) {
+      // Further bytes are kept meanwhile.
+      const std::string bytes = std::exchange(self->kept_, {});
+      self->unsent_ = bytes.size();
+      while (self->unsent_ > 0 && !error) {
+        const base::Deadline deadline = base::Deadline::after(self->state_->limits.write_timeout);
+        const asio::const_buffer rest = asio::buffer(bytes) + (bytes.size() - self->unsent_);
+        const asio::const_buffer piece = asio::buffer(rest, kMaxKeptWrite);
+        const std::size_t count = co_await self->stream_.write(piece, deadline, error);
+        self->unsent_ -= count;
+        self->changed_.notify();
+      }
+    }
+    self->is_sending_ = false;
+    self->write_error_ = error;
+    self->changed_.notify();
+    const bool is_closed = error == asio::error::operation_aborted;
+    // The handler may not write again for long.
+    if (error && !is_closed && self->wants_watch_) {
+      self->cancel_.emit(asio::cancellation_type::terminal);
+    }
+  }
+
+  awaitable<void> until_sent() {
+    while (is_sending_) co_await changed_.wait();
+    check_write(write_error_);
   }
 
   awaitable<void> write_response(const Response& response) {
@@ -443,20 +501,20 @@ class Session : public std::enable_shared_from_this<Session> {
       } catch (const std::exception& error) {
         failed = true;
         // A handler whose client has disconnected fails without an error of its own.
-        os::log(write_failed_ || has_gone_ ? os::LogLevel::kDebug : os::LogLevel::kError,
+        os::log(write_error_ || has_gone_ ? os::LogLevel::kDebug : os::LogLevel::kError,
                 "answer {} {}: {}", request.method, base::quoted(request.path), error.what());
       }
       wants_watch_ = false;
+      enter(Stage::kSending);
       if (reply.begun()) {
+        const bool is_whole = co_await end_stream(failed);
         if (failed) co_return;
-        const bool is_whole = co_await end_stream();
         if (!is_whole) {
           os::log(os::LogLevel::kError, "answer {} {}: it is shorter than its Content-Length",
                   request.method, base::quoted(request.path));
           co_return;
         }
       } else {
-        enter(Stage::kSending);
         const Response response = failed ? error_response(500, "internal error") : reply.response();
         co_await write_response(response);
       }
@@ -466,9 +524,11 @@ class Session : public std::enable_shared_from_this<Session> {
     co_await stream_.shut_down(deadline);
   }
 
-  // False if the answer is shorter than announced.
-  awaitable<bool> end_stream() {
-    if (is_chunked_ && !is_head_) co_await write_all("0\r\n\r\n");
+  // Sends what is kept, and the end of the answer unless the handler has failed. False if the
+  // answer is shorter than announced.
+  awaitable<bool> end_stream(bool failed) {
+    if (is_chunked_ && !is_head_ && !failed) co_await send("0\r\n\r\n");
+    co_await until_sent();
     co_return is_bodiless_ || left_.value_or(0) == 0;
   }
 
@@ -478,7 +538,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Stage stage_ = Stage::kIdle;
   std::list<Session*>::iterator place_;
   bool has_left_ = false;
-  bool write_failed_ = false;
+  error_code write_error_;
   // State of the current request:
   bool is_http11_ = true;
   bool is_head_ = false;
@@ -494,7 +554,12 @@ class Session : public std::enable_shared_from_this<Session> {
   bool is_watching_ = false;
   error_code watch_error_;
   bool has_gone_ = false;
-  loop::Event watch_ended_;
+  // Bytes that send_kept() is to send, and the number of those that it has begun to send.
+  std::string kept_;
+  std::size_t unsent_ = 0;
+  bool is_sending_ = false;
+  // Notified when watching has ended, and when kept bytes were sent.
+  loop::Event changed_;
 };
 
 awaitable<void> Reply::begin(int status, std::string_view content_type) {

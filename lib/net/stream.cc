@@ -181,7 +181,8 @@ std::size_t Stream::read_directly(asio::mutable_buffer space, error_code& error)
 }
 
 std::size_t Stream::write_directly(asio::const_buffer bytes, error_code& error) {
-  if (tls_ || !socket_.is_open() || direct_writes_ == kMaxDirectWrites) return 0;
+  if (!socket_.is_open()) error = asio::error::operation_aborted;
+  if (error || tls_ || direct_writes_ == kMaxDirectWrites) return 0;
   ++direct_writes_;
   const ssize_t count =
       ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -193,6 +194,7 @@ std::size_t Stream::write_directly(asio::const_buffer bytes, error_code& error) 
 awaitable<std::size_t> Stream::write(asio::const_buffer bytes, Deadline deadline,
                                      error_code& error) {
   error = {};
+  // Most writes need no more.
   std::size_t written = write_directly(bytes, error);
   if (written == bytes.size() || error) co_return written;
   const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;

@@ -60,6 +60,11 @@ class Stream {
                                             base::Deadline deadline,
                                             boost::system::error_code& error);
 
+  /// Writes what the socket's buffer takes at once, and returns its size. Takes nothing with TLS,
+  /// and after several such writes: then write() must follow, which gives way to the loop's other
+  /// coroutines. Not while write() is under way.
+  std::size_t write_directly(boost::asio::const_buffer bytes, boost::system::error_code& error);
+
   /// Writes as much of `text` as the socket's buffer takes, without TLS: for a client that does not
   /// use it, after handshake() has failed.
   void write_plain(std::string_view text);
@@ -101,8 +106,6 @@ class Stream {
 
   // Reads what has arrived, without the loop and without TLS; 0 if nothing has, or on an error.
   std::size_t read_directly(boost::asio::mutable_buffer space, boost::system::error_code& error);
-  // Writes what the socket takes at once, without the loop: most writes need no more.
-  std::size_t write_directly(boost::asio::const_buffer bytes, boost::system::error_code& error);
   // Ends the operation of `limit`: `error` becomes what the caller gets.
   void end(Limit& limit, boost::system::error_code& error) const;
 

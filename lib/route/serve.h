@@ -39,7 +39,8 @@ struct ServeOptions {
   std::string state;
   RouterOptions router;
   /// The router accepts as many clients as PoolLimits allows connections to workers.
-  http::ServerLimits limits = {.connections = http::PoolLimits().connections};
+  http::ServerLimits limits = {.connections = http::PoolLimits().connections,
+                               .kept_bytes = base::kMiB};
   WorkerMonitor::Options monitor;
   /// Empty: the default one.
   std::string admin;

@@ -1,4 +1,5 @@
 // Streamed answers of the server with headers, clients that disconnect meanwhile, and TLS.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -164,6 +166,178 @@ TEST(HttpStreams, AClientThatDoesNotReadHoldsTheHandlerUp) {
   }
   EXPECT_LT(before, kAll);
   EXPECT_GT(client.read_to_end().size(), kAll);
+}
+
+// Clients that do not read what is kept for them.
+
+constexpr std::size_t kLine = 32;
+constexpr std::size_t kKept = std::size_t{1} << 20;
+// What the kernel keeps beside that, at both ends, is less.
+constexpr std::size_t kMaxInKernel = kKept / 2;
+
+/// `count` numbered lines of kLine bytes from number `first` on.
+std::string lines(std::size_t first, std::size_t count) {
+  std::string text;
+  for (std::size_t i = first; i < first + count; ++i) text += fmt::format("{:>31}\n", i);
+  return text;
+}
+
+/// A server that writes lines as fast as it may.
+class HttpKept : public fo::test::FdCounting {
+ protected:
+  static ServerLimits limits(base::Duration write_timeout = ServerLimits().write_timeout) {
+    return {.write_timeout = write_timeout, .kept_bytes = kKept};
+  }
+  /// Writes lines of `total` bytes in all.
+  awaitable<void> write_lines(Reply& reply, std::size_t total) {
+    constexpr std::size_t kLines = 100;
+    co_await reply.begin(200, "text/plain");
+    while (written_ < total) {
+      const std::string piece = lines(written_ / kLine, kLines);
+      co_await reply.write(piece);
+      written_ += piece.size();
+    }
+  }
+  Handler write_all(std::size_t total) {
+    return [this, total](const Request&, Reply& reply) -> awaitable<void> {
+      written_ = 0;
+      co_await write_lines(reply, total);
+      ++ended_;
+    };
+  }
+  /// Writes `total` bytes, and waits until it is cancelled.
+  Handler write_and_wait(std::size_t total) {
+    return [this, total](const Request&, Reply& reply) -> awaitable<void> {
+      reply.cancel_when_client_goes();
+      co_await write_lines(reply, total);
+      is_waiting_ = true;
+      boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor,
+                                      std::chrono::hours(1));
+      try {
+        co_await timer.async_wait(boost::asio::use_awaitable);
+      } catch (const boost::system::system_error&) {
+        ++ended_;
+        throw;
+      }
+    };
+  }
+  static RawClient client_of(const Listener& listener) {
+    RawClient client;
+    limit_buffers(client.fd());
+    client.connect(listener.port);
+    return client;
+  }
+
+  std::atomic<std::size_t> written_ = 0;
+  std::atomic<bool> is_waiting_ = false;
+  std::atomic<int> ended_ = 0;
+};
+
+TEST_F(HttpKept, AHandlerIsHeldUpOnceTheLimitIsKept) {
+  constexpr std::size_t kAll = 1000 * 100 * kLine;
+  TestServer server(write_all(kAll), limits());
+  Listener listener = small_listener();
+  server.listen(std::move(listener.fd));
+  RawClient client = client_of(listener);
+  client.send(get() + get());
+  fo::test::await([&] { return written_ >= kKept; });
+  // Wait until nothing happens on the server's loop.
+  std::size_t before = 0;
+  for (int idle_turns = 0; idle_turns < 100; ++idle_turns) {
+    const std::size_t now = server.call([&] { return written_.load(); });
+    if (std::exchange(before, now) != now) idle_turns = 0;
+  }
+  EXPECT_LT(before, kKept + kMaxInKernel);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(body_of_chunks(client.read_until("\r\n0\r\n\r\n")) == lines(0, kAll / kLine)) << i;
+  }
+}
+
+TEST_F(HttpKept, AnAnswerMayEndBeforeItsClientReadsIt) {
+  for (const bool is_chunked : {true, false}) {
+    ended_ = 0;
+    TestServer server(write_all(kKept), limits());
+    Listener listener = small_listener();
+    server.listen(std::move(listener.fd));
+    RawClient client = client_of(listener);
+    client.send(get("Connection: close\r\n", is_chunked ? "1.1" : "1.0"));
+    fo::test::await([&] { return ended_ == 1; });
+    const std::string answer = client.read_to_end();
+    const std::string body =
+        is_chunked ? body_of_chunks(answer) : answer.substr(answer.find("\r\n\r\n") + 4);
+    EXPECT_TRUE(body == lines(0, body.size() / kLine));
+    EXPECT_GE(body.size(), kKept);
+  }
+}
+
+TEST_F(HttpKept, AnAnswerThatFailsIsSentUpToThere) {
+  TestServer server(
+      [this](const Request&, Reply& reply) -> awaitable<void> {
+        co_await write_lines(reply, kKept);
+        ++ended_;
+        throw std::runtime_error("engine died");
+      },
+      limits());
+  Listener listener = small_listener();
+  server.listen(std::move(listener.fd));
+  testing::internal::CaptureStderr();
+  RawClient client = client_of(listener);
+  client.send(get());
+  fo::test::await([&] { return ended_ == 1; });
+  std::string answer = client.read_to_end();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("engine died"));
+  EXPECT_THAT(answer, Not(EndsWith("0\r\n\r\n")));
+  EXPECT_GE(body_of_chunks(answer + "0\r\n").size(), kKept);
+}
+
+TEST_F(HttpKept, AClientThatDoesNotReadIsCutOff) {
+  TestServer server(write_all(100 * kKept), limits(std::chrono::milliseconds(20)));
+  Listener listener = small_listener();
+  server.listen(std::move(listener.fd));
+  const RawClient client = client_of(listener);
+  client.send(get());
+  fo::test::await([&] { return written_ > 0 && server.connections() == 0; });
+  EXPECT_EQ(ended_, 0);
+}
+
+TEST_F(HttpKept, AClientThatDoesNotReadIsCutOffWhileTheHandlerWaits) {
+  TestServer server(write_and_wait(kKept), limits(std::chrono::milliseconds(20)));
+  Listener listener = small_listener();
+  server.listen(std::move(listener.fd));
+  const RawClient client = client_of(listener);
+  client.send(get());
+  fo::test::await([&] { return written_ > 0 && server.connections() == 0; });
+}
+
+TEST_F(HttpKept, AClientThatGoesCancelsTheHandler) {
+  for (const bool is_reset : {false, true}) {
+    ended_ = 0;
+    written_ = 0;
+    is_waiting_ = false;
+    TestServer server(write_and_wait(kKept), limits());
+    Listener listener = small_listener();
+    server.listen(std::move(listener.fd));
+    RawClient client = client_of(listener);
+    client.send(get());
+    fo::test::await([&] { return is_waiting_.load(); });
+    is_reset ? client.reset() : client.close();
+    fo::test::await([&] { return ended_ == 1 && server.connections() == 0; });
+  }
+}
+
+TEST_F(HttpKept, TheServerMayGoFirst) {
+  Listener listener = small_listener();
+  RawClient client;
+  {
+    TestServer server(write_all(100 * kKept), limits());
+    const std::uint16_t port = listener.port;
+    server.listen(std::move(listener.fd));
+    limit_buffers(client.fd());
+    client.connect(port);
+    client.send(get());
+    fo::test::await([&] { return written_ >= kKept; });
+  }
+  EXPECT_THAT(client.read_to_end(), Not(EndsWith("0\r\n\r\n")));
 }
 
 TEST(HttpRequests, WhoseEndIsNotPlainAreRefused) {
@@ -422,6 +596,46 @@ TEST_F(HttpsServer, Streams) {
   TestServer server(echo());
   const std::uint16_t port = server.listen_tls(files());
   EXPECT_EQ(fetch("GET", url(port, "/stream"), soon(), options()).body, std::string(2000000, 's'));
+}
+
+TEST_F(HttpsServer, KeepsWhatAClientDoesNotRead) {
+  std::atomic<bool> has_ended = false;
+  std::string all;
+  for (int i = 0; i < 40'000; ++i) all += fmt::format("{:>31}\n", i);
+  const ServerLimits limits{.kept_bytes = all.size()};
+  TestServer server(
+      [&](const Request&, Reply& reply) -> awaitable<void> {
+        co_await reply.begin(200, "text/plain");
+        for (std::size_t at = 0; at < all.size(); at += 3200) {
+          co_await reply.write(std::string_view(all).substr(at, 3200));
+        }
+        has_ended = true;
+      },
+      limits);
+  Listener listener = small_listener();
+  server.listen_tls(std::move(listener.fd), files());
+  fo::test::TestLoop loop;
+  const Origin origin = origin_at(listener.port);
+  const auto body = [&]() -> awaitable<void> {
+    const std::string what = "ask it";
+    const ConnectionPtr connection = co_await Connection::open(origin, soon(), what);
+    for (int i = 0; i < 2; ++i) {
+      has_ended = false;
+      RequestHead head;
+      co_await connection->send(std::move(head), "", soon());
+      fo::test::await([&] { return has_ended.load(); });
+      co_await connection->read_head(soon());
+      std::array<char, 70000> space;
+      std::string got;
+      for (;;) {
+        const std::size_t count = co_await connection->read_some(space, soon());
+        if (count == 0) break;
+        got.append(space.data(), count);
+      }
+      EXPECT_TRUE(got == all) << i;
+    }
+  };
+  loop.run(body());
 }
 
 TEST_F(HttpsServer, KeepsConnections) {

@@ -67,6 +67,35 @@ class ThreadLoop {
   std::thread thread_;
 };
 
+/// Limits what the kernel keeps of a connection to about `kSmallBuffer`, at this end of it. Call it
+/// before connecting; connections inherit it from their listener.
+inline constexpr int kSmallBuffer = 64 * 1024;
+inline void limit_buffers(int fd) {
+  for (const int option : {SO_SNDBUF, SO_RCVBUF}) {
+    EXPECT_EQ(::setsockopt(fd, SOL_SOCKET, option, &kSmallBuffer, sizeof kSmallBuffer), 0);
+  }
+}
+inline Listener small_listener() {
+  Listener listener = listen_tcp("127.0.0.1:0");
+  limit_buffers(listener.fd.get());
+  return listener;
+}
+
+/// The body of an answer in chunks, up to its end.
+inline std::string body_of_chunks(std::string_view answer) {
+  std::string body;
+  answer.remove_prefix(answer.find("\r\n\r\n") + 4);
+  while (!answer.empty()) {
+    const std::size_t size = std::stoul(std::string(answer.substr(0, 8)), nullptr, 16);
+    if (size == 0) return body;
+    answer.remove_prefix(answer.find("\r\n") + 2);
+    body += answer.substr(0, size);
+    answer.remove_prefix(size + 2);
+  }
+  ADD_FAILURE() << "the answer has no end";
+  return body;
+}
+
 class TestServer {
  public:
   /// Runs `function` on the loop's thread.
@@ -95,6 +124,10 @@ class TestServer {
 
   void listen(base::UniqueFd listener) {
     call([&] { server_->listen(std::move(listener)); });
+  }
+  /// Listens with TLS on a socket of small_listener().
+  void listen_tls(base::UniqueFd listener, const net::TlsFiles& files) {
+    call([&] { server_->listen(std::move(listener), files); });
   }
   /// Returns the port.
   std::uint16_t listen_tls(const net::TlsFiles& files) {

@@ -160,6 +160,9 @@ class Fleet {
   route::WorkerMonitor& monitor() { return monitor_; }
   [[nodiscard]] std::uint16_t port() const { return port_; }
 
+  /// Accepts clients at this socket, too.
+  void listen(base::UniqueFd listener) { server_.listen(std::move(listener)); }
+
   /// Runs the loop until `done()`; fails the test if that never happens.
   void run_until(const std::function<bool()>& done) { loop_.run_until(done); }
 

@@ -2,14 +2,22 @@
 // admission_control.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <boost/asio/post.hpp>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "http/sse.h"
+#include "http/support.h"
 #include "route/fleet.h"
 #include "route/router.h"
+#include "support/must_run.h"
+#include "support/sanitizers.h"
 
 namespace fo::test {
 namespace {
@@ -79,6 +87,127 @@ TEST_F(Cancellation, WhileTheWorkerSendsWhatTheClientDoesNotRead) {
   const Client client = fleet_.begin(chat(true, 20'000));
   fleet_.run_until([&] { return client->events().size() >= 3; });
   leave(client);
+}
+
+/// The text of a chat's stream.
+std::string text_of_events(std::string_view events) {
+  std::string text;
+  http::SseReader reader;
+  while (const auto event = reader.next(events)) {
+    const json chunk = json::parse(event->data, nullptr, false);
+    if (!chunk.is_object()) continue;
+    for (const json& choice : chunk["choices"]) text += choice["delta"].value("content", "");
+  }
+  return text;
+}
+
+/// One worker, and a client that does not read its answer unless it is told to.
+class Unread : public FdCounting {
+ protected:
+  explicit Unread(base::Duration write_timeout = http::ServerLimits().write_timeout)
+      : fleet_(in_turns(), quick_checks(), limits(write_timeout)) {
+    fleet_.add_engine();
+    http::Listener listener = http::test::small_listener();
+    fleet_.listen(std::move(listener.fd));
+    http::test::limit_buffers(client_.fd());
+    client_.connect(listener.port);
+  }
+  static http::ServerLimits limits(base::Duration write_timeout) {
+    http::ServerLimits limits = route::ServeOptions().limits;
+    limits.write_timeout = write_timeout;
+    return limits;
+  }
+  void send(const json& body) {
+    const std::string text = body.dump();
+    client_.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " +
+                 std::to_string(text.size()) + "\r\n\r\n" + text);
+  }
+  /// What the router was ready to send.
+  std::uint64_t sent() {
+    const json list = fleet_.requests();
+    return list.empty() ? 0 : list[0]["sent_bytes"].get<std::uint64_t>();
+  }
+  void expect_cancelled() {
+    fleet_.run_until([this] { return fleet_.busy(0) == 0 && fleet_.requests().empty(); });
+    EXPECT_EQ(fleet_.counts(0).aborted, 1U);
+    EXPECT_EQ(fleet_.worker(0).requests, 0U);
+    EXPECT_EQ(fleet_.worker(0).health.state(), fleet::HealthState::kHealthy);
+    EXPECT_THAT(fleet_.router().metrics_text(),
+                testing::HasSubstr(R"(model="oracle",code="499",tier="premium"} 1)"));
+  }
+  /// Reads until `done()`.
+  void read_until(const std::function<bool()>& done) {
+    fleet_.run_until([&] {
+      char buffer[65536];
+      const ssize_t count = ::recv(client_.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
+      if (count > 0) got_.append(buffer, static_cast<std::size_t>(count));
+      return done();
+    });
+  }
+
+  static constexpr std::uint64_t kKept = std::uint64_t{1} << 20;
+  Fleet fleet_;
+  http::test::RawClient client_;
+  std::string got_;
+};
+
+TEST_F(Unread, AnAnswerHoldsItsWorkerUpOnceAMebibyteIsKept) {
+  const json body = chat(true, 20'000);
+  const std::string text = fleet_.text_of(body);
+  send(body);
+  fleet_.run_until([this] { return sent() >= kKept; });
+  // Wait until nothing is ready.
+  std::uint64_t before = 0;
+  for (int idle_turns = 0; idle_turns < 100; ++idle_turns) {
+    fleet_.loop().run_ready();
+    const std::uint64_t now = sent();
+    if (std::exchange(before, now) != now) idle_turns = 0;
+  }
+  EXPECT_LT(before, kKept + kKept / 2);
+  read_until([this] { return got_.ends_with("\r\n0\r\n\r\n"); });
+  EXPECT_GT(got_.size(), 2 * kKept);
+  EXPECT_TRUE(text_of_events(http::test::body_of_chunks(got_)) == text);
+}
+
+TEST_F(Unread, AnAnswerLeavesNoMemoryOnceItIsRead) {
+  if (kHasSanitizers) FO_SKIP("release", "sanitizers have an allocator of their own");
+  json body = chat(true, 20'000, {{"fail", "stall@5000"}});
+  send(body);
+  fleet_.run_until([this] { return fleet_.counts(0).generation_tokens == 5000; });
+  fleet_.loop().run_ready();
+  const std::size_t kept = ::mallinfo2().uordblks;
+  std::size_t count = 0;
+  read_until([&] {
+    count += got_.size();
+    got_.clear();
+    return count >= sent();
+  });
+  fleet_.loop().run_ready();
+  EXPECT_LT(::mallinfo2().uordblks, kept - kKept / 4);
+}
+
+TEST_F(Unread, AClientThatLeavesEndsTheWorkersRequest) {
+  send(chat(true, 20'000, {{"fail", "stall@5000"}}));
+  fleet_.run_until([this] { return fleet_.counts(0).generation_tokens == 5000; });
+  client_.close();
+  expect_cancelled();
+}
+
+class UnreadForLong : public Unread {
+ protected:
+  UnreadForLong() : Unread(std::chrono::milliseconds(300)) {}
+};
+
+TEST_F(UnreadForLong, AnAnswerIsCut) {
+  send(chat(true, 20'000));
+  fleet_.run_until([this] { return sent() > 0; });
+  expect_cancelled();
+}
+
+TEST_F(UnreadForLong, AnAnswerIsCutWhileItsWorkerIsSilent) {
+  send(chat(true, 20'000, {{"fail", "stall@5000"}}));
+  fleet_.run_until([this] { return sent() > 0; });
+  expect_cancelled();
 }
 
 class Burst : public Cancellation {
