@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "fleet/record/record_members.h"
 #include "fleet/registry/key.h"
 #include "json/dump.h"
 #include "json/object.h"
@@ -14,6 +13,7 @@ namespace fo::fleet {
 namespace {
 
 using fo::json::Misfit;
+using fo::json::needed_text;
 using text::WallTime;
 
 constexpr int kVerdictVersion = 1;
@@ -38,13 +38,6 @@ double needed_weight(const nlohmann::json& object) {
   return number;
 }
 
-WallTime needed_time(const nlohmann::json& object, const char* name) {
-  const std::string text = needed_text(object, name);
-  const std::optional<WallTime> time = text::parse_time(text);
-  if (!time) throw Misfit(std::string(name) + " is " + base::quoted(text));
-  return *time;
-}
-
 // nullopt for null, which is not the same as no member.
 std::optional<WallTime> expiry_in(const nlohmann::json& object) {
   if (!object.contains("expires")) throw Misfit("without expires");
@@ -52,17 +45,23 @@ std::optional<WallTime> expiry_in(const nlohmann::json& object) {
   return needed_time(object, "expires");
 }
 
-std::optional<Evidence> evidence_in(const nlohmann::json& object) {
-  const nlohmann::json* const evidence = fo::json::find(object, "evidence");
-  if (evidence == nullptr) return std::nullopt;
-  if (!evidence->is_object()) throw Misfit("evidence is not an object");
-  return Evidence{.canary = needed_text(*evidence, "canary"),
-                  .position = number_in(*evidence, "position").value_or(0),
-                  .expected = find_text(*evidence, "expected").value_or(""),
-                  .got = find_text(*evidence, "got").value_or("")};
+}  // namespace
+
+WallTime needed_time(const nlohmann::json& object, const char* name) {
+  const std::string text = needed_text(object, name);
+  const std::optional<WallTime> time = text::parse_time(text);
+  if (!time) throw Misfit(std::string(name) + " is " + base::quoted(text));
+  return *time;
 }
 
-}  // namespace
+std::optional<Evidence> evidence_in(const nlohmann::json& object) {
+  if (fo::json::find(object, "evidence") == nullptr) return std::nullopt;
+  const nlohmann::json& evidence = fo::json::object_in(object, "evidence");
+  return Evidence{.canary = needed_text(evidence, "canary"),
+                  .position = fo::json::number_in(evidence, "position").value_or(0),
+                  .expected = fo::json::text_in(evidence, "expected"),
+                  .got = fo::json::text_in(evidence, "got")};
+}
 
 bool is_verdict_key(std::string_view key) { return is_key(key) && key.starts_with(kVerdictKeys); }
 
@@ -92,15 +91,14 @@ std::string encode(const Verdict& verdict) {
 }
 
 Verdict decode_verdict(const Record& record) {
-  Verdict verdict;
-  try {
+  const auto read = [&](const nlohmann::json& object) {
     if (!is_verdict_key(record.key)) throw Misfit("not the key of a verdict");
     static_cast<void>(checked_life(record));
-    const nlohmann::json object = fo::json::parse_object(record.text, kMaxRecordBytes);
+    Verdict verdict;
     verdict.id = needed_text(object, "id");
     verdict.health = needed_health(object);
     verdict.weight = needed_weight(object);
-    verdict.reason = find_text(object, "reason").value_or("");
+    verdict.reason = fo::json::text_in(object, "reason");
     verdict.evidence = evidence_in(object);
     verdict.since = needed_time(object, "since");
     verdict.expires = expiry_in(object);
@@ -110,11 +108,11 @@ Verdict decode_verdict(const Record& record) {
     if (!verdict.is_conviction() && !verdict.expires) {
       throw Misfit("only a conviction does not expire");
     }
-  } catch (const Misfit& misfit) {
-    throw base::Error(base::ExitStatus::kBadData,
-                      "record " + base::quoted(record.key) + ": " + misfit.what());
-  }
-  return verdict;
+    return verdict;
+  };
+  const auto what = [&] { return "record " + base::quoted(record.key); };
+  return fo::json::read_object(record.text, kMaxRecordBytes, what, read,
+                               base::ExitStatus::kBadData);
 }
 
 std::string_view to_string(const JointVerdict& verdict) {

@@ -30,6 +30,10 @@ struct Evidence {
 
 /// The four members, as in the record.
 nlohmann::json to_json(const Evidence& evidence);
+/// The member "evidence" of an object; nullopt if it is missing or null. Throws json::Misfit.
+std::optional<Evidence> evidence_in(const nlohmann::json& object);
+/// A member with the text of a time. Throws json::Misfit.
+text::WallTime needed_time(const nlohmann::json& object, const char* name);
 
 struct Verdict {
   /// The worker's.

@@ -95,15 +95,34 @@ bool flag_in(const json& value, const char* key) {
   return member(value, key, empty, "true or false").get<bool>();
 }
 
+std::optional<std::uint64_t> number_in(const json& value, const char* key) {
+  static const json empty = 0U;
+  const json& number = member(value, key, empty, "a non-negative integer");
+  if (&number == &empty) return std::nullopt;
+  return number.get<std::uint64_t>();
+}
+
+std::string needed_text(const json& value, const char* key) {
+  std::string text = text_in(value, key);
+  if (find(value, key) == nullptr) throw Misfit(std::string("without ") + key);
+  return text;
+}
+
+std::uint64_t needed_number(const json& value, const char* key) {
+  const std::optional<std::uint64_t> number = number_in(value, key);
+  if (!number) throw Misfit(std::string("without ") + key);
+  return *number;
+}
+
 void with_object(std::string_view text, base::ByteCount max_bytes,
                  const std::function<std::string()>& what,
-                 const std::function<void(const json&)>& read) {
+                 const std::function<void(const json&)>& read, base::ExitStatus status) {
   try {
     read(parse_object(text, max_bytes));
   } catch (const Misfit& misfit) {
-    throw base::Error(base::ExitStatus::kProtocol, what() + ": " + misfit.what());
+    throw base::Error(status, what() + ": " + misfit.what());
   } catch (const json::exception&) {
-    throw base::Error(base::ExitStatus::kProtocol, what() + ": not JSON");
+    throw base::Error(status, what() + ": a member is missing or has another type");
   }
 }
 

@@ -2,6 +2,7 @@
 // stack when a value is copied, compared or printed. Of duplicate keys the last one counts. Pure.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/exit_status.h"
 #include "base/strong.h"
 
 namespace fo::json {
@@ -48,20 +50,27 @@ const nlohmann::json& object_in(const nlohmann::json& value, const char* key);
 const nlohmann::json& list_in(const nlohmann::json& value, const char* key);
 std::string text_in(const nlohmann::json& value, const char* key);
 bool flag_in(const nlohmann::json& value, const char* key);
+/// The same for a non-negative integer; nullopt if it is missing or null.
+std::optional<std::uint64_t> number_in(const nlohmann::json& value, const char* key);
+/// The same, but throw Misfit "without `key`" if the member is missing or null.
+std::string needed_text(const nlohmann::json& value, const char* key);
+std::uint64_t needed_number(const nlohmann::json& value, const char* key);
 
-/// Calls `read` with the result of parse_object. A Misfit becomes Error(kProtocol): "`what()`:
+/// Calls `read` with the result of parse_object. A Misfit becomes Error(status): "`what()`:
 /// reason". So does an exception of the JSON library, for a member of an unexpected type.
 void with_object(std::string_view text, base::ByteCount max_bytes,
                  const std::function<std::string()>& what,
-                 const std::function<void(const nlohmann::json&)>& read);
+                 const std::function<void(const nlohmann::json&)>& read, base::ExitStatus status);
 
 /// The same, returning the result of `read`.
 template <typename Read>
 auto read_object(std::string_view text, base::ByteCount max_bytes,
-                 const std::function<std::string()>& what, const Read& read) {
+                 const std::function<std::string()>& what, const Read& read,
+                 base::ExitStatus status = base::ExitStatus::kProtocol) {
   std::optional<std::invoke_result_t<const Read&, const nlohmann::json&>> result;
-  with_object(text, max_bytes, what,
-              [&](const nlohmann::json& object) { result.emplace(read(object)); });
+  with_object(
+      text, max_bytes, what, [&](const nlohmann::json& object) { result.emplace(read(object)); },
+      status);
   return *std::move(result);
 }
 

@@ -65,13 +65,15 @@ TEST(Instance, OtherTextsAreNone) {
   };
   const std::string begin = "record 'instances/llama/worker/generate/" + std::string(kId) + "': ";
   EXPECT_EQ(reason(""), begin + "without url");
-  EXPECT_EQ(reason(R"(,"url":7)"), begin + "url is not a text");
+  EXPECT_EQ(reason(R"(,"url":7)"), begin + "url: expected a string");
   EXPECT_EQ(reason(R"(,"url":"u")"), begin + "without life");
   EXPECT_EQ(reason(R"(,"url":"u","life":"happy")"), begin + "life is 'happy'");
   EXPECT_EQ(reason(R"(,"url":"u","life":"ready","slots":-1)"),
-            begin + "slots is not a whole number");
+            begin + "slots: expected a non-negative integer");
+  EXPECT_EQ(reason(R"(,"url":"u","life":"ready","gpus":"0000:3b:00.0")"),
+            begin + "gpus: expected a list");
   EXPECT_EQ(reason(R"(,"url":"u","life":"ready","gpus":[1])"),
-            begin + "gpus or labels are not texts");
+            begin + "a member is missing or has another type");
   Record other = record(encode(full()));
   other.key = "routers/" + std::string(kId);
   EXPECT_EQ(status_of([&] { decode_instance(other); }), ExitStatus::kBadData);

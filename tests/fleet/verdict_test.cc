@@ -103,11 +103,11 @@ TEST(Verdict, OtherTextsAreNone) {
        {nlohmann::json(-0.1), nlohmann::json(1.5), nlohmann::json("1")}) {
     EXPECT_EQ(reason_of(verdict, {{"weight", weight}}), "weight is not a number from 0 to 1");
   }
-  EXPECT_EQ(reason_of(verdict, {{"reason", 1}}), "reason is not a text");
-  EXPECT_EQ(reason_of(verdict, {{"evidence", "none"}}), "evidence is not an object");
+  EXPECT_EQ(reason_of(verdict, {{"reason", 1}}), "reason: expected a string");
+  EXPECT_EQ(reason_of(verdict, {{"evidence", "none"}}), "evidence: expected an object");
   EXPECT_EQ(reason_of(verdict, {{"evidence", {{"position", 1}}}}), "without canary");
   EXPECT_EQ(reason_of(verdict, {{"evidence", {{"canary", "a"}, {"position", -1}}}}),
-            "position is not a whole number");
+            "position: expected a non-negative integer");
   EXPECT_EQ(reason_of(verdict, {{"since", nullptr}}), "without since");
   EXPECT_EQ(reason_of(verdict, {{"since", "today"}}), "since is 'today'");
   EXPECT_EQ(reason_of(verdict, {{"expires", "2026-02-31T00:00:00.000Z"}}),

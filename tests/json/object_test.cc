@@ -70,14 +70,43 @@ TEST(JsonObject, NullIsAMissingMember) {
   EXPECT_EQ(find(json::array({1}), "b"), nullptr);
 }
 
+TEST(JsonObject, AMemberMayBeMissingOrNeeded) {
+  const json object{{"text", "a"}, {"number", 7U}, {"null", nullptr}};
+  EXPECT_EQ(number_in(object, "number"), 7U);
+  EXPECT_EQ(needed_number(object, "number"), 7U);
+  EXPECT_EQ(needed_text(object, "text"), "a");
+  const auto reason = [](const auto& read) -> std::string {
+    try {
+      read();
+      return "";
+    } catch (const Misfit& misfit) {
+      return misfit.what();
+    }
+  };
+  for (const char* const key : {"null", "none"}) {
+    EXPECT_EQ(text_in(object, key), "");
+    EXPECT_FALSE(number_in(object, key));
+    EXPECT_EQ(reason([&] { needed_text(object, key); }), std::string("without ") + key);
+    EXPECT_EQ(reason([&] { needed_number(object, key); }), std::string("without ") + key);
+  }
+  EXPECT_EQ(reason([&] { number_in(object, "text"); }), "text: expected a non-negative integer");
+  EXPECT_EQ(reason([&] { number_in(json{{"n", -1}}, "n"); }), "n: expected a non-negative integer");
+  EXPECT_EQ(reason([&] { needed_text(object, "number"); }), "number: expected a string");
+  EXPECT_EQ(reason([&] { needed_text(json::array(), "x"); }), "expected an object");
+}
+
 TEST(JsonObject, OnlyAMisfitIsThePeersFault) {
   const auto what = [] { return "read it"; };
   const auto misfit = [](const json&) -> int { throw Misfit("want less"); };
   EXPECT_EQ(test::failure_of([&] { read_object("{}", 9, what, misfit); }).message,
             "read it: want less");
   const auto misread = [](const json& object) { return object.at("a").get<int>(); };
-  EXPECT_EQ(test::failure_of([&] { read_object("{}", 9, what, misread); }).status,
-            base::ExitStatus::kProtocol);
+  for (const base::ExitStatus status : {base::ExitStatus::kProtocol, base::ExitStatus::kBadData}) {
+    const auto failure =
+        test::failure_of([&] { read_object(R"({"a":"x"})", 9, what, misread, status); });
+    EXPECT_EQ(failure.status, status);
+    EXPECT_EQ(failure.message, "read it: a member is missing or has another type");
+  }
   const auto other = [](const json&) -> int {
     throw base::Error(base::ExitStatus::kConfig, "no id");
   };

@@ -1,6 +1,5 @@
 #include "canary/check/answer.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -19,16 +18,8 @@ constexpr base::ByteCount kMaxEventBytes = base::kMiB;
 constexpr std::size_t kMaxMessageBytes = 200;
 
 std::vector<TokenId> ids_in(const json& choice, const char* name) {
-  const json* const list = fo::json::find(choice, name);
   std::vector<TokenId> ids;
-  if (list == nullptr) return ids;
-  if (!list->is_array()) throw Misfit(std::string(name) + " is not a list");
-  for (const json& id : *list) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > std::numeric_limits<TokenId>::max()) {
-      throw Misfit(std::string(name) + ": not a token id");
-    }
-    ids.push_back(id.get<TokenId>());
-  }
+  for (const json& id : fo::json::list_in(choice, name)) ids.push_back(token_id(id, name));
   return ids;
 }
 
@@ -39,12 +30,6 @@ const json& logprob_list(const json& choice, const char* name, std::size_t size)
     throw Misfit("the answer has tokens without " + std::string(name));
   }
   return *list;
-}
-
-double logprob_in(const json& value) {
-  const double number = value.is_number() ? value.get<double>() : std::nan("");
-  if (!std::isfinite(number)) throw Misfit("a log-probability is not a number");
-  return number;
 }
 
 }  // namespace
@@ -82,12 +67,12 @@ void AnswerReader::add(std::string_view data) {
     const json& chosen = logprob_list(choice, "token_logprobs", ids.size());
     const json& best = logprob_list(choice, "top_logprobs", ids.size());
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      tokens[i].logprob = logprob_in(chosen[i]);
+      tokens[i].logprob = finite(chosen[i], "a log-probability");
       const bool fits = best[i].is_object() && best[i].size() <= kMaxTopTokens;
       if (!fits)
         throw Misfit("top_logprobs: not an object of at most " + std::to_string(kMaxTopTokens));
       for (const auto& [text, logprob] : best[i].items()) {
-        tokens[i].top[text] = logprob_in(logprob);
+        tokens[i].top[text] = finite(logprob, "a log-probability");
       }
     }
   }

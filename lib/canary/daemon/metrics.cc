@@ -29,10 +29,6 @@ json to_json(const CheckRecord& check) {
   return object;
 }
 
-json to_json(const Baseline& baseline) {
-  return {{"average", baseline.average}, {"count", baseline.count}};
-}
-
 json worker_json(const Worker& worker) {
   json checks = json::array();
   for (const CheckRecord& check : worker.checks) checks.push_back(to_json(check));

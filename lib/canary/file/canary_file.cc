@@ -16,6 +16,7 @@ namespace fo::canary {
 namespace {
 
 using fo::json::Misfit;
+using fo::json::needed_text;
 using nlohmann::json;
 
 constexpr int kFileVersion = 1;
@@ -25,14 +26,8 @@ constexpr double kMaxAnswerSeconds = 86'400;
 
 const json& member(const json& object, const char* name) {
   const json* const value = fo::json::find(object, name);
-  if (value == nullptr) throw Misfit(std::string(name) + " is missing");
+  if (value == nullptr) throw Misfit(std::string("without ") + name);
   return *value;
-}
-
-std::string text_member(const json& object, const char* name) {
-  const json& value = member(object, name);
-  if (!value.is_string()) throw Misfit(std::string(name) + " is not a text");
-  return value.get<std::string>();
 }
 
 const json& list_member(const json& object, const char* name, std::size_t max) {
@@ -43,25 +38,11 @@ const json& list_member(const json& object, const char* name, std::size_t max) {
   return value;
 }
 
-double finite(const json& value, const std::string& name) {
-  const double number = value.is_number() ? value.get<double>() : std::nan("");
-  if (!std::isfinite(number)) throw Misfit(name + " is not a number");
-  return number;
-}
-
 // Reads a number from 0 to `max`.
 double number_member(const json& object, const char* name, double max) {
   const double number = finite(member(object, name), name);
   if (number < 0 || number > max) throw Misfit(std::string(name) + " is out of its range");
   return number;
-}
-
-TokenId token_id(const json& value, const char* name) {
-  if (!value.is_number_unsigned() ||
-      value.get<std::uint64_t>() > std::numeric_limits<TokenId>::max()) {
-    throw Misfit(std::string(name) + ": not a token id");
-  }
-  return value.get<TokenId>();
 }
 
 AnswerToken read_token(const json& object) {
@@ -77,16 +58,14 @@ AnswerToken read_token(const json& object) {
 
 Canary read_canary(const json& object) {
   Canary canary;
-  canary.text = text_member(object, "prompt");
+  canary.text = needed_text(object, "prompt");
   for (const json& id : list_member(object, "prompt_token_ids", kMaxPromptTokens)) {
     canary.prompt.push_back(token_id(id, "prompt_token_ids"));
   }
   for (const json& token : list_member(object, "answer", kMaxAnswerTokens)) {
     canary.answer.push_back(read_token(token));
   }
-  const json& max_tokens = member(object, "max_tokens");
-  if (!max_tokens.is_number_unsigned()) throw Misfit("max_tokens is not a whole number");
-  canary.max_tokens = max_tokens.get<std::uint64_t>();
+  canary.max_tokens = fo::json::needed_number(object, "max_tokens");
   if (canary.max_tokens < canary.answer.size() || canary.max_tokens > kMaxAnswerTokens) {
     throw Misfit("max_tokens is out of its range");
   }
@@ -100,15 +79,15 @@ CanaryFile read_canary_file(const json& object) {
   const json& version = member(object, "version");
   if (version != kFileVersion) throw Misfit("version is not " + std::to_string(kFileVersion));
   CanaryFile file;
-  file.model = text_member(object, "model");
-  file.card = text_member(object, "card");
+  file.model = needed_text(object, "model");
+  file.card = needed_text(object, "card");
   const json& sampler = member(object, "sampler");
   if (!sampler.is_boolean()) throw Misfit("sampler is neither true nor false");
   file.has_sampler = sampler.get<bool>();
   std::set<std::string> names;
   for (const json& one : list_member(object, "canaries", kMaxCanaries)) {
     if (!one.is_object()) throw Misfit("a canary is not an object");
-    const std::string name = text_member(one, "name");
+    const std::string name = needed_text(one, "name");
     if (name.empty() || name.size() > kMaxNameBytes)
       throw Misfit("the name of a canary is not 1 to 100 bytes long");
     const std::string what = "canary " + base::quoted(name);
@@ -139,6 +118,20 @@ double margin_of(const AnswerToken& token) {
   return token.logprob - next;
 }
 
+double finite(const json& value, const std::string& name) {
+  const double number = value.is_number() ? value.get<double>() : std::nan("");
+  if (!std::isfinite(number)) throw Misfit(name + " is not a number");
+  return number;
+}
+
+TokenId token_id(const json& value, const char* name) {
+  if (!value.is_number_unsigned() ||
+      value.get<std::uint64_t>() > std::numeric_limits<TokenId>::max()) {
+    throw Misfit(std::string(name) + ": not a token id");
+  }
+  return value.get<TokenId>();
+}
+
 std::string encode(const CanaryFile& file) {
   json canaries = json::array();
   for (const Canary& canary : file.canaries) {
@@ -162,12 +155,9 @@ std::string encode(const CanaryFile& file) {
 }
 
 CanaryFile parse_canaries(std::string_view text, const std::string& path) {
-  try {
-    return read_canary_file(fo::json::parse_object(text, kMaxCanaryFileBytes));
-  } catch (const Misfit& misfit) {
-    throw base::Error(base::ExitStatus::kBadData,
-                      "read " + base::quoted(path) + ": " + misfit.what());
-  }
+  const auto what = [&] { return "read " + base::quoted(path); };
+  return fo::json::read_object(text, kMaxCanaryFileBytes, what, read_canary_file,
+                               base::ExitStatus::kBadData);
 }
 
 }  // namespace fo::canary

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,10 @@ inline constexpr base::ByteCount kMaxCanaryFileBytes = 16 * base::kMiB;
 inline constexpr std::size_t kMaxCanaries = 1024;
 inline constexpr std::size_t kMaxPromptTokens = 65536;
 inline constexpr std::size_t kMaxAnswerTokens = 256;
+
+/// Read a value; `name` is for messages. Throw json::Misfit for another one.
+double finite(const nlohmann::json& value, const std::string& name);
+TokenId token_id(const nlohmann::json& value, const char* name);
 
 std::string encode(const CanaryFile& file);
 

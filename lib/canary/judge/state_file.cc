@@ -16,15 +16,14 @@
 namespace fo::canary {
 namespace {
 
+using fo::json::flag_in;
 using fo::json::Misfit;
+using fo::json::needed_number;
+using fo::json::needed_text;
 using nlohmann::json;
 using text::WallTime;
 
 constexpr int kStateVersion = 1;
-
-json to_json(const Baseline& baseline) {
-  return {{"average", baseline.average}, {"count", baseline.count}};
-}
 
 Baseline baseline_in(const json& object, const char* name) {
   const json* const value = fo::json::find(object, name);
@@ -55,57 +54,24 @@ json to_json(const SavedWorker& worker) {
   return object;
 }
 
-std::string saved_text(const json& object, const char* name) {
-  const json* const value = fo::json::find(object, name);
-  if (value == nullptr || !value->is_string()) throw Misfit(std::string(name) + " is not a text");
-  return value->get<std::string>();
-}
-
-std::uint64_t saved_number(const json& object, const char* name) {
-  const json* const value = fo::json::find(object, name);
-  if (value == nullptr || !value->is_number_unsigned()) {
-    throw Misfit(std::string(name) + " is not a whole number");
-  }
-  return value->get<std::uint64_t>();
-}
-
-WallTime saved_time(const json& object, const char* name) {
-  const std::optional<WallTime> time = text::parse_time(saved_text(object, name));
-  if (!time) throw Misfit(std::string(name) + " is not a time");
-  return *time;
-}
-
-// False if the object does not have it.
-bool saved_flag(const json& object, const char* name) {
-  const json* const value = fo::json::find(object, name);
-  if (value == nullptr) return false;
-  if (!value->is_boolean()) throw Misfit(std::string(name) + " is neither true nor false");
-  return value->get<bool>();
-}
-
 SavedWorker read_worker(const json& object) {
   SavedWorker worker;
   WorkerHealth::Saved& health = worker.health;
-  const auto state = fleet::parse_health_state(saved_text(object, "health"));
+  const auto state = fleet::parse_health_state(needed_text(object, "health"));
   if (!state) throw Misfit("health is unknown");
   health.state = *state;
   health.failed_probations = static_cast<unsigned>(
-      std::min<std::uint64_t>(saved_number(object, "failed_probations"), 100));
-  health.since = saved_time(object, "since");
-  health.cause.reason = saved_text(object, "reason");
+      std::min<std::uint64_t>(needed_number(object, "failed_probations"), 100));
+  health.since = fleet::needed_time(object, "since");
+  health.cause.reason = needed_text(object, "reason");
   if (fo::json::find(object, "cool_down_until") != nullptr) {
-    health.cool_down_until = saved_time(object, "cool_down_until");
+    health.cool_down_until = fleet::needed_time(object, "cool_down_until");
   }
-  if (const json* const evidence = fo::json::find(object, "evidence")) {
-    health.cause.evidence = fleet::Evidence{.canary = saved_text(*evidence, "canary"),
-                                            .position = saved_number(*evidence, "position"),
-                                            .expected = saved_text(*evidence, "expected"),
-                                            .got = saved_text(*evidence, "got")};
-  }
-  worker.owes_answer = saved_flag(object, "owes_answer");
-  worker.owes_sampler = saved_flag(object, "owes_sampler");
+  health.cause.evidence = fleet::evidence_in(object);
+  worker.owes_answer = flag_in(object, "owes_answer");
+  worker.owes_sampler = flag_in(object, "owes_sampler");
   if (fo::json::find(object, "gone_since") != nullptr) {
-    worker.gone_since = saved_time(object, "gone_since");
+    worker.gone_since = fleet::needed_time(object, "gone_since");
   }
   worker.baselines = {.answer = baseline_in(object, "answer"),
                       .first_token = baseline_in(object, "first_token")};
@@ -141,15 +107,18 @@ std::string encode(const SavedWorkers& workers) {
   return fo::json::dump({{"version", kStateVersion}, {"workers", std::move(list)}});
 }
 
+json to_json(const Baseline& baseline) {
+  return {{"average", baseline.average}, {"count", baseline.count}};
+}
+
 SavedWorkers parse_state(std::string_view text, const std::string& path) {
-  SavedWorkers workers;
-  try {
-    const json object = fo::json::parse_object(text, kMaxStateBytes);
+  const auto read = [](const json& object) {
     const json* const version = fo::json::find(object, "version");
     const json* const list = fo::json::find(object, "workers");
     if (version == nullptr || *version != kStateVersion || list == nullptr || !list->is_object()) {
       throw Misfit("not the state of a canary");
     }
+    SavedWorkers workers;
     for (const auto& [id, worker] : list->items()) {
       if (!fleet::is_instance_id(id)) throw Misfit(base::quoted(id) + " is not the id of a worker");
       try {
@@ -158,11 +127,10 @@ SavedWorkers parse_state(std::string_view text, const std::string& path) {
         throw Misfit("worker " + base::quoted(id) + ": " + misfit.what());
       }
     }
-  } catch (const Misfit& misfit) {
-    throw base::Error(base::ExitStatus::kBadData,
-                      "read " + base::quoted(path) + ": " + misfit.what());
-  }
-  return workers;
+    return workers;
+  };
+  const auto what = [&] { return "read " + base::quoted(path); };
+  return fo::json::read_object(text, kMaxStateBytes, what, read, base::ExitStatus::kBadData);
 }
 
 }  // namespace fo::canary

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ struct Baselines {
   /// Time of the first token, in seconds.
   Baseline first_token;
 };
+
+/// {"average", "count"}.
+nlohmann::json to_json(const Baseline& baseline);
 
 struct SavedWorker {
   WorkerHealth::Saved health;

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/hex.h"
 #include "fleet/card/digest.h"
-#include "fleet/record/record_members.h"
 #include "fleet/registry/key.h"
 #include "json/dump.h"
 #include "json/object.h"
@@ -19,6 +18,9 @@ namespace {
 
 using base::Error;
 using base::ExitStatus;
+using fo::json::needed_text;
+using fo::json::number_in;
+using fo::json::text_in;
 using nlohmann::json;
 
 constexpr int kRecordVersion = 1;
@@ -62,14 +64,11 @@ std::string changed(const std::string& text, const Change& change) {
 }  // namespace
 
 std::string_view to_string(Life life) {
-  return std::find_if(kLives.begin(), kLives.end(),
-                      [&](const auto& one) { return one.first == life; })
-      ->second;
+  return std::ranges::find(kLives, life, [](const auto& one) { return one.first; })->second;
 }
 
 std::optional<Life> parse_life(std::string_view text) {
-  const auto* found = std::find_if(kLives.begin(), kLives.end(),
-                                   [&](const auto& one) { return one.second == text; });
+  const auto* found = std::ranges::find(kLives, text, [](const auto& one) { return one.second; });
   return found == kLives.end() ? std::nullopt : std::optional(found->first);
 }
 
@@ -111,37 +110,30 @@ std::string encode(const Instance& instance) {
 }
 
 Instance decode_instance(const Record& record) {
-  Instance instance;
-  try {
+  const auto read = [&](const json& object) {
     if (!endpoint_of(record.key)) throw fo::json::Misfit("not the key of an instance");
     static_cast<void>(checked_life(record));
-    const json object = fo::json::parse_object(record.text, kMaxRecordBytes);
+    Instance instance;
     instance.id = needed_text(object, "id");
     instance.url = needed_text(object, "url");
-    instance.model = find_text(object, "model").value_or("");
-    instance.card = find_text(object, "card").value_or("");
-    instance.kv_abi = find_text(object, "kv_abi").value_or("");
+    instance.model = text_in(object, "model");
+    instance.card = text_in(object, "card");
+    instance.kv_abi = text_in(object, "kv_abi");
     instance.life = needed_life(object, "life");
     instance.is_drained = object.contains(kDrainedFrom);
     instance.slots = number_in(object, "slots");
     instance.kv_tokens = number_in(object, "kv_tokens");
     instance.generation = number_in(object, "generation");
-    instance.host = find_text(object, "host").value_or("");
+    instance.host = text_in(object, "host");
     instance.pid = number_in(object, "pid");
-    instance.started_at = find_text(object, "started_at").value_or("");
-    if (const json* const gpus = fo::json::find(object, "gpus")) {
-      instance.gpus = gpus->get<std::vector<std::string>>();
-    }
-    if (const json* const labels = fo::json::find(object, "labels")) {
-      instance.labels = labels->get<std::map<std::string, std::string>>();
-    }
-  } catch (const fo::json::Misfit& misfit) {
-    throw Error(ExitStatus::kBadData, "record " + base::quoted(record.key) + ": " + misfit.what());
-  } catch (const json::exception&) {
-    throw Error(ExitStatus::kBadData,
-                "record " + base::quoted(record.key) + ": gpus or labels are not texts");
-  }
-  return instance;
+    instance.started_at = text_in(object, "started_at");
+    instance.gpus = fo::json::list_in(object, "gpus").get<std::vector<std::string>>();
+    instance.labels =
+        fo::json::object_in(object, "labels").get<std::map<std::string, std::string>>();
+    return instance;
+  };
+  const auto what = [&] { return "record " + base::quoted(record.key); };
+  return fo::json::read_object(record.text, kMaxRecordBytes, what, read, ExitStatus::kBadData);
 }
 
 std::optional<Life> life_of(std::string_view text) {

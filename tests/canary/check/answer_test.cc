@@ -95,7 +95,7 @@ TEST(AnswerReader, RefusesWhatIsNoEvent) {
 }
 
 TEST(AnswerReader, RefusesWhatIsNoTokenId) {
-  EXPECT_EQ(misfit_of(event_of(R"("token_ids":7)")), "token_ids is not a list");
+  EXPECT_EQ(misfit_of(event_of(R"("token_ids":7)")), "token_ids: expected a list");
   for (const char* const id : {"-1", "1.0", "\"7\"", "null", "[7]", "4294967296", "1e30"}) {
     const std::string list = "[" + std::string(id) + "]";
     EXPECT_EQ(misfit_of(event_of(R"("token_ids":)" + list)), "token_ids: not a token id") << id;

@@ -81,7 +81,7 @@ TEST(StateFile, KeepsWhatAWorkerOwesAndAnOlderFileHasNothingOwed) {
   workers.at(kWorkerOfState).owes_sampler = true;
   EXPECT_TRUE(parse_state(encode(workers), "/s").at(kWorkerOfState).owes_sampler);
   EXPECT_EQ(refusal_with("\"reason\"", "\"owes_answer\":1,\"reason\""),
-            "worker '" + std::string(kWorkerOfState) + "': owes_answer is neither true nor false");
+            "worker '" + std::string(kWorkerOfState) + "': owes_answer: expected true or false");
 }
 
 TEST(StateFile, AHealthyWorkerHasNoCoolDownAndNoEvidence) {
@@ -124,19 +124,22 @@ TEST(StateFile, AnotherFileIsRefused) {
 TEST(StateFile, ARefusalNamesTheWorkerAndTheMember) {
   const std::string worker = "worker '" + std::string(kWorkerOfState) + "': ";
   EXPECT_EQ(refusal_of(R"({"version":1,"workers":{")" + std::string(kWorkerOfState) + R"(":5}})"),
-            worker + "health is not a text");
+            worker + "expected an object");
   EXPECT_EQ(refusal_with("\"unhealthy\"", "\"well\""), worker + "health is unknown");
-  EXPECT_EQ(refusal_with("\"unhealthy\"", "{}"), worker + "health is not a text");
-  EXPECT_EQ(refusal_with("05:33:00.123Z\"", "05:33:61.123Z\""), worker + "since is not a time");
+  EXPECT_EQ(refusal_with("\"unhealthy\"", "{}"), worker + "health: expected a string");
+  EXPECT_EQ(refusal_with("05:33:00.123Z\"", "05:33:61.123Z\""),
+            worker + "since is '2026-11-21T05:33:61.123Z'");
   EXPECT_EQ(refusal_with("06:33:00.123Z\"", "06:33:61.123Z\""),
-            worker + "cool_down_until is not a time");
-  for (const char* const number : {"-1", "1.5", "\"2\"", "null", "1e30"}) {
+            worker + "cool_down_until is '2026-11-21T06:33:61.123Z'");
+  EXPECT_EQ(refusal_with("\"failed_probations\":2", "\"failed_probations\":null"),
+            worker + "without failed_probations");
+  for (const char* const number : {"-1", "1.5", "\"2\"", "1e30"}) {
     EXPECT_EQ(
         refusal_with("\"failed_probations\":2", "\"failed_probations\":" + std::string(number)),
-        worker + "failed_probations is not a whole number")
+        worker + "failed_probations: expected a non-negative integer")
         << number;
     EXPECT_EQ(refusal_with("\"position\":3", "\"position\":" + std::string(number)),
-              worker + "position is not a whole number")
+              worker + "position: expected a non-negative integer")
         << number;
   }
   EXPECT_EQ(refusal_with("\"failed_probations\":2", "\"failed_probations\":18446744073709551615"),

@@ -15,6 +15,8 @@
 namespace fo::fleet {
 namespace {
 
+using fo::json::flag_in;
+using fo::json::list_in;
 using fo::json::Misfit;
 using fo::json::object_in;
 using fo::json::text_in;
@@ -30,23 +32,6 @@ struct SlicePort {
   std::uint16_t number = 0;
 };
 
-// The items of a list; none if it is missing.
-const json& items_in(const json& object, const char* key) {
-  static const json kNone = json::array();
-  const json* const found = fo::json::find(object, key);
-  if (found == nullptr) return kNone;
-  if (!found->is_array()) throw Misfit(std::string(key) + ": expected a list");
-  return *found;
-}
-
-// A condition of an endpoint, which may be unknown.
-bool condition_in(const json& conditions, const char* name, bool if_unknown) {
-  const json* const found = fo::json::find(conditions, name);
-  if (found == nullptr) return if_unknown;
-  if (!found->is_boolean()) throw Misfit(std::string(name) + ": expected true or false");
-  return found->get<bool>();
-}
-
 std::string service_in(const json& object) {
   const json& labels = object_in(object_in(object, "metadata"), "labels");
   std::string service = text_in(labels, kServiceLabel);
@@ -57,7 +42,7 @@ std::string service_in(const json& object) {
 SlicePort port_in(const json& slice) {
   std::optional<SlicePort> named;
   std::vector<SlicePort> all;
-  for (const json& one : items_in(slice, "ports")) {
+  for (const json& one : list_in(slice, "ports")) {
     const std::string name = text_in(one, "name");
     const std::string protocol = text_in(one, "protocol");
     const std::uint64_t number = kube::number_in(one, "port").value_or(0);
@@ -72,7 +57,7 @@ SlicePort port_in(const json& slice) {
 }
 
 SliceWorker worker_in(const json& endpoint, const EndpointId& id, const SlicePort& port) {
-  const json& addresses = items_in(endpoint, "addresses");
+  const json& addresses = list_in(endpoint, "addresses");
   if (addresses.empty() || !addresses.front().is_string()) throw Misfit("without an address");
   const std::string& address = addresses.front().get_ref<const std::string&>();
   SliceWorker worker;
@@ -96,9 +81,10 @@ SliceWorker worker_in(const json& endpoint, const EndpointId& id, const SlicePor
   // "serving" adds nothing: it differs from "ready" only while the pod terminates, and where the
   // Service publishes pods that are not ready.
   const json& conditions = object_in(endpoint, "conditions");
-  const bool is_terminating = condition_in(conditions, "terminating", false);
+  const bool is_terminating = flag_in(conditions, "terminating");
   instance.life = is_terminating ? Life::kDraining : Life::kReady;
-  worker.is_ready = is_terminating || condition_in(conditions, "ready", true);
+  const bool is_ready_unknown = fo::json::find(conditions, "ready") == nullptr;
+  worker.is_ready = is_terminating || is_ready_unknown || flag_in(conditions, "ready");
   worker.key = instance_key(id, instance.id);
   return worker;
 }
@@ -111,7 +97,7 @@ EndpointSlice slice_in(const json& object) {
   if (!parse_endpoint_id(to_string(id))) {
     throw Misfit("Service " + base::quoted(slice.service) + ": not a DNS label");
   }
-  const json& endpoints = items_in(object, "endpoints");
+  const json& endpoints = list_in(object, "endpoints");
   if (endpoints.size() > kMaxSliceEndpoints) {
     throw Misfit("more than " + std::to_string(kMaxSliceEndpoints) + " endpoints");
   }
