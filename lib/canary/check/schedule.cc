@@ -12,19 +12,8 @@ std::string_view to_string(Step step) {
 }
 
 base::Duration Intervals::of(Step step) const {
-  switch (step) {
-    case Step::kConnect:
-      return connect;
-    case Step::kHealth:
-      return health;
-    case Step::kProgress:
-      return progress;
-    case Step::kToken:
-      return token;
-    case Step::kContent:
-      break;
-  }
-  return content;
+  const std::array<base::Duration, kSteps.size()> all{connect, health, progress, token, content};
+  return all.at(static_cast<std::size_t>(step));
 }
 
 Schedule::Schedule(const Intervals& intervals, base::Duration now, double phase)

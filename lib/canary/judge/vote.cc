@@ -1,7 +1,9 @@
 #include "canary/judge/vote.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <iterator>
 
 #include "canary/check/comparison.h"
 
@@ -18,15 +20,9 @@ Ballot ballot_of(const Canary& canary, std::span<const TokenId> suspect,
 }
 
 std::string_view to_string(Decision decision) {
-  switch (decision) {
-    case Decision::kConviction:
-      return "conviction";
-    case Decision::kStale:
-      return "stale";
-    case Decision::kUndecided:
-      break;
-  }
-  return "undecided";
+  constexpr std::array<std::string_view, std::size(kDecisions)> kNames{"conviction", "stale",
+                                                                       "undecided"};
+  return kNames.at(static_cast<std::size_t>(decision));
 }
 
 Decision decide(std::span<const Ballot> ballots) {

@@ -69,8 +69,7 @@ constexpr std::uint64_t kLastLinkCode = 150;
 bool is_link_code(std::uint64_t code) { return code >= kFirstLinkCode && code <= kLastLinkCode; }
 
 const Known* find_known(std::uint64_t code) {
-  const auto found = std::find_if(kKnown.begin(), kKnown.end(),
-                                  [&](const Known& known) { return known.code == code; });
+  const auto found = std::ranges::find(kKnown, code, &Known::code);
   return found == kKnown.end() ? nullptr : &*found;
 }
 
@@ -157,17 +156,9 @@ constexpr std::string_view kNoDigits = " ):,";
 }  // namespace
 
 std::string_view to_string(XidClass xid_class) {
-  switch (xid_class) {
-    case XidClass::kFatal:
-      return "fatal";
-    case XidClass::kApplication:
-      return "application";
-    case XidClass::kIgnored:
-      return "ignored";
-    case XidClass::kReported:
-      break;
-  }
-  return "reported";
+  constexpr std::array<std::string_view, kXidClasses.size()> kNames{"fatal", "application",
+                                                                    "ignored", "reported"};
+  return kNames.at(static_cast<std::size_t>(xid_class));
 }
 
 std::string canonical_bus_id(std::string_view text) {
