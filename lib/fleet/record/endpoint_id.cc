@@ -1,9 +1,11 @@
 #include "fleet/record/endpoint_id.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/hex.h"
 #include "fleet/card/digest.h"
+#include "text/ascii.h"
 #include "text/dns_name.h"
 
 namespace fo::fleet {
@@ -28,16 +30,9 @@ std::optional<std::string_view> name_of(std::string_view name_space) {
 }  // namespace
 
 std::optional<EndpointId> parse_endpoint_id(std::string_view text) {
-  const std::size_t first = text.find('/');
-  const std::size_t last = text.rfind('/');
-  if (first == text.npos || first == last) return std::nullopt;
-  EndpointId id{std::string(text.substr(0, first)),
-                std::string(text.substr(first + 1, last - first - 1)),
-                std::string(text.substr(last + 1))};
-  for (const std::string* part : {&id.name_space, &id.component, &id.endpoint}) {
-    if (!is_dns_label(*part)) return std::nullopt;
-  }
-  return id;
+  const std::vector<std::string_view> parts = text::split(text, '/');
+  if (parts.size() != 3 || !std::ranges::all_of(parts, is_dns_label)) return std::nullopt;
+  return EndpointId{std::string(parts[0]), std::string(parts[1]), std::string(parts[2])};
 }
 
 std::string to_string(const EndpointId& id) {
@@ -64,28 +59,17 @@ std::optional<std::string> namespace_prefix(std::string_view deployment) {
 }
 
 std::optional<NamespacePattern> NamespacePattern::parse(std::string_view text) {
-  if (text == kGlobalNamespace) return NamespacePattern(Kind::kAll, text);
-  if (is_dns_label(text)) return NamespacePattern(Kind::kExact, text);
-  if (!text.ends_with(kAnyHash)) return std::nullopt;
-  text.remove_suffix(kAnyHash.size());
-  if (!is_dns_label(text) || text.size() > kMaxPrefix) return std::nullopt;
-  return NamespacePattern(Kind::kAnyHash, text);
+  const bool has_any_hash = text.ends_with(kAnyHash);
+  std::string_view name = text;
+  if (has_any_hash) name.remove_suffix(kAnyHash.size());
+  if (!is_dns_label(name) || (has_any_hash && name.size() > kMaxPrefix)) return std::nullopt;
+  return NamespacePattern(text);
 }
 
 bool NamespacePattern::matches(std::string_view name_space) const {
-  switch (kind_) {
-    case Kind::kAll:
-      return true;
-    case Kind::kExact:
-      return name_space == name_;
-    case Kind::kAnyHash:
-      break;
-  }
-  return name_of(name_space) == name_;
-}
-
-std::string NamespacePattern::text() const {
-  return kind_ == Kind::kAnyHash ? name_ + std::string(kAnyHash) : name_;
+  if (text_ == kGlobalNamespace || text_ == name_space) return true;
+  const std::optional<std::string_view> name = name_of(name_space);
+  return name && text_ == std::string(*name).append(kAnyHash);
 }
 
 }  // namespace fo::fleet

@@ -45,14 +45,12 @@ class NamespacePattern {
 
   [[nodiscard]] bool matches(std::string_view name_space) const;
   /// Returns the text that parse() reads.
-  [[nodiscard]] std::string text() const;
+  [[nodiscard]] const std::string& text() const { return text_; }
 
  private:
-  enum class Kind { kAll, kExact, kAnyHash };
-  NamespacePattern(Kind kind, std::string_view name) : kind_(kind), name_(name) {}
+  explicit NamespacePattern(std::string_view text) : text_(text) {}
 
-  Kind kind_;
-  std::string name_;
+  std::string text_;
 };
 
 }  // namespace fo::fleet

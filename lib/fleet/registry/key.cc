@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <vector>
 
 #include "base/error.h"
 #include "base/hex.h"
@@ -39,18 +40,8 @@ bool is_segment(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return is_plain(c) || c == '%'; });
 }
 
-std::string_view segment(std::string_view key, std::size_t index) {
-  for (; index > 0; --index) {
-    const std::size_t slash = key.find('/');
-    if (slash == std::string_view::npos) return {};
-    key.remove_prefix(slash + 1);
-  }
-  return key.substr(0, key.find('/'));
-}
-
 const KeyKind* kind_of(std::string_view key) {
-  const auto* kind = std::find_if(kKinds.begin(), kKinds.end(),
-                                  [&](const KeyKind& one) { return one.name == segment(key, 0); });
+  const auto* kind = std::ranges::find(kKinds, key.substr(0, key.find('/')), &KeyKind::name);
   return kind == kKinds.end() ? nullptr : kind;
 }
 
@@ -58,12 +49,9 @@ const KeyKind* kind_of(std::string_view key) {
 
 bool is_key(std::string_view key) {
   const KeyKind* const kind = kind_of(key);
-  const auto slashes = static_cast<std::size_t>(std::count(key.begin(), key.end(), '/'));
-  if (kind == nullptr || slashes + 1 != kind->segments) return false;
-  for (std::size_t i = 1; i < kind->segments; ++i) {
-    if (!is_segment(segment(key, i))) return false;
-  }
-  return true;
+  const std::vector<std::string_view> segments = text::split(key, '/');
+  return kind != nullptr && segments.size() == kind->segments &&
+         std::ranges::all_of(segments, is_segment);
 }
 
 std::string key_segment(std::string_view text) {
@@ -108,7 +96,9 @@ std::string last_segment(std::string_view key) {
 
 std::string_view id_of(std::string_view key) {
   const KeyKind* const kind = kind_of(key);
-  return kind == nullptr || kind->id == 0 ? std::string_view() : segment(key, kind->id);
+  const std::vector<std::string_view> segments = text::split(key, '/');
+  const bool has_id = kind != nullptr && kind->id > 0 && kind->id < segments.size();
+  return has_id ? segments[kind->id] : std::string_view();
 }
 
 }  // namespace fo::fleet
