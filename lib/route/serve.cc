@@ -23,7 +23,6 @@
 #include "route/listeners.h"
 #include "route/settings.h"
 #include "route/worker/router_record.h"
-#include "route/worker/state_file.h"
 
 namespace fo::route {
 namespace {
@@ -384,8 +383,8 @@ int Server::run() {
   if (!options_.registry.empty()) {
     registry_ = fleet::make_registry(options_.registry, options_.state_registry);
     if (!options_.state.empty()) {
-      load_state(source_, options_.state);
-      asio::co_spawn(io_, save_state(source_, options_.state), asio::detached);
+      source_.load_file(options_.state);
+      asio::co_spawn(io_, source_.keep_file(options_.state), asio::detached);
     }
     asio::co_spawn(io_, source_.keep_time(), asio::detached);
     record_.emplace(*registry_, options_.admin);

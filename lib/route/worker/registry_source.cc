@@ -8,6 +8,7 @@
 #include "fleet/record/instance.h"
 #include "fleet/registry/follow.h"
 #include "fleet/registry/key.h"
+#include "fleet/state_file.h"
 #include "json/dump.h"
 #include "json/object.h"
 #include "loop/pause.h"
@@ -305,6 +306,19 @@ void RegistrySource::load(const std::string& text) {
       }
     }
   }
+}
+
+void RegistrySource::load_file(const std::string& path) {
+  fleet::load_state(path, kMaxSavedBytes, [this](const std::string& text) { load(text); });
+}
+
+awaitable<void> RegistrySource::keep_file(std::string path) const {
+  const auto changed = [this, saved = changes_]() mutable -> std::optional<std::string> {
+    if (!is_listed() || changes_ == saved) return std::nullopt;
+    saved = changes_;
+    return save();
+  };
+  return fleet::keep_state(std::move(path), changed);
 }
 
 }  // namespace fo::route

@@ -83,6 +83,12 @@ class RegistrySource {
   [[nodiscard]] std::string save() const;
   void load(const std::string& text);
   static constexpr base::ByteCount kMaxSavedBytes = 256 * base::kMiB;
+  /// load() with a file's text (--state). A missing file is an empty one; one that cannot be read
+  /// or is not a listing is logged, and changes nothing.
+  void load_file(const std::string& path);
+  /// Writes the listing into the file, once it is complete, within a second after each change until
+  /// it is cancelled. Logs what fails, and tries again.
+  boost::asio::awaitable<void> keep_file(std::string path) const;
   /// Grows with each change of the text.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
 

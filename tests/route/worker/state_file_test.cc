@@ -1,5 +1,3 @@
-#include "route/worker/state_file.h"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -16,6 +14,7 @@
 #include "base/error.h"
 #include "fleet/record/instance.h"
 #include "os/file/file.h"
+#include "route/worker/registry_source.h"
 #include "support/failure.h"
 #include "support/soon.h"
 #include "support/stderr_text.h"
@@ -143,11 +142,11 @@ TEST(RegistrySource, RoutersShareTheSlotsOfAllWorkers) {
 
 class StateFile : public testing::Test {
  protected:
-  /// Runs save_state until `done`.
+  /// Runs keep_file() until `done`.
   template <typename Done>
   void save_until(Fleet& fleet, const std::function<void()>& then, Done done) {
     boost::asio::io_context loop(1);
-    boost::asio::co_spawn(loop, save_state(fleet.source, path_), boost::asio::detached);
+    boost::asio::co_spawn(loop, fleet.source.keep_file(path_), boost::asio::detached);
     loop.run_one();
     then();
     const base::Deadline deadline = test::soon();
@@ -172,7 +171,7 @@ TEST_F(StateFile, AChangedListingIsSavedAndLoaded) {
   ASSERT_EQ(::stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0600U);
   Fleet next;
-  load_state(next.source, path_);
+  next.source.load_file(path_);
   EXPECT_TRUE(next.workers.find(id_of(1)));
   // What was loaded does not replace a longer listing before the registry has listed everything.
   save_until(
@@ -188,12 +187,12 @@ TEST_F(StateFile, AnInvalidFileIsOneWarningAndAMissingOneNone) {
   Fleet fleet;
   {
     const test::StderrText log;
-    load_state(fleet.source, path_);
+    fleet.source.load_file(path_);
     EXPECT_EQ(log.text(), "");
   }
   os::write_file_atomic(path_, R"({"version":1,"instances":{"a":)");
   const test::StderrText log;
-  load_state(fleet.source, path_);
+  fleet.source.load_file(path_);
   const std::string logged = log.text();
   EXPECT_NE(logged.find("state file '" + path_ + "': not a saved listing of workers"),
             std::string::npos)
