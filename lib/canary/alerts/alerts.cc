@@ -67,12 +67,10 @@ constexpr std::uint64_t kLate = 1215;
 const std::string kFirstEvent = "1x400";
 
 void add_worker_alerts(std::vector<Alert>& to) {
-  const std::string group = "fo-workers";
   const std::string out =
       "{{ $value | humanizePercentage }} of the workers of {{ $labels.model }} are out";
   const std::string list = "fo-route ctl state; fo-canary state ID, for each that is out";
-  to.push_back({.group = group,
-                .name = "DynamoHighWorkerFailureRate",
+  to.push_back({.name = "DynamoHighWorkerFailureRate",
                 .severity = "warning",
                 .expression = part_out("0.05"),
                 .for_seconds = 120,
@@ -82,8 +80,7 @@ void add_worker_alerts(std::vector<Alert>& to) {
                 .labels = {{"model", "llama"}},
                 .value = "6.25%",
                 .quiet = workers(20, 1, "4")});
-  to.push_back({.group = group,
-                .name = "FoManyWorkersOut",
+  to.push_back({.name = "FoManyWorkersOut",
                 .severity = "critical",
                 .expression = part_out("0.2"),
                 .for_seconds = 60,
@@ -96,8 +93,7 @@ void add_worker_alerts(std::vector<Alert>& to) {
   const auto breaker = [](const std::string& values) -> Samples {
     return {{"dynamo_circuit_breaker_state{worker_id=\"w\"}", values}};
   };
-  to.push_back({.group = group,
-                .name = "FoBreakerOpen",
+  to.push_back({.name = "FoBreakerOpen",
                 .severity = "warning",
                 // Probation is part of the outage.
                 .expression = "max by (worker_id) (dynamo_circuit_breaker_state) > 0",
@@ -112,12 +108,10 @@ void add_worker_alerts(std::vector<Alert>& to) {
 }
 
 void add_router_alerts(std::vector<Alert>& to) {
-  const std::string group = "fo-router";
   const auto level = [](const std::string& value) -> Samples {
     return {{"dynamo_degradation_level", value + "x400"}};
   };
-  to.push_back({.group = group,
-                .name = "DynamoCapacityDegraded",
+  to.push_back({.name = "DynamoCapacityDegraded",
                 .severity = "warning",
                 .expression = "max(dynamo_degradation_level) > 0",
                 .for_seconds = 300,
@@ -125,8 +119,7 @@ void add_router_alerts(std::vector<Alert>& to) {
                 .runbook = "fo-route ctl state; fo-plan capacity, for how many are missing",
                 .firing = level("1"),
                 .quiet = level("0")});
-  to.push_back({.group = group,
-                .name = "FoCapacityCritical",
+  to.push_back({.name = "FoCapacityCritical",
                 .severity = "critical",
                 .expression = "max(dynamo_degradation_level) >= 3",
                 .for_seconds = 60,
@@ -134,8 +127,7 @@ void add_router_alerts(std::vector<Alert>& to) {
                 .runbook = "fo-route ctl state; add workers, or undrain some: fo-reg undrain ID",
                 .firing = level("3"),
                 .quiet = level("2")});
-  to.push_back({.group = group,
-                .name = "FoPanic",
+  to.push_back({.name = "FoPanic",
                 .severity = "critical",
                 .expression = happened("fo_route_panics_total", "10m"),
                 .summary = "over half of a set of workers is suspected",
@@ -144,8 +136,7 @@ void add_router_alerts(std::vector<Alert>& to) {
                 .begins = kLate,
                 .first = {{"fo_route_panics_total", kFirstEvent}},
                 .quiet = {{"fo_route_panics_total", "0x400"}}});
-  to.push_back({.group = group,
-                .name = "FoPoisonRequest",
+  to.push_back({.name = "FoPoisonRequest",
                 .severity = "warning",
                 .expression = happened("fo_route_poison_total", "10m"),
                 .summary = "a request is refused because engines died of it",
@@ -154,8 +145,7 @@ void add_router_alerts(std::vector<Alert>& to) {
                 .begins = kLate,
                 .first = {{"fo_route_poison_total", kFirstEvent}},
                 .quiet = {{"fo_route_poison_total", "0x400"}}});
-  to.push_back({.group = group,
-                .name = "FoResumeFailures",
+  to.push_back({.name = "FoResumeFailures",
                 .severity = "warning",
                 .expression = "sum(increase(fo_route_resumes_total{outcome=~'refused|no_worker'}"
                               "[15m])) / sum(increase(fo_route_resumes_total[15m])) > 0.01",
@@ -173,8 +163,7 @@ void add_router_alerts(std::vector<Alert>& to) {
     return {{worker + "a\"}", "1x400"}, {worker + "b\"}", second}};
   };
   to.push_back(
-      {.group = group,
-       .name = "FoRegistryAway",
+      {.name = "FoRegistryAway",
        .severity = "warning",
        .expression = "avg by (job, instance) (fo_route_worker_stale) > 0.5",
        .for_seconds = 300,
@@ -186,15 +175,13 @@ void add_router_alerts(std::vector<Alert>& to) {
 }
 
 void add_canary_alerts(std::vector<Alert>& to) {
-  const std::string group = "fo-canary";
   const auto verdict = [](const std::string& values) -> Samples {
     return {
         {"fo_route_worker_verdict{instance=\"r\",worker_id=\"w\",state=\"convicted\"}", values},
         {"fo_route_worker_verdict{instance=\"r\",worker_id=\"w\",state=\"unhealthy\"}", "1x400"}};
   };
   to.push_back(
-      {.group = group,
-       .name = "DynamoSilentCorruption",
+      {.name = "DynamoSilentCorruption",
        .severity = "critical",
        .expression = "max by (worker_id) (fo_route_worker_verdict{state='convicted'}) > 0",
        .summary = "worker {{ $labels.worker_id }} is convicted: its answers or its GPU are wrong",
@@ -204,8 +191,7 @@ void add_canary_alerts(std::vector<Alert>& to) {
        .begins = kEvent,
        .labels = {{"worker_id", "w"}},
        .quiet = verdict("0x400")});
-  to.push_back({.group = group,
-                .name = "FoCanaryUndecided",
+  to.push_back({.name = "FoCanaryUndecided",
                 .severity = "critical",
                 .expression = happened("fo_canary_votes_total{decision='undecided'}", "5m"),
                 .summary = "a worker gave wrong tokens, and its set has no majority",
@@ -220,8 +206,7 @@ void add_canary_alerts(std::vector<Alert>& to) {
   const auto differs = [](const std::string& values) -> Samples {
     return {{"fo_canary_stale{model=\"llama\",card=\"c\"}", values}};
   };
-  to.push_back({.group = group,
-                .name = "FoCanaryStale",
+  to.push_back({.name = "FoCanaryStale",
                 .severity = "warning",
                 .expression = "max by (model) (fo_canary_stale) > 0",
                 .summary = "all workers of {{ $labels.model }} differ from their canaries",
@@ -236,8 +221,7 @@ void add_canary_alerts(std::vector<Alert>& to) {
     return std::pair(count + "{worker_id=\"w\",check_type=\"" + type + "\"}", values);
   };
   to.push_back(
-      {.group = group,
-       .name = "FoCanaryStopped",
+      {.name = "FoCanaryStopped",
        .severity = "warning",
        .expression = "sum(increase(" + contents + "[5m])) == 0 or absent(" + contents + ")",
        .for_seconds = 300,
@@ -249,10 +233,8 @@ void add_canary_alerts(std::vector<Alert>& to) {
 }
 
 void add_failover_alerts(std::vector<Alert>& to) {
-  const std::string group = "fo-failover";
   const Samples sound = pair("active", "standby");
-  to.push_back({.group = group,
-                .name = "FoPairWithoutStandby",
+  to.push_back({.name = "FoPairWithoutStandby",
                 .severity = "warning",
                 .expression = engine_states("active") + " > " + engine_states("standby"),
                 .for_seconds = 600,
@@ -262,8 +244,7 @@ void add_failover_alerts(std::vector<Alert>& to) {
                 .labels = {{"namespace", "ns"}, {"pod", "p"}},
                 .quiet = sound});
   to.push_back(
-      {.group = group,
-       .name = "FoPairWithoutActive",
+      {.name = "FoPairWithoutActive",
        .severity = "critical",
        .expression = engine_states("active") + " == 0 and " +
                      "sum by (namespace, pod) (fo_engine_state{state=~'standby|waking'}) > 0",
@@ -280,8 +261,7 @@ void add_failover_alerts(std::vector<Alert>& to) {
              "0x20 60x400"}};
   };
   to.push_back(
-      {.group = group,
-       .name = "FoGateWaits",
+      {.name = "FoGateWaits",
        .severity = "warning",
        .expression = "sum by (namespace, pod) "
                      "(increase(fo_failover_duration_seconds_sum{phase='gate'}[15m])) > 10",
@@ -292,8 +272,7 @@ void add_failover_alerts(std::vector<Alert>& to) {
        .labels = {{"namespace", "ns"}, {"pod", "p"}},
        .quiet = gate("0x20 9x400")});
   const std::string restarts = "gms_restarts_total{device=\"0\",tag=\"weights\",uuid=\"GPU-1\"}";
-  to.push_back({.group = group,
-                .name = "FoGmsRestarts",
+  to.push_back({.name = "FoGmsRestarts",
                 .severity = "warning",
                 .expression = happened("gms_restarts_total", "15m"),
                 .summary = "the memory server of device {{ $labels.device }} ({{ $labels.tag }}) "
@@ -311,10 +290,15 @@ void add_failover_alerts(std::vector<Alert>& to) {
 const std::vector<Alert>& alerts() {
   static const std::vector<Alert> kAll = [] {
     std::vector<Alert> all;
-    add_worker_alerts(all);
-    add_router_alerts(all);
-    add_canary_alerts(all);
-    add_failover_alerts(all);
+    const auto add = [&all](const char* group, void (*add_alerts)(std::vector<Alert>&)) {
+      const std::size_t before = all.size();
+      add_alerts(all);
+      for (std::size_t i = before; i < all.size(); ++i) all[i].group = group;
+    };
+    add("fo-workers", add_worker_alerts);
+    add("fo-router", add_router_alerts);
+    add("fo-canary", add_canary_alerts);
+    add("fo-failover", add_failover_alerts);
     return all;
   }();
   return kAll;

@@ -14,7 +14,7 @@ namespace fo::canary {
 using Samples = std::vector<std::pair<std::string, std::string>>;
 
 struct Alert {
-  std::string group;
+  std::string group = {};
   std::string name;
   /// "warning" or "critical".
   std::string severity;
