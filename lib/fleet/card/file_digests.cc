@@ -6,11 +6,11 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <exception>
 #include <filesystem>
-#include <mutex>
+#include <future>
+#include <memory>
 #include <span>
 #include <thread>
 #include <utility>
@@ -89,33 +89,34 @@ class ParallelHash {
     for (const File* file : files_) total_ += file->identity.size;
   }
 
-  /// Throws the first error of a thread.
+  /// Throws an error of `on_progress`, or of the first thread with one.
   void run(const std::function<void(ByteCount, ByteCount)>& on_progress) {
+    constexpr auto kTick = std::chrono::milliseconds(100);
     const std::size_t cpus = std::max(1U, std::thread::hardware_concurrency());
     std::vector<std::thread> threads;
+    std::vector<std::future<void>> ends;
+    std::exception_ptr failure;
     try {
       while (threads.size() < std::min(cpus, files_.size())) {
-        threads.push_back(os::start_signal_masked_thread([this] { work(); }));
+        const auto task = std::make_shared<std::packaged_task<void()>>([this] { work(); });
+        ends.push_back(task->get_future());
+        threads.push_back(os::start_signal_masked_thread([task] { (*task)(); }));
       }
-      wait(threads.size(), on_progress);
+      for (const std::future<void>& end : ends) {
+        while (end.wait_for(kTick) != std::future_status::ready) {
+          if (on_progress) on_progress(done_, total_);
+        }
+      }
     } catch (...) {
-      fail(std::current_exception());
+      stopping_ = true;
+      failure = std::current_exception();
     }
     for (std::thread& thread : threads) thread.join();
-    if (failure_) std::rethrow_exception(failure_);
+    if (failure) std::rethrow_exception(failure);
+    for (std::future<void>& end : ends) end.get();
   }
 
  private:
-  void wait(std::size_t threads, const std::function<void(ByteCount, ByteCount)>& on_progress) {
-    constexpr auto kTick = std::chrono::milliseconds(100);
-    std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, kTick, [&] { return ended_threads_ == threads; })) {
-      lock.unlock();
-      if (on_progress) on_progress(done_, total_);
-      lock.lock();
-    }
-  }
-
   void work() {
     try {
       std::vector<std::byte> buffer(kChunk);
@@ -125,17 +126,9 @@ class ParallelHash {
         hash(*files_[index], buffer);
       }
     } catch (...) {
-      fail(std::current_exception());
+      stopping_ = true;
+      throw;
     }
-    const std::scoped_lock lock(mutex_);
-    ++ended_threads_;
-    ended_.notify_one();
-  }
-
-  void fail(std::exception_ptr failure) {
-    stopping_ = true;
-    const std::scoped_lock lock(mutex_);
-    if (!failure_) failure_ = std::move(failure);
   }
 
   void hash(File& file, std::span<std::byte> buffer) {
@@ -163,10 +156,6 @@ class ParallelHash {
   std::atomic<std::size_t> next_ = 0;
   std::atomic<ByteCount> done_ = 0;
   std::atomic<bool> stopping_ = false;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable ended_;
-  std::size_t ended_threads_ = 0;
-  std::exception_ptr failure_;
 };
 
 }  // namespace
