@@ -5,15 +5,14 @@
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <vector>
 
 #include "base/error.h"
 #include "fleet/record/instance.h"
+#include "fleet/record/listing.h"
 #include "json/dump.h"
 #include "json/object.h"
 #include "route/metrics.h"
-#include "text/table.h"
 
 namespace fo::route {
 namespace {
@@ -23,56 +22,24 @@ using nlohmann::json;
 constexpr int kListingVersion = 1;
 constexpr base::ByteCount kMaxListingBytes = 64 * base::kMiB;
 
-// The members that a table shows; 'r' aligns a column right.
-struct Column {
-  const char* name;
-  char alignment;
-};
-constexpr std::array<Column, 10> kWorkerColumns{{{"name", 'l'},
-                                                 {"model", 'l'},
-                                                 {"life", 'l'},
-                                                 {"reachable", 'l'},
-                                                 {"health", 'l'},
-                                                 {"verdict", 'l'},
-                                                 {"requests", 'r'},
-                                                 {"slots", 'r'},
-                                                 {"tokens", 'r'},
-                                                 {"url", 'l'}}};
-constexpr std::array<Column, 8> kRequestColumns{{{"id", 'l'},
-                                                 {"model", 'l'},
-                                                 {"tier", 'l'},
-                                                 {"worker", 'l'},
-                                                 {"age_s", 'r'},
-                                                 {"attempts", 'r'},
-                                                 {"prompt_tokens", 'r'},
-                                                 {"sent_bytes", 'r'}}};
-
-std::string cell(const json& object, const char* name) {
-  const json* const value = fo::json::find(object, name);
-  if (value == nullptr) return "-";
-  if (value->is_boolean()) return value->get<bool>() ? "yes" : "no";
-  const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
-  return text.empty() ? "-" : text::shown(text);
-}
-
-std::string table(const json::array_t& rows, std::span<const Column> columns) {
-  std::string alignment;
-  std::vector<std::string> header;
-  for (const Column& column : columns) {
-    alignment += column.alignment;
-    header.emplace_back(column.name);
-    std::transform(header.back().begin(), header.back().end(), header.back().begin(),
-                   [](char c) { return c == '_' ? ' ' : c; });
-  }
-  text::TextTable text(alignment);
-  text.add(std::move(header));
-  for (const json& row : rows) {
-    std::vector<std::string> cells;
-    for (const Column& column : columns) cells.push_back(cell(row, column.name));
-    text.add(std::move(cells));
-  }
-  return text.text();
-}
+constexpr std::array<fleet::Column, 10> kWorkerColumns{{{"name"},
+                                                        {"model"},
+                                                        {"life"},
+                                                        {"reachable"},
+                                                        {"health"},
+                                                        {"verdict"},
+                                                        {"requests", 'r'},
+                                                        {"slots", 'r'},
+                                                        {"tokens", 'r'},
+                                                        {"url"}}};
+constexpr std::array<fleet::Column, 8> kRequestColumns{{{"id"},
+                                                        {"model"},
+                                                        {"tier"},
+                                                        {"worker"},
+                                                        {"age_s", 'r'},
+                                                        {"attempts", 'r'},
+                                                        {"prompt_tokens", 'r'},
+                                                        {"sent_bytes", 'r'}}};
 
 bool is_healthy(const Worker& worker) {
   return worker.is_in() && worker.health.state() == fleet::HealthState::kHealthy &&
@@ -113,8 +80,7 @@ std::string state_json(const Workers& workers, std::size_t level) {
 std::string requests_json(const std::map<std::string, Job*>& jobs, TimePoint now) {
   std::vector<const Job*> order;
   for (const auto& [id, job] : jobs) order.push_back(job);
-  std::sort(order.begin(), order.end(),
-            [](const Job* a, const Job* b) { return a->received < b->received; });
+  std::ranges::sort(order, {}, &Job::received);
   json list = json::array();
   for (const Job* job : order) {
     const std::chrono::duration<double> age = now - job->received;
@@ -135,8 +101,8 @@ std::string to_table(std::string_view page, const std::string& answer) {
   const auto what = [&] { return "the answer of the router"; };
   return fo::json::read_object(answer, kMaxListingBytes, what, [&](const json& object) {
     const bool is_state = page == "state";
-    const auto& rows = object.at(is_state ? "workers" : "requests").get_ref<const json::array_t&>();
-    return is_state ? table(rows, kWorkerColumns) : table(rows, kRequestColumns);
+    return is_state ? fleet::table_of(object.at("workers"), kWorkerColumns)
+                    : fleet::table_of(object.at("requests"), kRequestColumns);
   });
 }
 

@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "fleet/record/listing.h"
 #include "json/dump.h"
 #include "json/object.h"
 #include "metrics/prometheus_text.h"
-#include "text/table.h"
 
 namespace fo::canary {
 namespace {
@@ -21,6 +21,10 @@ constexpr base::ByteCount kMaxStatePage = 64 * base::kMiB;
 constexpr std::array kHealthStates{fleet::HealthState::kHealthy, fleet::HealthState::kSuspicious,
                                    fleet::HealthState::kUnhealthy, fleet::HealthState::kProbation,
                                    fleet::HealthState::kConvicted};
+constexpr std::array<fleet::Column, 7> kWorkerColumns{
+    {{"id"}, {"model"}, {"life"}, {"health"}, {"weight"}, {"url"}, {"reason"}}};
+constexpr std::array<fleet::Column, 6> kCheckColumns{
+    {{"at"}, {"check"}, {"outcome"}, {"canary"}, {"seconds"}, {"reason"}}};
 
 json to_json(const CheckRecord& check) {
   json object = to_json(check.attempt);
@@ -47,24 +51,6 @@ json worker_json(const Worker& worker) {
            {{"answer", to_json(worker.baselines.answer)},
             {"first_token_seconds", to_json(worker.baselines.first_token)}}},
           {"checks", std::move(checks)}};
-}
-
-std::string cell_of(const json& object, const char* name) {
-  const json* const value = fo::json::find(object, name);
-  if (value == nullptr) return "-";
-  const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
-  return text.empty() ? "-" : text::shown(text);
-}
-
-std::string rows_of(const json& rows, const std::vector<const char*>& columns) {
-  text::TextTable table(std::string(columns.size(), 'l'));
-  table.add({columns.begin(), columns.end()});
-  for (const json& row : rows) {
-    std::vector<std::string> cells;
-    for (const char* const column : columns) cells.push_back(cell_of(row, column));
-    table.add(std::move(cells));
-  }
-  return table.text();
 }
 
 void add_worker_series(PrometheusText& text, const Workers& workers) {
@@ -159,14 +145,10 @@ std::string state_json(const Workers& workers, const std::string& id) {
 std::string state_table(const std::string& answer, bool has_checks) {
   const auto what = [] { return "the answer of the canary"; };
   return fo::json::read_object(answer, kMaxStatePage, what, [&](const json& object) {
-    const json& workers = object.at("workers");
-    if (!workers.is_array()) throw fo::json::Misfit("workers is not a list");
-    std::string text =
-        rows_of(workers, {"id", "model", "life", "health", "weight", "url", "reason"});
+    std::string text = fleet::table_of(object.at("workers"), kWorkerColumns);
     if (!has_checks) return text;
-    for (const json& worker : workers) {
-      text += "\n" + rows_of(worker.at("checks"),
-                             {"at", "check", "outcome", "canary", "seconds", "reason"});
+    for (const json& worker : object.at("workers")) {
+      text += "\n" + fleet::table_of(worker.at("checks"), kCheckColumns);
     }
     return text;
   });

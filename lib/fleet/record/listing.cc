@@ -1,7 +1,11 @@
 #include "fleet/record/listing.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "fleet/record/instance.h"
@@ -16,18 +20,15 @@ nlohmann::json object_in(const Record& record) {
   return fo::json::find_object(record.text, kMaxRecordBytes).value_or(nlohmann::json::object());
 }
 
-std::string name_of(RegistryChange::Kind kind) {
-  switch (kind) {
-    case RegistryChange::Kind::kPut:
-      return "put";
-    case RegistryChange::Kind::kStale:
-      return "stale";
-    case RegistryChange::Kind::kGone:
-      return "gone";
-    case RegistryChange::Kind::kListed:
-      break;
-  }
-  return "listed";
+// In the order of RegistryChange::Kind.
+constexpr std::array kKindNames{"put", "stale", "gone", "listed"};
+
+std::string cell(const nlohmann::json& object, const char* name) {
+  const nlohmann::json* const value = fo::json::find(object, name);
+  if (value == nullptr) return "-";
+  if (value->is_boolean()) return value->get<bool>() ? "yes" : "no";
+  const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
+  return text.empty() ? "-" : text::shown(text);
 }
 
 }  // namespace
@@ -60,10 +61,28 @@ std::string to_json(const std::vector<Record>& records) {
 }
 
 std::string to_json(const RegistryChange& change) {
-  nlohmann::json line = {{"event", name_of(change.kind)}};
+  nlohmann::json line = {{"event", kKindNames.at(static_cast<std::size_t>(change.kind))}};
   if (change.kind != RegistryChange::Kind::kListed) line["key"] = change.record.key;
   if (change.kind == RegistryChange::Kind::kPut) line["record"] = object_in(change.record);
   return fo::json::dump(line);
+}
+
+std::string table_of(const nlohmann::json& rows, std::span<const Column> columns) {
+  std::string alignment;
+  std::vector<std::string> header;
+  for (const Column& column : columns) {
+    alignment += column.alignment;
+    header.emplace_back(column.name);
+    std::ranges::replace(header.back(), '_', ' ');
+  }
+  text::TextTable table(alignment);
+  table.add(std::move(header));
+  for (const nlohmann::json& row : rows.get_ref<const nlohmann::json::array_t&>()) {
+    std::vector<std::string> cells;
+    for (const Column& column : columns) cells.push_back(cell(row, column.name));
+    table.add(std::move(cells));
+  }
+  return table.text();
 }
 
 }  // namespace fo::fleet

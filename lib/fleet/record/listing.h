@@ -1,6 +1,9 @@
-// Records of a registry as text for terminals, and as JSON for programs. Pure.
+// Records of a registry, and the answers of daemons, as text for terminals; records as JSON for
+// programs. Pure.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,5 +19,14 @@ std::string to_json(const std::vector<Record>& records);
 /// One JSON object, on one line: {"event": "put", "key": KEY, "record": record}, or
 /// {"event": "stale" or "gone", "key": KEY}, or {"event": "listed"}.
 std::string to_json(const RegistryChange& change);
+
+/// A member of the rows of a table; 'r' aligns its column right.
+struct Column {
+  const char* name;
+  char alignment = 'l';
+};
+/// A table of a list of JSON objects, with a header of the members' names. Throws an exception of
+/// the JSON library for another value.
+std::string table_of(const nlohmann::json& rows, std::span<const Column> columns);
 
 }  // namespace fo::fleet
