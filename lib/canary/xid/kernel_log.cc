@@ -43,35 +43,25 @@ std::string unescaped(std::string_view text) {
 
 // "168423.771092" seconds.
 std::optional<base::Duration> read_uptime(std::string_view text) {
-  const std::size_t point = text.find('.');
-  if (point == std::string_view::npos) return std::nullopt;
-  const auto seconds = base::parse_uint(text.substr(0, point));
-  const std::string_view fraction = text.substr(point + 1);
-  auto micros = base::parse_uint(fraction);
-  constexpr std::uint64_t kMaxSeconds = 1ULL << 32;
-  if (!seconds || *seconds > kMaxSeconds || !micros || fraction.size() > 6) return std::nullopt;
-  for (std::size_t digits = fraction.size(); digits < 6; ++digits) *micros *= 10;
-  return std::chrono::seconds(*seconds) + std::chrono::microseconds(*micros);
+  // Other texts in brackets, such as the id of a process, have no point.
+  const bool is_decimal = text.find_first_not_of("0123456789.") == std::string_view::npos;
+  if (!is_decimal || text.find('.') == std::string_view::npos) return std::nullopt;
+  return base::parse_duration(std::string(text) + "s");
+}
+
+// Whether it begins with a text of this form, of digits (d), letters (a), blanks or digits (b), and
+// characters that stand for themselves.
+bool begins_with(std::string_view text, std::string_view form) {
+  return text.size() >= form.size() &&
+         std::equal(form.begin(), form.end(), text.begin(), [](char expected, char c) {
+           if (expected == 'a') return text::is_letter(c);
+           if (expected == 'b') return text::is_digit(c) || c == ' ';
+           return expected == 'd' ? text::is_digit(c) : expected == c;
+         });
 }
 
 // "2026-02-14T05:03:41.123+01:00".
-bool is_iso_time(std::string_view word) {
-  constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:dd";
-  return word.size() >= kForm.size() &&
-         std::equal(kForm.begin(), kForm.end(), word.begin(),
-                    [](char form, char c) { return form == 'd' ? text::is_digit(c) : form == c; });
-}
-
-// "Feb 14 05:03:41", in front of `text`.
-bool begins_with_syslog_time(std::string_view text) {
-  constexpr std::string_view kForm = "aaa bd dd:dd:dd ";
-  return text.size() >= kForm.size() &&
-         std::equal(kForm.begin(), kForm.end(), text.begin(), [](char form, char c) {
-           if (form == 'a') return text::is_letter(c);
-           if (form == 'b') return text::is_digit(c) || c == ' ';
-           return form == 'd' ? text::is_digit(c) : form == c;
-         });
-}
+bool is_iso_time(std::string_view word) { return begins_with(word, "dddd-dd-ddTdd:dd:dd"); }
 
 // Whether what precedes the driver's text is of the kernel's log: an application may log such a
 // text, too.
@@ -85,7 +75,7 @@ void read_time(std::string_view before, KernelMessage& message) {
   const std::string_view first = before.substr(0, before.find(' '));
   if (is_iso_time(first)) {
     message.time = first;
-  } else if (begins_with_syslog_time(before)) {
+  } else if (begins_with(before, "aaa bd dd:dd:dd ")) {
     message.time = before.substr(0, 15);
   }
   const std::size_t open = before.find('[');
