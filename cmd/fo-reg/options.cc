@@ -41,6 +41,7 @@ void declare_id(CLI::App& app, Options& options) {
 
 void declare_card(CLI::App& app, Options& options) {
   fleet::ModelCardOptions& card = options.card;
+  fleet::Card& given = card.given;
   app.add_option("MODEL_DIR", card.folder, "a Hugging Face folder")->required()->type_name("DIR");
   const auto add_ids = [&app](const char* name, std::vector<std::uint64_t>& ids,
                               const char* description) {
@@ -50,18 +51,18 @@ void declare_card(CLI::App& app, Options& options) {
         ->check(whole_number())
         ->type_name("ID,...");
   };
-  cli::add_text(app, "--name", card.name, "the name that requests have (default: of the folder)",
+  cli::add_text(app, "--name", given.name, "the name that requests have (default: of the folder)",
                 "NAME");
-  cli::add_list(app, "--alias", card.aliases, "another name for requests; repeatable", "NAME");
-  cli::add_text(app, "--dtype", card.dtype, "the engine computes in it (default: config.json)",
+  cli::add_list(app, "--alias", given.aliases, "another name for requests; repeatable", "NAME");
+  cli::add_text(app, "--dtype", given.dtype, "the engine computes in it (default: config.json)",
                 "DTYPE");
-  cli::add_text(app, "--quantization", card.quantization, "method (default: config.json)",
+  cli::add_text(app, "--quantization", given.quantization, "method (default: config.json)",
                 "METHOD");
-  app.add_option("--context-length", card.context_length,
+  app.add_option("--context-length", given.context_length,
                  "tokens of prompt and answer (default: config.json)")
       ->check(whole_number())
       ->type_name("N");
-  cli::add_text(app, "--revision", card.revision, "default: of the folder", "REVISION");
+  cli::add_text(app, "--revision", given.revision, "default: of the folder", "REVISION");
   cli::add_text(app, "--tokenizer", card.tokenizer, "another folder with the tokenizer", "DIR");
   cli::add_text(app, "--chat-template", card.chat_template, "replaces the tokenizer's template",
                 "FILE");
@@ -71,12 +72,12 @@ void declare_card(CLI::App& app, Options& options) {
                 "the engine's parser of reasoning", "NAME");
   cli::add_text(app, "--tool-call-parser", card.tool_parser, "the engine's parser of tool calls",
                 "NAME");
-  cli::add_text(app, "--draft", card.draft, "the model of speculative decoding", "NAME");
+  cli::add_text(app, "--draft", given.draft, "the model of speculative decoding", "NAME");
   cli::add_list(app, "--adapter", options.adapters, "a LoRA adapter and its folder; repeatable",
                 "NAME=DIR");
-  cli::add_text(app, "--kv-abi", card.kv_abi, "what prefill and decode must agree in", "TEXT");
-  add_ids("--end-of-thinking", card.end_of_thinking, "the token ids that end the thinking");
-  add_ids("--stop-ids", card.stop_ids, "token ids that end an answer (default: eos_token_id)");
+  cli::add_text(app, "--kv-abi", given.kv_abi, "what prefill and decode must agree in", "TEXT");
+  add_ids("--end-of-thinking", given.end_of_thinking, "the token ids that end the thinking");
+  add_ids("--stop-ids", given.stop_ids, "token ids that end an answer (default: eos_token_id)");
   app.add_flag("--verify", card.digests.verify, "read all weights, also if their hash is known");
   cli::add_variables(app, {"HOME", "XDG_CACHE_HOME"});
 }

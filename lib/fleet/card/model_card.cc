@@ -242,8 +242,8 @@ CachePlace place_of(const std::string& folder) {
 Card read_folder(const ModelCardOptions& options) {
   const std::string& folder = options.folder;
   const std::string& tokenizer = options.tokenizer.empty() ? folder : options.tokenizer;
-  const auto either = [](const std::string& first, const std::string& second) {
-    return first.empty() ? second : first;
+  const auto fill = [](std::string& field, const std::string& value) {
+    if (field.empty()) field = value;
   };
   const CachePlace place = place_of(folder);
   Json config = read_object(folder + "/config.json");
@@ -253,19 +253,16 @@ Card read_folder(const ModelCardOptions& options) {
                         ? find_object(folder + "/generation_config.json")
                         : read_object(options.generation_config);
 
-  Card card;
-  card.name = either(options.name, place.name);
-  card.aliases = options.aliases;
+  Card card = options.given;
+  fill(card.name, place.name);
   card.architecture = architecture_of(config);
-  card.dtype = either(options.dtype, either(text_of(config, {"dtype", "torch_dtype"}),
-                                            text_of(text_config, {"dtype", "torch_dtype"})));
-  card.quantization = either(options.quantization, quantization_of(config, text_config));
-  for (const std::uint64_t length :
-       {options.context_length, number_of(config, {"max_position_embeddings", "n_positions"}),
-        number_of(text_config, {"max_position_embeddings", "n_positions"})}) {
-    if (card.context_length == 0) card.context_length = length;
+  fill(card.quantization, quantization_of(config, text_config));
+  for (const Json* from : {&std::as_const(config), &text_config}) {
+    fill(card.dtype, text_of(*from, {"dtype", "torch_dtype"}));
+    if (card.context_length > 0) continue;
+    card.context_length = number_of(*from, {"max_position_embeddings", "n_positions"});
   }
-  card.revision = either(options.revision, place.revision);
+  fill(card.revision, place.revision);
   card.tokenizer = tokenizer_digest(tokenizer, tokenizer_config);
   if (card.tokenizer.empty() && !options.tokenizer.empty()) {
     throw Error(ExitStatus::kNoInput,
@@ -278,10 +275,7 @@ Card read_folder(const ModelCardOptions& options) {
     const auto id = special_id(name, tokenizer_config, generation, config);
     if (id) card.special_ids[name] = *id;
   }
-  card.draft = options.draft;
-  card.kv_abi = options.kv_abi;
-  card.end_of_thinking = options.end_of_thinking;
-  card.stop_ids = options.stop_ids.empty() ? stop_ids(generation, config) : options.stop_ids;
+  if (card.stop_ids.empty()) card.stop_ids = stop_ids(generation, config);
   card.generation_defaults = generation_defaults(generation);
 
   generation.erase("transformers_version");

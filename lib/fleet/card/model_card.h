@@ -1,10 +1,8 @@
 // The card of a model in a Hugging Face folder, with the options of its engine.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "fleet/card/card.h"
 #include "fleet/card/file_digests.h"
@@ -14,12 +12,9 @@ namespace fo::fleet {
 /// The options of an engine. An empty one stands for the value in the folder.
 struct ModelCardOptions {
   std::string folder;
-  std::string name;
-  std::vector<std::string> aliases;
-  std::string dtype;
-  std::string quantization;
-  std::uint64_t context_length = 0;
-  std::string revision;
+  /// The fields of the card that an option may give: name, aliases, dtype, quantization,
+  /// context_length, revision, draft, kv_abi, end_of_thinking and stop_ids.
+  Card given;
   /// The folder of the tokenizer.
   std::string tokenizer;
   /// A file with the template's text.
@@ -28,12 +23,8 @@ struct ModelCardOptions {
   std::string generation_config;
   std::string reasoning_parser;
   std::string tool_parser;
-  std::string draft;
   /// Folders of LoRA adapters by name.
   std::map<std::string, std::string> adapters;
-  std::string kv_abi;
-  std::vector<std::uint64_t> end_of_thinking;
-  std::vector<std::uint64_t> stop_ids;
   /// Options of digests of weights and adapters.
   DigestOptions digests;
 };

@@ -87,18 +87,18 @@ TEST_F(ModelCard, DescribesTheFolder) {
 
 TEST_F(ModelCard, PrefersTheOptionsOfTheEngine) {
   const Card before = card();
-  options_.name = "llama";
-  options_.aliases = {"chat"};
-  options_.dtype = "float16";
-  options_.quantization = "fp8";
-  options_.context_length = 4096;
-  options_.revision = "main";
+  options_.given.name = "llama";
+  options_.given.aliases = {"chat"};
+  options_.given.dtype = "float16";
+  options_.given.quantization = "fp8";
+  options_.given.context_length = 4096;
+  options_.given.revision = "main";
   options_.reasoning_parser = "qwen3";
   options_.tool_parser = "hermes";
-  options_.draft = "tiny";
-  options_.kv_abi = "nixl";
-  options_.end_of_thinking = {3, 4};
-  options_.stop_ids = {5};
+  options_.given.draft = "tiny";
+  options_.given.kv_abi = "nixl";
+  options_.given.end_of_thinking = {3, 4};
+  options_.given.stop_ids = {5};
   const Card changed = card();
   EXPECT_EQ(changed.name, "llama");
   EXPECT_EQ(changed.dtype, "float16");
@@ -192,7 +192,7 @@ TEST_F(ModelCard, HasTheMethodOfQuantizationAndItsParameters) {
   EXPECT_EQ(changed_since(dynamic), Names{"config"});
   // The engine's option may repeat the method.
   (void)with(R"({"quant_method": "fp8", "scheme": "dynamic"})");
-  options_.quantization = "fp8";
+  options_.given.quantization = "fp8";
   EXPECT_EQ(card(), dynamic);
 }
 
@@ -277,10 +277,10 @@ TEST_F(ModelCard, RefusesMalformedFiles) {
 }
 
 TEST_F(ModelCard, RefusesACardThatNoRegistryTakes) {
-  options_.name = "\xff";
+  options_.given.name = "\xff";
   EXPECT_EQ(failure().status, base::ExitStatus::kBadData);
   EXPECT_EQ(failure().message, "create card of '" + folder() + "': text that is not UTF-8");
-  options_.name = std::string(70'000, 'a');
+  options_.given.name = std::string(70'000, 'a');
   EXPECT_EQ(failure().message, "create card of '" + folder() + "': longer than 64 KiB");
 }
 
