@@ -56,14 +56,14 @@ void keep_record(Registry& registry, const KeeperOptions& options,
   };
   run_until_signal(daemon, io, keep());
   if (!kept) return;
-  const auto leave = [&]() -> awaitable<void> {
-    const Deadline deadline = Deadline::after(options.timeout);
-    co_await kept->leave(deadline);
-  };
+  loop::run_to_end(leave_or_log(*kept, options.timeout));
+}
+
+awaitable<void> leave_or_log(KeptRecord& kept, base::Duration timeout) {
   try {
-    loop::run_to_end(leave());
+    const Deadline deadline = Deadline::after(timeout);
+    co_await kept.leave(deadline);
   } catch (const base::Error& error) {
-    // The record counts no longer than this process.
     os::log(os::LogLevel::kWarning, "deregister: {}", error.what());
   }
 }

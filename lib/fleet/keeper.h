@@ -1,6 +1,7 @@
 // Keeps the record of a worker that another program runs, until a signal ends that.
 #pragma once
 
+#include <boost/asio/awaitable.hpp>
 #include <functional>
 #include <string>
 
@@ -21,6 +22,9 @@ struct KeeperOptions {
 /// SIGQUIT; then it deregisters. Throws what Registry::keep throws.
 void keep_record(Registry& registry, const KeeperOptions& options,
                  const std::function<void()>& on_kept);
+
+/// Deregisters. Logs what fails: the record counts no longer than this process.
+boost::asio::awaitable<void> leave_or_log(KeptRecord& kept, base::Duration timeout);
 
 /// Calls `on_change` for each change of records whose keys begin with `prefix`, as Registry::watch
 /// does, until such a signal, or until `on_change` throws, which this call passes on.

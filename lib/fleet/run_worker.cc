@@ -17,6 +17,7 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "fleet/keeper.h"
 #include "fleet/record/instance.h"
 #include "http/client.h"
 #include "json/object.h"
@@ -106,7 +107,7 @@ class WorkerRun {
     while (pid_ && !status_ && !kill_at.expired()) co_await changed_.wait(kill_at);
     co_await children_.end_all(kill_at);
     has_ended_ = true;
-    if (kept_) co_await leave();
+    if (kept_) co_await leave_or_log(*kept_, options_.timeout);
   }
 
   // --- The record.
@@ -181,16 +182,6 @@ class WorkerRun {
       co_await enter(std::move(record));
     }
     if (life == life_) published_ = life;
-  }
-
-  awaitable<void> leave() {
-    try {
-      const Deadline deadline = Deadline::after(options_.timeout);
-      co_await kept_->leave(deadline);
-    } catch (const Error& error) {
-      // The record counts no longer than this process.
-      os::log(os::LogLevel::kWarning, "deregister: {}", error.what());
-    }
   }
 
   // --- The worker.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "fleet/keeper.h"
 #include "fleet/record/instance.h"
 #include "json/dump.h"
 #include "loop/backoff.h"
@@ -48,14 +49,7 @@ awaitable<void> RouterRecord::keep() {
 }
 
 awaitable<void> RouterRecord::leave() {
-  if (!kept_) co_return;
-  try {
-    const Deadline deadline = Deadline::after(kTimeout);
-    co_await kept_->leave(deadline);
-  } catch (const Error& error) {
-    // The record counts no longer than this process.
-    os::log(os::LogLevel::kWarning, "deregister this router: {}", error.what());
-  }
+  if (kept_) co_await fleet::leave_or_log(*kept_, kTimeout);
 }
 
 }  // namespace fo::route
