@@ -227,7 +227,6 @@ TEST_F(Burst, ManyCancelledRequestsHoldNoSlot) {
   const route::Worker& worker = fleet_.worker(0);
   EXPECT_EQ(worker.requests, 0U);
   EXPECT_EQ(worker.tokens, 0U);
-  EXPECT_EQ(worker.streams, 0U);
   EXPECT_EQ(worker.health.state(), fleet::HealthState::kHealthy);
   EXPECT_EQ(fleet_.ask(chat(true))->status(), 200);
 }

@@ -101,7 +101,6 @@ Outcome classify(const Attempt& attempt) {
       return {.kind = OutcomeClass::kNeutral, .is_worth_another = true};
     case AttemptEnd::kNoFirstToken:
       return attempt.others_moved ? backpressure(std::nullopt) : kFaultElsewhere;
-    case AttemptEnd::kClientGone:
     case AttemptEnd::kDeadline:
       break;
   }

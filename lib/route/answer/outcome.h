@@ -40,8 +40,7 @@ enum class AttemptEnd {
   kErrorFrame,
   kStalled,       // no token for stall_limit(), or for the limit of one silent stream
   kNoFirstToken,  // no token in first_token_limit()
-  kClientGone,
-  kDeadline,  // that of the request, which covers all its attempts
+  kDeadline,      // that of the request, which covers all its attempts
 };
 
 /// Returns the end of an attempt for a fault that the exchange found in an answer.

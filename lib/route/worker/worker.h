@@ -182,7 +182,6 @@ struct Worker {
   // Requests in flight.
   std::uint64_t requests = 0;
   std::uint64_t tokens = 0;
-  std::uint64_t streams = 0;
   /// Requests that move to it, while it prepares to continue them.
   std::uint64_t coming_requests = 0;
   std::uint64_t coming_tokens = 0;

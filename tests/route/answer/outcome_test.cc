@@ -92,8 +92,8 @@ TEST(Outcome, ASuspicionIsAFaultIfAnotherWorkerSucceeds) {
   const Attempt frame{.end = AttemptEnd::kErrorFrame, .error_code = 500};
   EXPECT_EQ(resolve_suspected(frame, frame), OutcomeClass::kNeutral);
   EXPECT_EQ(resolve_suspected(failed, frame), OutcomeClass::kSuspected);
-  for (const AttemptEnd end : {AttemptEnd::kRefused, AttemptEnd::kBroken, AttemptEnd::kClientGone,
-                               AttemptEnd::kDeadline, AttemptEnd::kStalled}) {
+  for (const AttemptEnd end :
+       {AttemptEnd::kRefused, AttemptEnd::kBroken, AttemptEnd::kDeadline, AttemptEnd::kStalled}) {
     EXPECT_EQ(resolve_suspected(failed, {.end = end}), OutcomeClass::kSuspected);
   }
 }
@@ -133,10 +133,8 @@ TEST(Outcome, OtherEndsSayNothingOfTheWorker) {
     EXPECT_EQ(class_of_status(status), OutcomeClass::kNeutral) << status;
     EXPECT_FALSE(classify({.end = AttemptEnd::kStatus, .status = status}).is_worth_another);
   }
-  for (const AttemptEnd end : {AttemptEnd::kClientGone, AttemptEnd::kDeadline}) {
-    EXPECT_EQ(class_of(end), OutcomeClass::kNeutral);
-    EXPECT_FALSE(classify({.end = end}).is_worth_another);
-  }
+  EXPECT_EQ(class_of(AttemptEnd::kDeadline), OutcomeClass::kNeutral);
+  EXPECT_FALSE(classify({.end = AttemptEnd::kDeadline}).is_worth_another);
   EXPECT_EQ(class_of(AttemptEnd::kComplete), OutcomeClass::kSuccess);
 }
 
