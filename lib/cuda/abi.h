@@ -25,8 +25,6 @@ enum class Result : std::uint32_t {
   kNotFound = 500,
   kIllegalAddress = 700,
   kContextIsDestroyed = 709,
-  kHostMemoryAlreadyRegistered = 712,
-  kHostMemoryNotRegistered = 713,
   kNotPermitted = 800,
   kNotSupported = 801,
   kSystemNotReady = 802,
@@ -125,13 +123,10 @@ inline constexpr unsigned int kHostAllocPortable = 1;
   X(cuMemFree_v2, (DevicePtr address))                                                           \
   X(cuMemcpyHtoD_v2, (DevicePtr to, const void* from, std::size_t size))                         \
   X(cuMemcpyDtoH_v2, (void* to, DevicePtr from, std::size_t size))                               \
-  X(cuMemcpyDtoD_v2, (DevicePtr to, DevicePtr from, std::size_t size))                           \
   X(cuMemcpyHtoDAsync_v2, (DevicePtr to, const void* from, std::size_t size, Stream stream))     \
   X(cuMemsetD8_v2, (DevicePtr to, unsigned char value, std::size_t size))                        \
   X(cuMemHostAlloc, (void** address, std::size_t size, unsigned int flags))                      \
   X(cuMemFreeHost, (void* address))                                                              \
-  X(cuMemHostRegister_v2, (void* address, std::size_t size, unsigned int flags))                 \
-  X(cuMemHostUnregister, (void* address))                                                        \
   X(cuStreamCreate, (Stream* stream, unsigned int flags))                                        \
   X(cuStreamDestroy_v2, (Stream stream))                                                         \
   X(cuStreamSynchronize, (Stream stream))                                                        \

@@ -326,16 +326,6 @@ Result cuMemcpyDtoH_v2(void* to, DevicePtr from, std::size_t size) {
   return result;
 }
 
-Result cuMemcpyDtoD_v2(DevicePtr to, DevicePtr from, std::size_t size) {
-  return copy_in(
-      __func__,
-      [&](Driver& driver) {
-        driver.check_readable(from, size);
-        return driver.check_writable(to, size) && size > 0;
-      },
-      [&] { std::memmove(host_pointer(to), host_pointer(from), size); });
-}
-
 // Complete when it returns, which a program that waits for its stream cannot observe.
 Result cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, std::size_t size, Stream stream) {
   return copy_in(
@@ -363,14 +353,6 @@ Result cuMemHostAlloc(void** address, std::size_t size, unsigned int) {
 
 Result cuMemFreeHost(void* address) {
   return call(__func__, [&](Driver& driver) { driver.free_host(address); });
-}
-
-Result cuMemHostRegister_v2(void* address, std::size_t size, unsigned int) {
-  return call(__func__, [&](Driver& driver) { driver.register_host(address, size); });
-}
-
-Result cuMemHostUnregister(void* address) {
-  return call(__func__, [&](Driver& driver) { driver.unregister_host(address); });
 }
 
 Result cuStreamCreate(Stream* stream, unsigned int) {

@@ -423,8 +423,8 @@ void Driver::fail_copy(Result result) {
 
 Driver::PointerInfo Driver::pointer_info(DevicePtr address) const {
   if (const auto after = host_.upper_bound(address); after != host_.begin()) {
-    const auto& [start, host] = *std::prev(after);
-    if (address - start < host.size) return {MemoryType::kHost, 0, start, host.size};
+    const auto& [start, size] = *std::prev(after);
+    if (address - start < size) return {MemoryType::kHost, 0, start, size};
   }
   const auto found = space_.find(address);
   return {MemoryType::kDevice, found.mapping->backing.device, found.address, found.mapping->size};
@@ -435,35 +435,15 @@ void* Driver::allocate_host(std::uint64_t size) {
   require(size > 0);
   void* address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) throw failure_of_errno(errno);
-  host_[reinterpret_cast<DevicePtr>(address)] = {size, false};
+  host_[reinterpret_cast<DevicePtr>(address)] = size;
   return address;
 }
 
 void Driver::free_host(void* address) {
   current_device();
   const auto found = host_.find(reinterpret_cast<DevicePtr>(address));
-  require(found != host_.end() && !found->second.registered);
-  ::munmap(address_of(found->first), found->second.size);
-  host_.erase(found);
-}
-
-void Driver::register_host(void* address, std::uint64_t size) {
-  current_device();
-  require(address != nullptr && size > 0);
-  const auto start = reinterpret_cast<DevicePtr>(address);
-  require(start + size > start);
-  const auto after = host_.lower_bound(start + size);
-  if (after != host_.begin()) {
-    const auto& [last, host] = *std::prev(after);
-    require(last + host.size <= start, Result::kHostMemoryAlreadyRegistered);
-  }
-  host_[start] = {size, true};
-}
-
-void Driver::unregister_host(void* address) {
-  current_device();
-  const auto found = host_.find(reinterpret_cast<DevicePtr>(address));
-  require(found != host_.end() && found->second.registered, Result::kHostMemoryNotRegistered);
+  require(found != host_.end());
+  ::munmap(address_of(found->first), found->second);
   host_.erase(found);
 }
 

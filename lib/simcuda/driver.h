@@ -92,8 +92,6 @@ class Driver {
 
   void* allocate_host(std::uint64_t size);
   void free_host(void* address);
-  void register_host(void* address, std::uint64_t size);
-  void unregister_host(void* address);
 
   Stream create_stream();
   void destroy_stream(Stream stream);
@@ -123,10 +121,6 @@ class Driver {
     Device device = 0;
     Allocation memory;
   };
-  struct HostMemory {
-    std::uint64_t size = 0;
-    bool registered = false;  // otherwise allocated
-  };
 
   SimDevice& at(Device device);
   const SimDevice& at(Device device) const;
@@ -147,7 +141,7 @@ class Driver {
   AllocationHandle last_handle_ =
       0x1000;  // not a small number, which could be confused with a descriptor
   std::map<DevicePtr, Linear> linear_;
-  std::map<DevicePtr, HostMemory> host_;
+  std::map<DevicePtr, std::uint64_t> host_;  // sizes
   std::map<Stream, Device> streams_;
   std::uintptr_t last_stream_ = 0x1000;  // 1 and 2 are the legacy and the per-thread stream
 };

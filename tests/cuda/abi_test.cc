@@ -86,8 +86,6 @@ TEST(Abi, ValuesAreThoseOfCudaH) {
   FO_SAME(Result::kNotFound, CUDA_ERROR_NOT_FOUND);
   FO_SAME(Result::kIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS);
   FO_SAME(Result::kContextIsDestroyed, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-  FO_SAME(Result::kHostMemoryAlreadyRegistered, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-  FO_SAME(Result::kHostMemoryNotRegistered, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
   FO_SAME(Result::kNotPermitted, CUDA_ERROR_NOT_PERMITTED);
   FO_SAME(Result::kNotSupported, CUDA_ERROR_NOT_SUPPORTED);
   FO_SAME(Result::kSystemNotReady, CUDA_ERROR_SYSTEM_NOT_READY);

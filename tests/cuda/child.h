@@ -121,5 +121,9 @@ int in_child(Body body) {
   Child child([&](Channel&) { body(); });
   return child.wait();
 }
+template <typename Body>
+void expect_in_child(Body body) {
+  EXPECT_EQ(in_child(body), 0);
+}
 
 }  // namespace fo::cuda

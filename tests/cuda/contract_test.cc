@@ -275,137 +275,127 @@ TEST_P(Contract, EachImportIsAReferenceOfItsOwn) {
 }
 
 TEST_P(Contract, TwoMappingsOfOneMemoryAlias) {
-  EXPECT_EQ(in_child([&] {
-              const auto driver = open();
-              const auto context = PrimaryContext::retain(driver, kFirst);
-              const auto size = device_info(*driver, kFirst).granularity;
-              const auto memory = PhysicalMemory::create(driver, kFirst, size);
-              const Mapped one(driver, memory);
-              const Mapped two(driver, memory);
-              EXPECT_NE(one.range.address(), two.range.address());
-              fill(*driver, one.range.address(), std::byte{7}, size);
-              synchronize(*driver);
-              std::byte seen{};
-              copy_to_host(*driver, {&seen, 1}, two.range.address() + 3);
-              EXPECT_EQ(seen, std::byte{7});
-            }),
-            0);
+  expect_in_child([&] {
+    const auto driver = open();
+    const auto context = PrimaryContext::retain(driver, kFirst);
+    const auto size = device_info(*driver, kFirst).granularity;
+    const auto memory = PhysicalMemory::create(driver, kFirst, size);
+    const Mapped one(driver, memory);
+    const Mapped two(driver, memory);
+    EXPECT_NE(one.range.address(), two.range.address());
+    fill(*driver, one.range.address(), std::byte{7}, size);
+    synchronize(*driver);
+    std::byte seen{};
+    copy_to_host(*driver, {&seen, 1}, two.range.address() + 3);
+    EXPECT_EQ(seen, std::byte{7});
+  });
 }
 
 TEST_P(Contract, ReservedMappedAndAccessibleAreThreeStates) {
-  EXPECT_EQ(in_child([&] {
-              const auto driver = open();
-              const abi::Functions& api = driver->api();
-              const auto size = device_info(*driver, kFirst).granularity;
-              const auto memory = PhysicalMemory::create(driver, kFirst, size);
-              const auto handle = memory.handle();
-              const abi::AccessDesc desc{{abi::LocationType::kDevice, 0}, abi::AccessFlags::kRead};
-              abi::DevicePtr at = 0;
-              ASSERT_EQ(api.cuMemAddressReserve(&at, 3 * size, 0, 0, 0), Result::kSuccess);
+  expect_in_child([&] {
+    const auto driver = open();
+    const abi::Functions& api = driver->api();
+    const auto size = device_info(*driver, kFirst).granularity;
+    const auto memory = PhysicalMemory::create(driver, kFirst, size);
+    const auto handle = memory.handle();
+    const abi::AccessDesc desc{{abi::LocationType::kDevice, 0}, abi::AccessFlags::kRead};
+    abi::DevicePtr at = 0;
+    ASSERT_EQ(api.cuMemAddressReserve(&at, 3 * size, 0, 0, 0), Result::kSuccess);
 
-              // Reserved.
-              EXPECT_EQ(api.cuMemSetAccess(at, size, &desc, 1), Result::kInvalidValue);
-              EXPECT_EQ(api.cuMemUnmap(at, size), Result::kInvalidValue);
-              EXPECT_NE(api.cuMemMap(at, size, size, handle, 0), Result::kSuccess);  // an offset
-              EXPECT_EQ(api.cuMemMap(at, size / 2, 0, handle, 0), Result::kInvalidValue);
+    // Reserved.
+    EXPECT_EQ(api.cuMemSetAccess(at, size, &desc, 1), Result::kInvalidValue);
+    EXPECT_EQ(api.cuMemUnmap(at, size), Result::kInvalidValue);
+    EXPECT_NE(api.cuMemMap(at, size, size, handle, 0), Result::kSuccess);  // an offset
+    EXPECT_EQ(api.cuMemMap(at, size / 2, 0, handle, 0), Result::kInvalidValue);
 
-              // Mapped.
-              ASSERT_EQ(api.cuMemMap(at, size, 0, handle, 0), Result::kSuccess);
-              EXPECT_NE(api.cuMemMap(at, size, 0, handle, 0), Result::kSuccess);
-              ASSERT_EQ(api.cuMemMap(at + size, size, 0, handle, 0), Result::kSuccess);
-              EXPECT_EQ(api.cuMemSetAccess(at, 3 * size, &desc, 1), Result::kInvalidValue);
-              unsigned long long flags = 99;
-              ASSERT_EQ(api.cuMemGetAccess(&flags, &desc.location, at), Result::kSuccess);
-              EXPECT_EQ(flags, 0u);
+    // Mapped.
+    ASSERT_EQ(api.cuMemMap(at, size, 0, handle, 0), Result::kSuccess);
+    EXPECT_NE(api.cuMemMap(at, size, 0, handle, 0), Result::kSuccess);
+    ASSERT_EQ(api.cuMemMap(at + size, size, 0, handle, 0), Result::kSuccess);
+    EXPECT_EQ(api.cuMemSetAccess(at, 3 * size, &desc, 1), Result::kInvalidValue);
+    unsigned long long flags = 99;
+    ASSERT_EQ(api.cuMemGetAccess(&flags, &desc.location, at), Result::kSuccess);
+    EXPECT_EQ(flags, 0u);
 
-              // Accessible, two mappings by one call.
-              ASSERT_EQ(api.cuMemSetAccess(at, 2 * size, &desc, 1), Result::kSuccess);
-              ASSERT_EQ(api.cuMemGetAccess(&flags, &desc.location, at + size), Result::kSuccess);
-              EXPECT_EQ(flags, 1u);
+    // Accessible, two mappings by one call.
+    ASSERT_EQ(api.cuMemSetAccess(at, 2 * size, &desc, 1), Result::kSuccess);
+    ASSERT_EQ(api.cuMemGetAccess(&flags, &desc.location, at + size), Result::kSuccess);
+    EXPECT_EQ(flags, 1u);
 
-              // And back.
-              EXPECT_NE(api.cuMemAddressFree(at, 3 * size), Result::kSuccess);
-              EXPECT_NE(api.cuMemUnmap(at, size / 2), Result::kSuccess);
-              EXPECT_EQ(api.cuMemUnmap(at, size), Result::kSuccess);
-              EXPECT_EQ(api.cuMemUnmap(at + size, size), Result::kSuccess);
-              EXPECT_NE(api.cuMemAddressFree(at, 2 * size), Result::kSuccess);
-              EXPECT_EQ(api.cuMemAddressFree(at, 3 * size), Result::kSuccess);
-            }),
-            0);
+    // And back.
+    EXPECT_NE(api.cuMemAddressFree(at, 3 * size), Result::kSuccess);
+    EXPECT_NE(api.cuMemUnmap(at, size / 2), Result::kSuccess);
+    EXPECT_EQ(api.cuMemUnmap(at, size), Result::kSuccess);
+    EXPECT_EQ(api.cuMemUnmap(at + size, size), Result::kSuccess);
+    EXPECT_NE(api.cuMemAddressFree(at, 2 * size), Result::kSuccess);
+    EXPECT_EQ(api.cuMemAddressFree(at, 3 * size), Result::kSuccess);
+  });
 }
 
 TEST_P(Contract, MisuseIsAnswered) {
-  EXPECT_EQ(in_child([&] {
-              const auto driver = open();
-              const abi::Functions& api = driver->api();
-              const auto size = device_info(*driver, kFirst).granularity;
-              abi::Device device = 0;
-              EXPECT_EQ(api.cuDeviceGet(&device, 1000), Result::kInvalidDevice);
-              std::size_t free = 0;
-              std::size_t total = 0;
-              EXPECT_EQ(api.cuMemGetInfo_v2(&free, &total), Result::kInvalidContext);
-              EXPECT_EQ(api.cuCtxSynchronize(), Result::kInvalidContext);
-              abi::AllocationProp prop{};
-              prop.type = abi::AllocationType::kPinned;
-              prop.location = {abi::LocationType::kDevice, 0};
-              abi::AllocationHandle handle = 0;
-              EXPECT_EQ(api.cuMemCreate(&handle, size / 2, &prop, 0), Result::kInvalidValue);
-              EXPECT_EQ(api.cuMemCreate(&handle, size, &prop, 1), Result::kInvalidValue);
-              EXPECT_EQ(api.cuMemCreate(&handle, 0, &prop, 0), Result::kInvalidValue);
-              EXPECT_EQ(api.cuMemCreate(&handle, ByteCount{1} << 50, &prop, 0),
-                        Result::kOutOfMemory);
-              EXPECT_EQ(api.cuInit(1), Result::kInvalidValue);
-              const char* name = nullptr;
-              EXPECT_EQ(api.cuGetErrorName(Result{123456}, &name), Result::kInvalidValue);
-            }),
-            0);
+  expect_in_child([&] {
+    const auto driver = open();
+    const abi::Functions& api = driver->api();
+    const auto size = device_info(*driver, kFirst).granularity;
+    abi::Device device = 0;
+    EXPECT_EQ(api.cuDeviceGet(&device, 1000), Result::kInvalidDevice);
+    std::size_t free = 0;
+    std::size_t total = 0;
+    EXPECT_EQ(api.cuMemGetInfo_v2(&free, &total), Result::kInvalidContext);
+    EXPECT_EQ(api.cuCtxSynchronize(), Result::kInvalidContext);
+    abi::AllocationProp prop{};
+    prop.type = abi::AllocationType::kPinned;
+    prop.location = {abi::LocationType::kDevice, 0};
+    abi::AllocationHandle handle = 0;
+    EXPECT_EQ(api.cuMemCreate(&handle, size / 2, &prop, 0), Result::kInvalidValue);
+    EXPECT_EQ(api.cuMemCreate(&handle, size, &prop, 1), Result::kInvalidValue);
+    EXPECT_EQ(api.cuMemCreate(&handle, 0, &prop, 0), Result::kInvalidValue);
+    EXPECT_EQ(api.cuMemCreate(&handle, ByteCount{1} << 50, &prop, 0), Result::kOutOfMemory);
+    EXPECT_EQ(api.cuInit(1), Result::kInvalidValue);
+    const char* name = nullptr;
+    EXPECT_EQ(api.cuGetErrorName(Result{123456}, &name), Result::kInvalidValue);
+  });
 }
 
 TEST_P(Contract, ClosedAndForeignFdsAreRefused) {
-  EXPECT_EQ(in_child([&] {
-              const auto driver = open();
-              EXPECT_THROW(PhysicalMemory::import_fd(driver, 999, size_), CudaError);
-              EXPECT_THROW(PhysicalMemory::import_fd(driver, -1, size_), CudaError);
-              const base::UniqueFd foreign(::open("/dev/null", O_RDWR | O_CLOEXEC));
-              EXPECT_THROW(PhysicalMemory::import_fd(driver, foreign.get(), size_), CudaError);
-            }),
-            0);
+  expect_in_child([&] {
+    const auto driver = open();
+    EXPECT_THROW(PhysicalMemory::import_fd(driver, 999, size_), CudaError);
+    EXPECT_THROW(PhysicalMemory::import_fd(driver, -1, size_), CudaError);
+    const base::UniqueFd foreign(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    EXPECT_THROW(PhysicalMemory::import_fd(driver, foreign.get(), size_), CudaError);
+  });
 }
 
 TEST_P(Contract, RetainGivesTheHandleThatWasMapped) {
-  EXPECT_EQ(in_child([&] {
-              const auto driver = open();
-              const auto size = device_info(*driver, kFirst).granularity;
-              const auto memory = PhysicalMemory::create(driver, kFirst, size);
-              const Mapped mapped(driver, memory);
-              abi::AllocationHandle handle = 0;
-              void* inside = reinterpret_cast<void*>(mapped.range.address() + size / 2);
-              ASSERT_EQ(driver->api().cuMemRetainAllocationHandle(&handle, inside),
-                        Result::kSuccess);
-              EXPECT_EQ(handle, memory.handle());
-              abi::AllocationProp prop{};
-              EXPECT_EQ(driver->api().cuMemGetAllocationPropertiesFromHandle(&prop, handle),
-                        Result::kSuccess);
-              EXPECT_EQ(prop.location.id, 0);
-              EXPECT_EQ(prop.requested_handle_types, abi::HandleType::kPosixFileDescriptor);
-              EXPECT_EQ(driver->api().cuMemRelease(handle), Result::kSuccess);
-            }),
-            0);
+  expect_in_child([&] {
+    const auto driver = open();
+    const auto size = device_info(*driver, kFirst).granularity;
+    const auto memory = PhysicalMemory::create(driver, kFirst, size);
+    const Mapped mapped(driver, memory);
+    abi::AllocationHandle handle = 0;
+    void* inside = reinterpret_cast<void*>(mapped.range.address() + size / 2);
+    ASSERT_EQ(driver->api().cuMemRetainAllocationHandle(&handle, inside), Result::kSuccess);
+    EXPECT_EQ(handle, memory.handle());
+    abi::AllocationProp prop{};
+    EXPECT_EQ(driver->api().cuMemGetAllocationPropertiesFromHandle(&prop, handle),
+              Result::kSuccess);
+    EXPECT_EQ(prop.location.id, 0);
+    EXPECT_EQ(prop.requested_handle_types, abi::HandleType::kPosixFileDescriptor);
+    EXPECT_EQ(driver->api().cuMemRelease(handle), Result::kSuccess);
+  });
 }
 
 TEST_P(Contract, AForkedChildHasNoDriver) {
-  EXPECT_EQ(in_child([&] {
-              const auto driver = open();
-              EXPECT_EQ(in_child([&] {
-                          int count = 0;
-                          EXPECT_EQ(driver->api().cuDeviceGetCount(&count),
-                                    Result::kNotInitialized);
-                          EXPECT_EQ(driver->api().cuInit(0), Result::kNotInitialized);
-                        }),
-                        0);
-              EXPECT_GE(device_count(*driver), 1);
-            }),
-            0);
+  expect_in_child([&] {
+    const auto driver = open();
+    expect_in_child([&] {
+      int count = 0;
+      EXPECT_EQ(driver->api().cuDeviceGetCount(&count), Result::kNotInitialized);
+      EXPECT_EQ(driver->api().cuInit(0), Result::kNotInitialized);
+    });
+    EXPECT_GE(device_count(*driver), 1);
+  });
 }
 
 }  // namespace

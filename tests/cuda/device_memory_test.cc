@@ -64,14 +64,6 @@ TEST_F(DeviceMemoryTest, DevicesAreToldApart) {
   EXPECT_NE(first.uuid, second.uuid);
 }
 
-TEST_F(DeviceMemoryTest, KilledProcessHoldsNothing) {
-  const auto child = holder(kFirst, kTotal);
-  const DeviceMemory memory = device_memory(Driver::open("sim"), kFirst);
-  EXPECT_EQ(memory.ask().free, 0u);
-  child->kill();
-  EXPECT_EQ(memory.ask().free, kTotal);
-}
-
 TEST_F(DeviceMemoryTest, AnswersAreExactWhileOthersAllocateAndDie) {
   constexpr int kProcesses = 3;
   const auto rest = holder(kFirst, kTotal - kProcesses * kUnit);
@@ -124,18 +116,6 @@ TEST_F(DeviceMemoryTest, MemoryOfADyingProcessIsWaitedFor) {
   child->kill();
   waiter.channel().expect(kTotal);
   EXPECT_EQ(waiter.wait(), 0);
-}
-
-TEST_F(DeviceMemoryTest, NoSuchDeviceIsUnavailable) {
-  const auto driver = Driver::open("sim");
-  for (const int ordinal : {-1, 2}) {
-    try {
-      device_memory(driver, base::DeviceOrdinal(ordinal));
-      ADD_FAILURE() << "found device " << ordinal;
-    } catch (const CudaError& error) {
-      EXPECT_EQ(error.status(), base::ExitStatus::kUnavailable);
-    }
-  }
 }
 
 TEST_F(DeviceMemoryTest, FailingDriverIsAnError) {

@@ -162,17 +162,6 @@ TEST(Settings, Quirks) {
   }
 }
 
-TEST(Settings, UnknownQuirkIsRefusedByALineThatNamesThemAll) {
-  try {
-    parse_quirks("no-reexport,no-contxt");
-    ADD_FAILURE();
-  } catch (const SettingsError& error) {
-    EXPECT_STREQ(error.what(),
-                 "GMS_SIM_QUIRKS='no-contxt': not need-context, map-needs-context, "
-                 "import-needs-context, no-reexport, late-copy-errors, no-uuid or mig");
-  }
-}
-
 TEST(Settings, VisibleDevices) {
   const std::vector<std::string> uuids{"GPU-aabb", "GPU-aacc", "GPU-ddee"};
   EXPECT_THAT(visible_devices("", uuids), IsEmpty());

@@ -28,6 +28,7 @@ namespace {
 using namespace std::chrono_literals;
 using cuda::Channel;
 using cuda::Child;
+using cuda::expect_in_child;
 using cuda::in_child;
 
 constexpr std::uint64_t kStoreUnit = 64 << 10;
@@ -157,13 +158,12 @@ TEST_F(StoreTest, ReleasedMemoryCountsAsUsedUntilTheDelayIsOver) {
   EXPECT_EQ(store.used(), 3 * kStoreUnit);
   EXPECT_EQ(sim_.files(), 0) << "as an allocation it is gone";
   EXPECT_EQ(result_of([&] { store.create(2 * kStoreUnit); }), Result::kOutOfMemory);
-  EXPECT_EQ(in_child([&] {
-              Store other = open(kNeverFree);
-              EXPECT_EQ(other.used(), 3 * kStoreUnit) << "for all processes";
-              EXPECT_EQ(result_of([&] { other.create(2 * kStoreUnit); }), Result::kOutOfMemory);
-              EXPECT_EQ(result_of([&] { other.create(kStoreUnit); }), Result::kSuccess);
-            }),
-            0);
+  expect_in_child([&] {
+    Store other = open(kNeverFree);
+    EXPECT_EQ(other.used(), 3 * kStoreUnit) << "for all processes";
+    EXPECT_EQ(result_of([&] { other.create(2 * kStoreUnit); }), Result::kOutOfMemory);
+    EXPECT_EQ(result_of([&] { other.create(kStoreUnit); }), Result::kSuccess);
+  });
   EXPECT_NO_THROW(open(kSoonFree).create(2 * kStoreUnit))
       << "a create that does not fit looks again";
 }
@@ -189,7 +189,7 @@ TEST_F(StoreTest, KilledHoldersMemoryCountsAsUsedForTheDelayAfterItIsFound) {
 
 TEST_F(StoreTest, FreeDelayBeginsWhenADeathIsFound) {
   Store store = open(kSoonFree);
-  EXPECT_EQ(in_child([&] { static_cast<void>(open().create(3 * kStoreUnit).fd.release()); }), 0);
+  expect_in_child([&] { static_cast<void>(open().create(3 * kStoreUnit).fd.release()); });
   EXPECT_EQ(store.used(), 3 * kStoreUnit);
   EXPECT_EQ(store.used(), 0u);
 }
@@ -246,7 +246,7 @@ TEST_F(StoreTest, FullDiskIsOutOfMemoryAndLeavesNothing) {
     if (!mount_small_disk(sim_.gpu())) ::_exit(kNotPermitted);
     const auto open_large = [&] { return Store(sim_.device(0), 100 * kStoreCapacity); };
     Store store = open_large();
-    EXPECT_EQ(in_child([&] { open_large().create(2 * kStoreUnit); }), 0);
+    expect_in_child([&] { open_large().create(2 * kStoreUnit); });
     EXPECT_EQ(sim_.files(), 1) << "a dead process's";
     const Allocation held = store.create(2 * kStoreUnit);
     EXPECT_EQ(sim_.files(), 1) << "it was found when it was in the way";
@@ -284,12 +284,14 @@ bool kill_at_system_call(int stops, Body body) {
   return true;
 }
 
+bool may_trace() {
+  return in_child([] {
+           if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) < 0) ::_exit(77);
+         }) != 77;
+}
+
 TEST_F(StoreTest, BooksSurviveSigkillAtEverySystemCall) {
-  if (in_child([] {
-        if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) < 0) ::_exit(77);
-      }) == 77) {
-    FO_SKIP("ptrace", "ptrace is not permitted here");
-  }
+  if (!may_trace()) FO_SKIP("ptrace", "ptrace is not permitted here");
   Store store = open();
   const Allocation held = store.create(kStoreUnit);
   for (int stops = 1;; ++stops) {
@@ -314,11 +316,7 @@ TEST_F(StoreTest, BooksSurviveSigkillAtEverySystemCall) {
 }
 
 TEST_F(StoreTest, BooksOfDelayedMemorySurviveSigkillAtEverySystemCall) {
-  if (in_child([] {
-        if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) < 0) ::_exit(77);
-      }) == 77) {
-    FO_SKIP("ptrace", "ptrace is not permitted here");
-  }
+  if (!may_trace()) FO_SKIP("ptrace", "ptrace is not permitted here");
   Store store = open(kNeverFree);
   const Allocation held = store.create(kStoreUnit);
   for (int stops = 1;; ++stops) {
