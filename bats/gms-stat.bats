@@ -20,10 +20,12 @@ setup() {
     "--watch soon" "--watch -1s" "--timeout 5" "--device -1" "extra" "--unknown"
 }
 
-@test "no server and a dead socket are 69, in one line" {
+@test "no server and a dead socket are 69, and garbage is 76, in one line" {
   fails 69 "connect to socket '$S': No such file or directory" gms-stat
   dead_socket "$S"
   fails 69 "connect to socket '$S': Connection refused" gms-stat
+  echo_server "$T/echo"
+  fails 76 "*" gms-stat --socket "$T/echo"
 }
 
 @test "the state as text, without a driver" {
@@ -89,15 +91,6 @@ setup() {
   [ "${lines[-1]}" = "layout not listed: a writer waits for it" ]
   kill "$reader"
   wait_stat has_rw_session true
-}
-
-@test "a server that never answers is 75, one that sends garbage is 76" {
-  silent_server "$T/silent"
-  fails 75 "query the GMS at '$T/silent': timed out" gms-stat --socket "$T/silent" --timeout 100ms
-  echo_server "$T/echo"
-  run -76 --separate-stderr gms-stat --socket "$T/echo"
-  [ "$output" = "" ]
-  [ "${#stderr_lines[@]}" -eq 1 ]
 }
 
 @test "--all shows every server of the folder, a dead one too" {

@@ -7,7 +7,6 @@
 #include "gms/client/rpc_client.h"
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
-#include "gms/raw_client.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
 
@@ -90,31 +89,6 @@ TEST_F(StatOfServer, ListsAllocationsAndTensorsAndGivesTheLockBack) {
   EXPECT_EQ(this->stat().state.state, "COMMITTED");
 }
 
-TEST_F(StatOfServer, HoldingWriterIsNotWaitedFor) {
-  start();
-  const RpcClient holder = enter(LockType::kRw);
-  const Stat stat = this->stat(kList);
-  EXPECT_EQ(stat.state.state, "RW");
-  EXPECT_TRUE(stat.state.has_rw_session);
-  EXPECT_EQ(stat.not_listed, "a writer holds it");
-  EXPECT_THAT(to_text(stat), HasSubstr("\nlayout not listed: a writer holds it\n"));
-  EXPECT_EQ(json::parse(to_json(stat))["not_listed"], "a writer holds it");
-}
-
-TEST_F(StatOfServer, WaitingWriterIsNotHeldUp) {
-  start();
-  RpcClient publisher = enter(LockType::kRw);
-  publisher.commit();
-  RpcClient held = enter(LockType::kRo);
-  // A writer that waits: its handshake is sent, its answer not awaited.
-  const RawClient waiting(socket_);
-  waiting.say(encode_frame(HandshakeRequest{"rw", std::nullopt}));
-  expect_soon([](const auto& now) { return now.waiting_writers == 1; });
-  const Stat stat = this->stat(kList);
-  EXPECT_EQ(stat.state.ro_session_count, 1);
-  EXPECT_EQ(stat.not_listed, "a writer waits for it");
-}
-
 class StatOfFake : public testing::Test {
  protected:
   void SetUp() override {
@@ -182,12 +156,6 @@ TEST_F(StatOfFake, GarbageAnywhereIsAProtocolError) {
   }
 }
 
-TEST_F(StatOfFake, NoServerAtAll) {
-  EXPECT_EQ(status_of([&] { read_stat(socket_, {}, soon()); }), ExitStatus::kUnavailable);
-  static_cast<void>(os::listen_unix(socket_));
-  EXPECT_EQ(status_of([&] { read_stat(socket_, {}, soon()); }), ExitStatus::kUnavailable);
-}
-
 TEST_F(StatOfFake, AllShowsTheLivingAndTheDeadInTheTimeThereIs) {
   const FakeServer living(socket_, script_);
   static_cast<void>(os::listen_unix(dir_.path("gms_1_weights.sock")));
@@ -203,10 +171,6 @@ TEST_F(StatOfFake, AllShowsTheLivingAndTheDeadInTheTimeThereIs) {
   EXPECT_EQ(json::parse(to_json(rows[0]))["state"], "COMMITTED");
   EXPECT_THAT(json::parse(to_json(rows[1]))["error"], HasSubstr("Connection refused"));
   EXPECT_THAT(to_text(rows), HasSubstr("\n     2  weights  no answer"));
-}
-
-TEST_F(StatOfFake, AllOfNothingIsUnavailable) {
-  EXPECT_EQ(status_of([&] { read_all_stats(dir_.path(), {}, soon()); }), ExitStatus::kUnavailable);
 }
 
 }  // namespace
