@@ -157,11 +157,7 @@ TEST_F(Crash, WriterThatOnlyWaitedHasReplacedNothing) {
   RpcClient reader = enter(LockType::kRo);
   const base::UniqueFd waiting = os::connect_unix(socket_, soon());
   os::write_all(waiting.get(), encode_frame(HandshakeRequest{"rw", std::nullopt}), "wait");
-  const base::Deadline deadline = soon();
-  while (state().waiting_writers == 0) {
-    ASSERT_FALSE(deadline.expired());
-    ::usleep(kLookAgainUs);
-  }
+  expect_soon([](const auto& now) { return now.waiting_writers == 1; });
   kill_server();
   EXPECT_EQ(state().memory_layout_hash, hash);
   EXPECT_EQ(state().state, "COMMITTED");
@@ -243,11 +239,7 @@ TEST_F(CrashOfALimitedServer, LayoutThatDoesNotFitTheLimitIsPublishedUnprotected
                 testing::HasSubstr("is not protected against a crash of this server: it takes 126 "
                                    "descriptors, there is room for 119"));
     ASSERT_EQ(::kill(children_of(limited.pid()).front(), SIGKILL), 0);
-    const base::Deadline deadline = soon();
-    while (state().allocation_count != 0) {
-      ASSERT_FALSE(deadline.expired());
-      ::usleep(kLookAgainUs);
-    }
+    expect_soon([](const auto& now) { return now.allocation_count == 0; });
     {
       RpcClient writer = enter(LockType::kRw);
       for (int i = 0; i < 100; ++i) writer.allocate(kGranule, "t");
@@ -402,13 +394,8 @@ TEST_F(Crash, AtEveryMessageOfAWriterNothingHalfIsLeft) {
         kill_server();
       }
       // A client that was not accepted yet is served by the new server.
-      auto found = state();
-      const base::Deadline deadline = soon();
-      while (found.has_rw_session) {
-        ASSERT_FALSE(deadline.expired());
-        ::usleep(kLookAgainUs);
-        found = state();
-      }
+      expect_soon([](const auto& now) { return !now.has_rw_session; });
+      const auto found = state();
       if (found.committed) {
         EXPECT_EQ(last, Script::kCommit);
         EXPECT_EQ(found.allocation_count, 3);

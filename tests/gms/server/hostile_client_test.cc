@@ -102,6 +102,9 @@ class HostileClient : public OneServer {
     EXPECT_TRUE(client.ask<HandshakeResponse>(HandshakeRequest{"ro", std::nullopt}).success);
     return client;
   }
+  static std::int64_t waiting_writers(const RawClient& reader) {
+    return reader.ask<GetLockStateResponse>(GetLockStateRequest{}).waiting_writers;
+  }
   // Whether the server has closed the connection, or does so in time.
   static bool is_dropped(const RawClient& client) {
     pollfd state{client.fd(), POLLRDHUP, 0};
@@ -198,9 +201,6 @@ TEST_F(HostileClient, ManyWhoSayOneByteOrNothingKeepNobodyWaiting) {
 TEST_F(HostileClient, WaitingClientThatSendsWithoutEndIsForgottenWhenItGoes) {
   serve();
   const RawClient reader = raw_reader();
-  const auto waiting_writers = [&] {
-    return reader.ask<GetLockStateResponse>(GetLockStateRequest{}).waiting_writers;
-  };
   const Deadline deadline = soon();
   {
     const RawClient writer(socket_);
@@ -211,9 +211,9 @@ TEST_F(HostileClient, WaitingClientThatSendsWithoutEndIsForgottenWhenItGoes) {
       if (more == 0) break;
       sent += more;
     }
-    while (waiting_writers() == 0) ASSERT_FALSE(deadline.expired());
+    while (waiting_writers(reader) == 0) ASSERT_FALSE(deadline.expired());
   }
-  while (waiting_writers() > 0) ASSERT_FALSE(deadline.expired());
+  while (waiting_writers(reader) > 0) ASSERT_FALSE(deadline.expired());
   EXPECT_LT(peak_memory(), kMeasured * 64 * base::kMiB);
 }
 
@@ -302,11 +302,9 @@ TEST_F(HostileClient, ExportsThatNobodyReadsHoldFewDescriptors) {
 }
 
 TEST_F(HostileClient, ExportsOfNothingLeaveNothingToRead) {
-  rlimit limit{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  limit.rlim_cur = limit.rlim_max = 200;  // for 25 unread descriptors
   const os::Child child = os::fork_child([&] {
-    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+    const rlimit few{200, 200};  // for 25 unread descriptors
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
     serve();
     if (HasFailure()) return 2;
     const RawClient idle = raw_reader();
@@ -329,11 +327,9 @@ TEST_F(HostileClient, ExportsOfNothingLeaveNothingToRead) {
 // --- Numbers of clients.
 
 TEST_F(HostileClient, OneProcessDoesNotTakeEveryPlace) {
-  rlimit limit{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  limit.rlim_cur = limit.rlim_max = 200;  // for 100 clients, 25 of one process
   const os::Child child = os::fork_child([&] {
-    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+    const rlimit few{200, 200};  // for 100 clients, 25 of one process
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
     serve();
     if (HasFailure()) return 2;
     std::vector<RawClient> places;
@@ -360,14 +356,11 @@ TEST_F(HostileClient, HundredsOfWaitersLeaveAtOnce) {
     ::pause();
     return 0;
   });
-  const auto waiting_writers = [&] {
-    return reader.ask<GetLockStateResponse>(GetLockStateRequest{}).waiting_writers;
-  };
   const Deadline deadline = soon();
-  while (waiting_writers() < 900) ASSERT_FALSE(deadline.expired());
+  while (waiting_writers(reader) < 900) ASSERT_FALSE(deadline.expired());
   waiters.signal(SIGKILL);
   ASSERT_TRUE(waiters.wait(soon()));
-  while (waiting_writers() > 0) ASSERT_FALSE(deadline.expired());
+  while (waiting_writers(reader) > 0) ASSERT_FALSE(deadline.expired());
 }
 
 // --- Limits of a writer.

@@ -63,6 +63,12 @@ class Server : public OneServer {
     for (int i = 0; i < allocations; ++i) writer.allocate(kGranule, "t");
     writer.commit();
   }
+  [[nodiscard]] std::ptrdiff_t failed_allocations() const {
+    return std::ranges::count(connect().event_history(), "allocation_oom", &Event::kind);
+  }
+  void expect_out_of_memory() const {
+    expect_soon([this](const auto&) { return failed_allocations() > 0; });
+  }
 };
 
 class SimulatedServer : public Server {};
@@ -362,13 +368,11 @@ TEST_F(Server, OutOfMemoryWaitsUntilThereIsRoomWithoutHoldingOthersUp) {
     writer.allocate(parts(100), "t");
     return 0;
   });
-  const Deadline deadline = soon();
-  const auto is_oom = [](const Event& event) { return event.kind == "allocation_oom"; };
-  while (std::ranges::none_of(connect().event_history(), is_oom)) ASSERT_FALSE(deadline.expired());
+  expect_out_of_memory();
   EXPECT_EQ(state().state, "RW");
   pinned.reset();
   EXPECT_EQ(waiter.wait(soon()), 0);
-  EXPECT_EQ(std::ranges::count_if(connect().event_history(), is_oom), 1);
+  EXPECT_EQ(failed_allocations(), 1);
 }
 
 TEST_F(Server, OutOfMemoryIsRefusedWhenItsTimeIsOver) {
@@ -386,11 +390,7 @@ TEST_F(Server, ClientThatWaitsForMemoryAndLeavesIsForgotten) {
     writer.allocate(parts(200), "t");
     const auto too_much = static_cast<std::int64_t>(parts(100));
     os::write_all(writer.fd(), encode_frame(AllocateRequest{too_much, "t"}), "say");
-    const Deadline deadline = soon();
-    const auto is_oom = [](const Event& event) { return event.kind == "allocation_oom"; };
-    while (std::ranges::none_of(connect().event_history(), is_oom)) {
-      ASSERT_FALSE(deadline.expired());
-    }
+    expect_out_of_memory();
   }
   expect_soon([](const auto& now) { return now.state == "EMPTY"; });
 }
@@ -414,11 +414,9 @@ TEST_F(SimulatedServer, EveryFailureOfTheDeviceEndsTheServerWith70) {
 }
 
 TEST_F(SimulatedServer, ClientsBeyondTheLimitWaitAndDescriptorsAreLeft) {
-  rlimit limit{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  limit.rlim_cur = limit.rlim_max = 60;  // for 30 clients
   const os::Child child = os::fork_child([&] {
-    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+    const rlimit few{60, 60};  // for 30 clients
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
     start();
     RpcClient writer = enter(LockType::kRw);
     std::vector<RawClient> idle;
