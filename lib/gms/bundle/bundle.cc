@@ -82,7 +82,7 @@ struct Server {
   }
 
   Place place;
-  CounterPage counters = CounterPage::create();
+  CounterPage counters = create_counter_page();
   Vault vault;
   CrashHistory crashes;
   std::optional<os::Child> child;

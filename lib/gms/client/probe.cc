@@ -5,7 +5,6 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "gms/client/discover.h"
-#include "gms/client/remap_check.h"
 #include "gms/client/rpc_client.h"
 #include "gms/protocol/endpoint.h"
 #include "json/dump.h"
@@ -55,11 +54,7 @@ void ask_once(const SocketsProbe& probe, SocketsAnswer& answer) {
 }
 
 void check_once(const RemapProbe& probe, RemapAnswer& answer) {
-  RemapCheckRequest request;
-  request.socket = probe.socket;
-  request.server_uid = probe.server_uid;
-  request.expect_hash = probe.expect_hash;
-  const RemapCheck check = check_remap(request, Deadline::after(probe.timeout));
+  const RemapCheck check = check_remap(probe, Deadline::after(probe.timeout));
   answer.yes = check.outcome.result == RemapResult::kOk;
   answer.memory_layout_hash = check.memory_layout_hash;
   answer.reason = check.outcome.reason;

@@ -10,7 +10,7 @@
 
 #include "base/strong.h"
 #include "base/units.h"
-#include "gms/protocol/types.h"
+#include "gms/client/remap_check.h"
 
 namespace fo::gms {
 
@@ -43,12 +43,7 @@ SocketsAnswer probe_sockets(const SocketsProbe& probe);
 
 std::string to_json(const SocketsAnswer& answer);
 
-struct RemapProbe {
-  std::string socket;
-  /// As RpcClient::connect takes it.
-  std::optional<uid_t> server_uid;
-  /// Another layout means no; empty: any layout is accepted.
-  LayoutHash expect_hash;
+struct RemapProbe : RemapCheckRequest {
   /// For the server's answers and the reader's lock.
   base::Duration timeout{};
   /// Time for which the check is repeated. A check that began in time has its full time.
@@ -63,8 +58,8 @@ struct RemapAnswer {
   std::string reason;
 };
 
-/// Whether a sleeping engine could wake now: check_remap() without the mapping. Throws the errors
-/// of that which are not an answer.
+/// Whether a sleeping engine could wake now: check_remap(), whose errors that are not an answer it
+/// throws.
 RemapAnswer probe_remap(const RemapProbe& probe);
 
 std::string to_json(const RemapAnswer& answer);

@@ -100,7 +100,6 @@ class RpcClient {
 
   /// For polling: readable if the server closes the connection.
   [[nodiscard]] int fd() const { return socket_.get(); }
-  [[nodiscard]] const std::string& socket_path() const { return path_; }
 
  private:
   /// Sends a request and waits for its answer; `fds` receives its descriptors. Without `fds`, an

@@ -1,5 +1,7 @@
 #include "gms/protocol/tensor_metadata.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -15,11 +17,7 @@ using nlohmann::json;
 constexpr ByteCount kMaxValue = 64 * base::kKiB;
 
 std::string format_list(const std::vector<ByteCount>& numbers) {
-  std::string text;
-  for (const ByteCount number : numbers) {
-    text += (text.empty() ? "" : ", ") + std::to_string(number);
-  }
-  return "[" + text + "]";
+  return fmt::format("[{}]", fmt::join(numbers, ", "));
 }
 
 std::optional<std::vector<ByteCount>> read_list(const json& value, const char* key) {

@@ -1,5 +1,6 @@
 #include "gms/server/metrics.h"
 
+#include <array>
 #include <string_view>
 
 #include "metrics/prometheus_text.h"
@@ -14,26 +15,11 @@ std::string_view to_string(RequestResult result) {
 }
 
 std::string_view to_string(DropReason reason) {
-  switch (reason) {
-    case DropReason::kFrameTooBig:
-      return "frame_too_big";
-    case DropReason::kMalformed:
-      return "malformed";
-    case DropReason::kOtherProtocol:
-      return "other_protocol";
-    case DropReason::kSilent:
-      return "silent";
-    case DropReason::kSlowReader:
-      return "slow_reader";
-    case DropReason::kRefusedUser:
-      return "refused_user";
-    case DropReason::kTooManyConnections:
-      break;
-  }
-  return "too_many_connections";
+  constexpr std::array<std::string_view, 7> kNames{
+      "frame_too_big", "malformed",    "other_protocol",      "silent",
+      "slow_reader",   "refused_user", "too_many_connections"};
+  return kNames[static_cast<std::size_t>(reason)];
 }
-
-double seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // The metric families, each with the series of every server.
 class Page {

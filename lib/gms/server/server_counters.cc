@@ -18,15 +18,15 @@ void ServerCounters::reset_gauges() {
   }
 }
 
-CounterPage CounterPage::create() {
+CounterPage create_counter_page() {
   void* memory = ::mmap(nullptr, sizeof(ServerCounters), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) base::throw_errno(errno, "map memory for counters");
   return CounterPage(new (memory) ServerCounters);
 }
 
-CounterPage::~CounterPage() {
-  if (counters_ != nullptr) ::munmap(counters_, sizeof(ServerCounters));
+void UnmapCounters::operator()(ServerCounters* counters) const {
+  ::munmap(counters, sizeof(ServerCounters));
 }
 
 }  // namespace fo::gms

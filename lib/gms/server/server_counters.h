@@ -15,7 +15,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <utility>
+#include <memory>
 
 #include "base/units.h"
 #include "gms/protocol/types.h"
@@ -141,27 +141,13 @@ struct ServerCounters {
   void reset_gauges();
 };
 
+struct UnmapCounters {
+  void operator()(ServerCounters* counters) const;
+};
 /// The memory of one server's counters, shared with every process that is forked afterwards, and
 /// mapped while any of them lives.
-class CounterPage {
- public:
-  /// All counters are zero. Throws Error(kOsError).
-  static CounterPage create();
-  CounterPage(CounterPage&& other) noexcept : counters_(std::exchange(other.counters_, nullptr)) {}
-  CounterPage& operator=(CounterPage&& other) noexcept {
-    std::swap(counters_, other.counters_);
-    return *this;
-  }
-  CounterPage(const CounterPage&) = delete;
-  CounterPage& operator=(const CounterPage&) = delete;
-  ~CounterPage();
-
-  ServerCounters& operator*() const { return *counters_; }
-  ServerCounters* operator->() const { return counters_; }
-
- private:
-  explicit CounterPage(ServerCounters* counters) : counters_(counters) {}
-  ServerCounters* counters_;
-};
+using CounterPage = std::unique_ptr<ServerCounters, UnmapCounters>;
+/// All counters are zero. Throws Error(kOsError).
+CounterPage create_counter_page();
 
 }  // namespace fo::gms

@@ -32,7 +32,7 @@ class MetricsText : public test::Promtool {
     return {base::DeviceOrdinal(0), base::GpuUuid("GPU-1"), "weights", &*page_};
   }
 
-  CounterPage page_ = CounterPage::create();
+  CounterPage page_ = create_counter_page();
 };
 
 class LintedMetrics : public MetricsText {
@@ -129,7 +129,7 @@ TEST_F(MetricsText, HistogramsAreInSeconds) {
 }
 
 TEST_F(MetricsText, EveryFamilyIsSaidOnceForAllServers) {
-  const CounterPage other = CounterPage::create();
+  const CounterPage other = create_counter_page();
   const std::string page = metrics_text(
       {server(), {base::DeviceOrdinal(1), base::GpuUuid("MIG-\"2\""), "kv_cache", &*other}});
   std::set<std::string> families;
@@ -145,7 +145,7 @@ TEST_F(LintedMetrics, PromtoolHasNothingToComplainAbout) {
   EXPECT_EQ(complaints(text()), "");
   page_->granted(Grant::kRo, 3s);
   page_->observe_request(1ms, RequestResult::kRefused);
-  const CounterPage other = CounterPage::create();
+  const CounterPage other = create_counter_page();
   EXPECT_EQ(
       complaints(metrics_text(
           {server(), {base::DeviceOrdinal(1), base::GpuUuid("MIG-\"2\\\n"), "kv_cache", &*other}})),
