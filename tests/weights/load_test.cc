@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <csignal>
 #include <future>
 
 #include "gms/client/memory_manager.h"
@@ -71,8 +70,6 @@ class Load : public Served {
     }
   }
 };
-
-class SimulatedLoad : public Load {};
 
 // Two shards with an index.
 std::string write_folder(const TempDir& dir, const std::vector<Part>& parts) {
@@ -200,18 +197,6 @@ TEST_F(Load, WithoutPinningTheHashDoesNotCoverTheContent) {
   EXPECT_EQ(first.memory_layout_hash, other.memory_layout_hash);
 }
 
-TEST_F(Load, TheSecondBecomesAReader) {
-  start();
-  const std::string model = write_folder(dir_, some_parts());
-  const LoadReport first = publish(options(model));
-  const LoadReport second = publish(options(model));
-  EXPECT_EQ(second.granted_lock_type, Grant::kRo);
-  EXPECT_EQ(second.memory_layout_hash, first.memory_layout_hash);
-  EXPECT_EQ(second.bytes, first.bytes);
-  EXPECT_EQ(second.tensors, first.tensors);
-  EXPECT_EQ(second.allocations, first.allocations);
-}
-
 TEST_F(Load, AReaderOfNothingInParticularImportsWhatIsThere) {
   start();
   publish(options(write_folder(dir_, some_parts())));
@@ -229,44 +214,6 @@ TEST_F(Load, AReaderWaitsUntilSomethingIsPublished) {
   const auto read = reading.get();
   ASSERT_TRUE(read);
   EXPECT_EQ(read->granted_lock_type, Grant::kRo);
-  EXPECT_EQ(read->memory_layout_hash, wrote.memory_layout_hash);
-}
-
-TEST_F(Load, AReaderGivesUpInTime) {
-  start();
-  LoadOptions reader = options("", LockType::kRo);
-  reader.timeout = std::chrono::milliseconds(20);
-  EXPECT_FALSE(run(reader));
-}
-
-TEST_F(Load, WithoutAServerIsUnavailable) {
-  LoadOptions made = options(dir_.write("m", make_safetensors(some_parts())));
-  made.timeout.reset();
-  EXPECT_EQ(status_of([&] { run(made); }), ExitStatus::kUnavailable);
-}
-
-// Ends a killed writer's session and drops its allocations.
-TEST_F(SimulatedLoad, AWriterKilledInMidLoadPublishesNothingAndAReaderGoesOnWaiting) {
-  start();
-  const std::string model = write_folder(dir_, some_parts());
-  const os::SpawnOptions spawn{.parent_death_signal = SIGKILL,
-                               .environment = {{"GMS_SIM_FAULTS", "cuMemMap:2=hang"}}};
-  const os::Child writer = os::spawn({FO_BUILD_DIR "/bin/gms-load", model, "--role", "rw",
-                                      "--socket", socket_, "--driver", "sim", "--slab", "64KiB"},
-                                     spawn);
-  ASSERT_TRUE(until([&] { return state().allocation_count == 3; }));
-  EXPECT_TRUE(state().has_rw_session);
-  driver();
-  auto reading = std::async(std::launch::async, [&] { return run(options("", LockType::kRo)); });
-  writer.signal(SIGKILL);
-  EXPECT_EQ(writer.wait(gms::soon()), 128 + SIGKILL);
-  ASSERT_TRUE(until([&] { return !state().has_rw_session; }));
-  expect_nothing_published();
-  EXPECT_EQ(state().allocation_count, 0);
-  EXPECT_EQ(reading.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
-  const LoadReport wrote = publish(options(model, LockType::kRw));
-  const auto read = reading.get();
-  ASSERT_TRUE(read);
   EXPECT_EQ(read->memory_layout_hash, wrote.memory_layout_hash);
 }
 
@@ -338,19 +285,6 @@ TEST_F(Load, AReaderFindsAnotherModel) {
   expect_refused(other, "'lm_head': not in '" + path + "'");
 }
 
-TEST_F(Load, ABadModelDoesNotTouchWhatIsPublished) {
-  start();
-  const auto parts = some_parts();
-  const std::string good = make_safetensors(parts);
-  const auto report = publish(options(dir_.write("m", good)));
-  const std::string bad = dir_.write("bad", good.substr(0, good.size() - 1));
-  EXPECT_EQ(status_of([&] { run(options(bad, LockType::kRw)); }), ExitStatus::kBadData);
-  const auto absent = options(dir_.path("absent"), LockType::kRw);
-  EXPECT_EQ(status_of([&] { run(absent); }), ExitStatus::kNoInput);
-  EXPECT_EQ(state().memory_layout_hash, report.memory_layout_hash);
-  expect_published(parts);
-}
-
 TEST_F(Load, AFileCutOffWhileItIsReadPublishesNothing) {
   start();
   const std::string path = dir_.write("m", make_safetensors(some_parts()));
@@ -375,28 +309,6 @@ TEST_F(Load, AFileWrittenToWhileItIsReadPublishesNothing) {
   const Failure failure = failure_of([&] { run(writer); });
   EXPECT_EQ(failure.status, ExitStatus::kBadData);
   EXPECT_THAT(failure.message, HasSubstr("it was modified meanwhile"));
-  expect_nothing_published();
-}
-
-TEST_F(SimulatedLoad, AModelLargerThanTheDeviceIsRefusedAtOnce) {
-  start();
-  const auto published = publish(options(dir_.write("m", make_safetensors(some_parts()))));
-  const std::string path = dir_.path("large");
-  const std::string header =
-      R"({"t":{"dtype":"U8","shape":[67108865],"data_offsets":[0,67108865]}})";
-  dir_.write("large", make_file(header));
-  std::filesystem::resize_file(path, 8 + header.size() + 67108865);
-  const Failure failure = failure_of([&] { run(options(path, LockType::kRw)); });
-  EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
-  EXPECT_THAT(failure.message, HasSubstr("do not fit device 0, which has a total of 64 MiB"));
-  EXPECT_EQ(state().memory_layout_hash, published.memory_layout_hash);
-}
-
-TEST_F(SimulatedLoad, ADeviceThatIsFullEndsInTryAgain) {
-  start({"--alloc-retry-timeout", "50ms", "--alloc-retry-interval", "10ms"});
-  const auto taken = cuda::PhysicalMemory::create(driver(), base::DeviceOrdinal(0), 60 * kMiB);
-  const std::string model = dir_.write("m", make_safetensors(some_parts()));
-  EXPECT_EQ(status_of([&] { run(options(model)); }), ExitStatus::kTryAgain);
   expect_nothing_published();
 }
 

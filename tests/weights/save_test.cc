@@ -110,25 +110,6 @@ TEST_F(Save, ReplacesASnapshotWhereToldTo) {
   expect_good();
 }
 
-TEST_F(Save, OfNothingPublishedGivesUpInTime) {
-  start();
-  SaveOptions options = saving(snap_);
-  options.timeout = std::chrono::milliseconds(20);
-  EXPECT_FALSE(run(options));
-  EXPECT_THAT(names(), IsEmpty());
-}
-
-TEST_F(SimulatedSave, KeepsWritersOutWhileItReads) {
-  publish_model();
-  const os::Child saver = spawn_save("cuMemcpyDtoH:5=hang");
-  ASSERT_TRUE(until([&] { return partial_has("shards/shard_0000.bin"); }));
-  EXPECT_FALSE(unpublish(socket_, std::chrono::milliseconds(20)));
-  EXPECT_TRUE(state().committed);
-  saver.signal(SIGKILL);
-  EXPECT_EQ(saver.wait(gms::soon()), 128 + SIGKILL);
-  EXPECT_TRUE(unpublish(socket_, std::chrono::seconds(20)));
-}
-
 // Killed at every 40th copy from the device; an existing snapshot must be unchanged.
 TEST_F(SimulatedSave, KilledAtAnyCopyLeavesNoSnapshotAndHarmsNone) {
   publish_model();
@@ -195,16 +176,6 @@ TEST_F(SimulatedSave, ADeviceThatFailsLeavesNothing) {
     EXPECT_EQ(spawn_save(fault).wait(gms::soon()), base::to_int(ExitStatus::kSoftware)) << fault;
     EXPECT_THAT(names(), IsEmpty()) << fault;
   }
-}
-
-TEST_F(SimulatedSave, InterruptedLeavesNothing) {
-  publish_model();
-  gpu_.set("GMS_SIM_LATENCY", "cuMemcpyDtoH=20ms");
-  const os::Child saver = spawn_save();
-  ASSERT_TRUE(until([&] { return partial_has("shards/shard_0000.bin"); }));
-  saver.signal(SIGTERM);
-  EXPECT_EQ(saver.wait(gms::soon()), 128 + SIGTERM);
-  EXPECT_THAT(names(), IsEmpty());
 }
 
 TEST_F(SimulatedSave, InterruptedTwiceEndsEvenWhereTheDeviceHangs) {

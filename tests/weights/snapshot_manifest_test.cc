@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <random>
 
 #include "gms/protocol/protocol.h"
 #include "support.h"
@@ -361,34 +360,6 @@ TEST(SnapshotChecksums, AreRefusedAtEveryTruncationWithinALine) {
   for (std::size_t size = 1; size < line.size(); ++size) {
     EXPECT_EQ(status_of([&] { parse_checksums(line + line.substr(0, size), "c"); }),
               ExitStatus::kBadData);
-  }
-}
-
-// Random edits of all three files, to test combinations.
-TEST(SnapshotFiles, SurviveRandomEdits) {
-  std::mt19937 random(7);
-  const std::string texts[] = {format_manifest(two_allocations(), 1, base::DeviceOrdinal(0)),
-                               format_snapshot_metadata(some_metadata()),
-                               kHash + "  manifest.json\n" + kHash + "  shards/shard_0000.bin\n"};
-  for (int round = 0; round < 3000; ++round) {
-    std::string text = texts[round % 3];
-    for (int edits = 1 + static_cast<int>(random() % 4); edits > 0 && !text.empty(); --edits) {
-      const std::size_t at = random() % text.size();
-      const std::size_t size = random() % 9;
-      switch (random() % 3) {
-        case 0:
-          text.erase(at, size);
-          break;
-        case 1:
-          text.insert(at, text.substr(random() % text.size(), size));
-          break;
-        default:
-          text[at] = static_cast<char>(random());
-      }
-    }
-    expect_no_surprise([&] { manifest_of(text); });
-    expect_no_surprise([&] { metadata_of(text); });
-    expect_no_surprise([&] { parse_checksums(text, "c"); });
   }
 }
 
