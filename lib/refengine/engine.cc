@@ -41,19 +41,10 @@ std::string model_name(const std::string& dir) {
 std::vector<RankOptions> rank_options(const EngineOptions& options, const ModelConfig& config) {
   std::vector<RankOptions> ranks;
   for (const RankPlace& place : options.ranks) {
-    RankOptions rank;
+    RankOptions rank{place, options};
     rank.rank = static_cast<std::uint32_t>(ranks.size());
     rank.ranks = static_cast<std::uint32_t>(options.ranks.size());
     rank.config = config;
-    rank.driver = options.driver;
-    rank.socket = place.socket;
-    rank.device = place.device;
-    rank.server_uid = place.server_uid;
-    rank.kv_bytes = options.kv_bytes;
-    rank.load_timeout = options.load_timeout;
-    rank.remap_timeout = options.remap_timeout;
-    rank.kv_retry = options.kv_retry;
-    rank.start_asleep = options.start_asleep;
     ranks.push_back(std::move(rank));
   }
   return ranks;
@@ -69,7 +60,7 @@ class Engine {
         options_(options),
         on_ready_(on_ready),
         config_(read_model_config(options.model)),
-        events_(options.status_fd) {
+        status_fd_(options.status_fd) {
     check_kv_blocks();
     if (options.ranks.size() > config_.layers) {
       throw Error(ExitStatus::kUsage, std::to_string(options.ranks.size()) + " ranks for " +
@@ -140,7 +131,7 @@ class Engine {
     ready_.listening_seconds = since_start(os::monotonic_seconds());
     json event = make_event("listening");
     event["address"] = ready_.address;
-    events_.write(event);
+    write_event(status_fd_, event);
     on_ready_(ready_);
     daemon_.status("listening on " + ready_.address);
     daemon_.ready();
@@ -168,23 +159,23 @@ class Engine {
 
   awaitable<void> sleep() {
     co_await pipeline_->sleep();
-    events_.write(make_event("asleep"));
+    write_event(status_fd_, make_event("asleep"));
   }
 
   awaitable<void> wake(WakeTags tags) {
     co_await pipeline_->wake(tags);
     token_expected_ = true;
-    events_.write(make_event("woken"));
+    write_event(status_fd_, make_event("woken"));
   }
 
   void note_token() {
-    if (std::exchange(token_expected_, false)) events_.write(make_event("first_token"));
+    if (std::exchange(token_expected_, false)) write_event(status_fd_, make_event("first_token"));
   }
 
   [[nodiscard]] double since_start(double monotonic) const { return monotonic - started_; }
 
   void handle_event(const json& event) {
-    events_.write(event);
+    write_event(status_fd_, event);
     const std::string name = event.value("event", "");
     const double at = since_start(event.value("monotonic", 0.0));
     if (name == "weights_mapped") {
@@ -228,7 +219,7 @@ class Engine {
   const std::function<void(const EngineReady&)>& on_ready_;
   const double started_ = os::monotonic_seconds();
   ModelConfig config_;
-  EventLog events_;
+  os::StatusFd status_fd_;
   std::shared_ptr<Pipeline> pipeline_;
   std::shared_ptr<Scheduler> scheduler_;
   std::string fingerprint_;

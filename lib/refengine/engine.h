@@ -2,43 +2,22 @@
 // failure ends it.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "base/strong.h"
-#include "base/units.h"
+#include "refengine/rank_options.h"
 
 namespace fo::refengine {
 
-/// Where a rank runs: a device and the GMS with the model's weights on it. Each GMS holds the whole
-/// model; the rank uses its layers.
-struct RankPlace {
-  std::string socket;
-  base::DeviceOrdinal device;
-  /// Argument of gms::RpcClient::connect.
-  std::optional<uid_t> server_uid = {};
-};
-
-struct EngineOptions {
+struct EngineOptions : RankSettings {
   /// The folder of config.json; its last component is the model's name.
   std::string model;
   std::vector<RankPlace> ranks;
-  std::string driver;
-  /// Size of the KV cache of each rank.
-  base::ByteCount kv_bytes = 256 * base::kMiB;
   std::string host = "127.0.0.1";
   std::uint16_t port = 8000;
-  base::Duration load_timeout = std::chrono::minutes(5);
-  base::Duration remap_timeout = std::chrono::seconds(30);
-  base::Duration kv_retry = std::chrono::seconds(5);
   bool exit_on_gms_loss = false;
-  /// Check and release the weights at start: the engine starts asleep, without a KV cache.
-  bool start_asleep = false;
   /// Networks of engines that KV caches are pulled from, as net::Networks; empty: KV caches are not
   /// moved.
   std::string kv_sources = {};

@@ -12,8 +12,8 @@ json make_event(std::string_view name) {
   return {{"event", name}, {"time", os::wall_seconds()}, {"monotonic", os::monotonic_seconds()}};
 }
 
-void EventLog::write(const json& event) const {
-  if (fd_.wanted()) fd_.write_line(fo::json::dump(event));
+void write_event(const os::StatusFd& fd, const json& event) {
+  if (fd.wanted()) fd.write_line(fo::json::dump(event));
 }
 
 }  // namespace fo::refengine

@@ -12,14 +12,6 @@ namespace fo::refengine {
 /// {"event": name, "time": now, "monotonic": now}, as os::StatusFd writes them.
 nlohmann::json make_event(std::string_view name);
 
-class EventLog {
- public:
-  /// Argument of os::StatusFd.
-  explicit EventLog(int fd) : fd_(fd) {}
-  void write(const nlohmann::json& event) const;
-
- private:
-  os::StatusFd fd_;
-};
+void write_event(const os::StatusFd& fd, const nlohmann::json& event);
 
 }  // namespace fo::refengine

@@ -105,17 +105,10 @@ std::vector<std::span<float>> Rank::kv_rows(KvRange range) {
   if (range.position > positions() || range.count > positions() - range.position) {
     throw Error(ExitStatus::kProtocol, "read a range of the KV cache: outside it");
   }
-  const ModelConfig& config = options_.config;
-  const std::size_t size = range.count * config.head_dim;
+  const std::size_t size = range.count * layout_.head_dim();
   std::vector<std::span<float>> rows;
-  for (std::uint32_t layer = 0; layer < layers_.count(); ++layer) {
-    for (std::uint32_t head = 0; head < config.kv_heads; ++head) {
-      rows.emplace_back(kv_.data() + layout_.key(layer, head, range.position), size);
-    }
-    for (std::uint32_t head = 0; head < config.kv_heads; ++head) {
-      rows.emplace_back(kv_.data() + layout_.value(layer, head, range.position), size);
-    }
-  }
+  for (const std::size_t at : layout_.rows(range.position))
+    rows.emplace_back(kv_.data() + at, size);
   return rows;
 }
 
@@ -136,8 +129,7 @@ void Rank::write_kv(KvRange range, std::span<const float> values) {
     std::ranges::copy(values.first(row.size()), row.begin());
     values = values.subspan(row.size());
   }
-  kv_.write_through(layers_.count(), options_.config.kv_heads, options_.config.head_dim,
-                    range.position, range.count);
+  kv_.write_through(range.position, range.count);
 }
 
 std::string Rank::fingerprint() const { return fingerprint_of(options_.config, view_); }
@@ -150,8 +142,7 @@ void Rank::embed(std::span<const TokenId> tokens, std::span<float> hidden) const
 
 void Rank::forward(std::span<float> hidden, std::size_t position) {
   transformer_->forward(hidden, position, layout_, kv_.data());
-  kv_.write_through(layers_.count(), options_.config.kv_heads, options_.config.head_dim, position,
-                    hidden.size() / options_.config.hidden_size);
+  kv_.write_through(position, hidden.size() / options_.config.hidden_size);
 }
 
 TokenChoice Rank::choose(std::span<const float> hidden, const Sampling& sampling,

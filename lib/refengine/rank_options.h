@@ -13,26 +13,35 @@
 
 namespace fo::refengine {
 
-struct RankOptions {
-  std::uint32_t rank = 0;
-  std::uint32_t ranks = 1;
-  ModelConfig config;
-  /// Argument of cuda::Driver::open.
-  std::string driver;
-  /// The GMS with the weights.
+/// Where a rank runs: a device and the GMS with the model's weights on it. Each GMS holds the whole
+/// model; the rank uses its layers.
+struct RankPlace {
   std::string socket;
   base::DeviceOrdinal device;
   /// Argument of gms::RpcClient::connect.
   std::optional<uid_t> server_uid = {};
-  base::ByteCount kv_bytes = 0;
+};
+
+/// What all ranks of an engine have in common.
+struct RankSettings {
+  /// Argument of cuda::Driver::open.
+  std::string driver;
+  /// Size of the KV cache of each rank.
+  base::ByteCount kv_bytes = 256 * base::kMiB;
   /// Timeout of the published weights at start.
-  base::Duration load_timeout{};
+  base::Duration load_timeout = std::chrono::minutes(5);
   /// Timeout of a reader's lock at wake.
-  base::Duration remap_timeout{};
+  base::Duration remap_timeout = std::chrono::seconds(30);
   /// Time for which allocating the KV cache is retried on a full device.
-  base::Duration kv_retry{};
-  /// Release the weights after they were checked, and allocate no KV cache.
+  base::Duration kv_retry = std::chrono::seconds(5);
+  /// Check and release the weights at start: the engine starts asleep, without a KV cache.
   bool start_asleep = false;
+};
+
+struct RankOptions : RankPlace, RankSettings {
+  std::uint32_t rank = 0;
+  std::uint32_t ranks = 1;
+  ModelConfig config = {};
   /// Work on copies in host memory, as on a real GPU, even with the simulated driver.
   bool host_copies = false;
 };

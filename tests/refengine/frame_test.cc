@@ -56,15 +56,16 @@ TEST(Frame, TheSetUpSurvivesTheWay) {
   RankOptions options;
   options.rank = 1;
   options.ranks = 2;
-  options.config.hidden_size = 64;
-  options.config.intermediate_size = 128;
-  options.config.layers = 2;
-  options.config.heads = 4;
-  options.config.kv_heads = 2;
-  options.config.head_dim = 16;
-  options.config.vocab_size = 258;
-  options.config.max_positions = 100;
-  options.config.eos = {257};
+  options.config = {.hidden_size = 64,
+                    .intermediate_size = 128,
+                    .layers = 2,
+                    .heads = 4,
+                    .kv_heads = 2,
+                    .head_dim = 16,
+                    .vocab_size = 258,
+                    .max_positions = 100,
+                    .bos = {},
+                    .eos = {257}};
   options.driver = "sim";
   options.socket = "/run/gms \"quoted\".sock";
   options.device = base::DeviceOrdinal(3);

@@ -58,12 +58,8 @@ StepResult LocalModel::step(const Generation::Step& step) {
 
 std::vector<std::span<float>> LocalModel::kv_rows(KvRange range) {
   std::vector<std::span<float>> rows;
-  const std::size_t size = range.count * config().head_dim;
-  for (std::uint32_t layer = 0; layer < layers_.count(); ++layer) {
-    for (std::uint32_t head = 0; head < config().kv_heads; ++head) {
-      rows.push_back(std::span(kv_).subspan(layout_.key(layer, head, range.position), size));
-      rows.push_back(std::span(kv_).subspan(layout_.value(layer, head, range.position), size));
-    }
+  for (const std::size_t at : layout_.rows(range.position)) {
+    rows.push_back(std::span(kv_).subspan(at, range.count * layout_.head_dim()));
   }
   return rows;
 }

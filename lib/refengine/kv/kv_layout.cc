@@ -35,6 +35,15 @@ std::size_t KvLayout::value(std::uint32_t layer, std::uint32_t head, std::size_t
   return at(std::size_t{layer} * 2 + 1, head, position);
 }
 
+std::vector<std::size_t> KvLayout::rows(std::size_t position) const {
+  std::vector<std::size_t> rows;
+  for (std::size_t plane = 0; plane < std::size_t{layers_} * 2; ++plane) {
+    for (std::uint32_t head = 0; head < kv_heads_; ++head)
+      rows.push_back(at(plane, head, position));
+  }
+  return rows;
+}
+
 base::ByteCount KvLayout::used_bytes() const {
   return base::ByteCount{layers_} * 2 * kv_heads_ * head_dim_ * positions_ * sizeof(float);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/strong.h"
 #include "refengine/model/model_config.h"
@@ -33,6 +34,9 @@ class KvLayout {
                                 std::size_t position) const;
   [[nodiscard]] std::size_t value(std::uint32_t layer, std::uint32_t head,
                                   std::size_t position) const;
+  /// The offsets of a position: for each layer the keys of all heads, then the values.
+  [[nodiscard]] std::vector<std::size_t> rows(std::size_t position) const;
+  [[nodiscard]] std::size_t head_dim() const { return head_dim_; }
   /// The size of all positions().
   [[nodiscard]] base::ByteCount used_bytes() const;
   /// The size of one position in all layers of the rank.

@@ -52,18 +52,11 @@ float* KvMemory::data() {
   return copies_ ? host_copy_.data() : reinterpret_cast<float*>(range_.address());
 }
 
-void KvMemory::write_through(std::uint32_t layers, std::uint32_t kv_heads, std::size_t head_dim,
-                             std::size_t position, std::size_t count) {
+void KvMemory::write_through(std::size_t position, std::size_t count) {
   if (!copies_) return;
-  const auto copy = [&](std::size_t at) {
-    cuda::copy_to_device(*driver_, range_.address() + at * sizeof(float),
-                         std::as_bytes(std::span(host_copy_).subspan(at, count * head_dim)));
-  };
-  for (std::uint32_t layer = 0; layer < layers; ++layer) {
-    for (std::uint32_t head = 0; head < kv_heads; ++head) {
-      copy(layout_.key(layer, head, position));
-      copy(layout_.value(layer, head, position));
-    }
+  for (const std::size_t at : layout_.rows(position)) {
+    const auto row = std::span(host_copy_).subspan(at, count * layout_.head_dim());
+    cuda::copy_to_device(*driver_, range_.address() + at * sizeof(float), std::as_bytes(row));
   }
 }
 

@@ -26,8 +26,7 @@ class KvMemory {
   /// The memory that Transformer::forward reads and writes.
   [[nodiscard]] float* data();
   /// After it wrote `count` positions from `position`. With copies, needs a current context.
-  void write_through(std::uint32_t layers, std::uint32_t kv_heads, std::size_t head_dim,
-                     std::size_t position, std::size_t count);
+  void write_through(std::size_t position, std::size_t count);
 
   /// Rounded up to the device's granularity.
   [[nodiscard]] base::ByteCount bytes() const { return range_.size(); }
