@@ -117,8 +117,6 @@ std::vector<TokenId> continue_from(Rank& from, Rank& to, const ModelConfig& conf
   return output;
 }
 
-class SimulatedRankTest : public RankTest {};
-
 TEST_F(RankTest, SaysWhatTheDefinitionSays) {
   const test::LoadedModel model = make(1);
   publish(model);
@@ -252,32 +250,6 @@ TEST_F(RankTest, WakingFailsWithTheStatusThatSaysWhy) {
   rank.unmap_weights();
   server_.reset();
   EXPECT_EQ(status_of([&] { rank.map_weights(); }), ExitStatus::kUnavailable);
-}
-
-TEST_F(SimulatedRankTest, AFullDeviceIsATryAgainAndCanBeTriedAgain) {
-  const test::LoadedModel model = make(1);
-  publish(model);
-  RankOptions wanted = options(model.config);
-  wanted.kv_bytes = 40 * base::kMiB;
-  Rank first(wanted);
-  Rank second(wanted);
-  begin(first);
-  second.map_weights();
-  EXPECT_EQ(status_of([&] { second.allocate_kv(); }), ExitStatus::kTryAgain);
-  first.free_kv();
-  EXPECT_EQ(status_of([&] { second.allocate_kv(); }), ExitStatus::kOk);
-}
-
-TEST_F(RankTest, WeightsOfAnotherModelAreRefused) {
-  publish(make(1, 64));
-  Rank rank(options(make(1).config));
-  EXPECT_EQ(status_of([&] { rank.map_weights(); }), ExitStatus::kBadData);
-}
-
-TEST_F(RankTest, ACacheWithoutRoomForOnePositionIsAUsageError) {
-  RankOptions wanted = options(make(1).config);
-  wanted.kv_bytes = 100;
-  EXPECT_EQ(status_of([&] { const Rank rank(wanted); }), ExitStatus::kUsage);
 }
 
 }  // namespace

@@ -6,15 +6,12 @@
 #include <cmath>
 #include <complex>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
+
+#include "weights/file/model.h"
 
 namespace fo::test {
 namespace {
 
-using nlohmann::json;
 using refengine::TokenId;
 
 using Vector = std::vector<double>;
@@ -110,68 +107,21 @@ Vector attend(const Vector& query, const Rows& keys, const Rows& values) {
   return out;
 }
 
-refengine::DType dtype_of(const std::string& name) {
-  using refengine::DType;
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBf16}) {
-    if (refengine::safetensors_dtype_name(dtype) == name) return dtype;
-  }
-  throw std::runtime_error("dtype " + name);
-}
-
-void load_file(const std::filesystem::path& path, LoadedModel& model) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string content((std::istreambuf_iterator<char>(file)), {});
-  ASSERT_GE(content.size(), 8u) << path;
-  std::uint64_t length = 0;
-  std::memcpy(&length, content.data(), 8);
-  ASSERT_LE(length, content.size() - 8) << path;
-  ASSERT_EQ(length % 8, 0u) << "tensors must be aligned";
-  const json header = json::parse(content.substr(8, length));
-  const std::size_t data = 8 + length;
-  std::uint64_t covered = 0;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") continue;
-    refengine::TensorView view{.dtype = dtype_of(entry.at("dtype").get<std::string>()),
-                               .shape = entry.at("shape").get<std::vector<std::uint64_t>>()};
-    const auto begin = entry.at("data_offsets").at(0).get<std::uint64_t>();
-    const auto end = entry.at("data_offsets").at(1).get<std::uint64_t>();
-    std::uint64_t size = refengine::dtype_size(view.dtype);
-    for (const std::uint64_t extent : view.shape) size *= extent;
-    ASSERT_EQ(end - begin, size) << name;
-    ASSERT_LE(data + end, content.size()) << name;
-    ranges.emplace_back(begin, end);
-    covered += size;
-    std::vector<std::byte>& bytes = model.bytes[name];
-    ASSERT_TRUE(bytes.empty()) << name << " is there twice";
-    bytes.resize(size);
-    std::memcpy(bytes.data(), content.data() + data + begin, size);
-    view.data = bytes.data();
-    model.weights[name] = view;
-  }
-  std::sort(ranges.begin(), ranges.end());
-  for (std::size_t i = 1; i < ranges.size(); ++i) ASSERT_EQ(ranges[i].first, ranges[i - 1].second);
-  ASSERT_EQ(data + covered, content.size()) << path;
-}
-
 }  // namespace
 
 LoadedModel load_model(const std::string& dir) {
   LoadedModel model;
   model.config = refengine::read_model_config(dir);
-  const std::filesystem::path index = std::filesystem::path(dir) / "model.safetensors.index.json";
-  if (!std::filesystem::exists(index)) {
-    load_file(std::filesystem::path(dir) / "model.safetensors", model);
-    return model;
+  const weights::Model opened = weights::open_model(dir);
+  for (const auto& [tensor, file] : opened.tensors) {
+    EXPECT_EQ(tensor.offset % 8, 0u) << tensor.name << " must be aligned";
+    std::vector<std::byte>& bytes = model.bytes[tensor.name];
+    bytes.resize(tensor.size);
+    opened.files[file].read(bytes, tensor.offset);
+    model.weights[tensor.name] = {.dtype = *refengine::parse_torch_dtype(tensor.dtype->torch_name),
+                                  .shape = tensor.shape,
+                                  .data = bytes.data()};
   }
-  std::ifstream file(index);
-  const json map = json::parse(file).at("weight_map");
-  std::vector<std::string> files;
-  for (const auto& [tensor, name] : map.items()) files.push_back(name.get<std::string>());
-  std::sort(files.begin(), files.end());
-  files.erase(std::unique(files.begin(), files.end()), files.end());
-  for (const std::string& name : files) load_file(std::filesystem::path(dir) / name, model);
-  EXPECT_EQ(map.size(), model.weights.size());
   return model;
 }
 

@@ -20,8 +20,8 @@ struct LoadedModel {
   refengine::WeightView weights;
 };
 
-/// Reads a folder that make-model wrote, with one or more safetensors files. Fails the test on
-/// anything that a strict reader would refuse.
+/// Reads a folder that make-model wrote with the strict reader of lib/weights. Fails the test for a
+/// tensor that is not aligned.
 LoadedModel load_model(const std::string& dir);
 
 /// The logits after the last of `tokens`.

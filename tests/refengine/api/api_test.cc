@@ -24,7 +24,6 @@ class ApiTest : public ::testing::Test {
     model.sleep = [] { return nothing(); };
     model.wake = [](WakeTags) { return nothing(); };
     context_->model_name = "model";
-    context_->version = "1.2";
     context_->scheduler = std::make_shared<Scheduler>(loop_.get_executor(), std::move(model));
     context_->is_ready = [this] { return is_ready_; };
     server_ = std::make_unique<http::test::TestServer>(make_api(context_));
@@ -47,13 +46,6 @@ TEST_F(ApiTest, LivesAsLongAsItAnswersAndIsReadyOnceTheEngineIs) {
   EXPECT_EQ(ask("GET", "/ready").status, 200);
   EXPECT_EQ(ask("GET", "/health").status, 200);
   EXPECT_EQ(ask("GET", "/metrics").status, 200);
-}
-
-TEST_F(ApiTest, HeadIsGetWithoutABody) {
-  const http::Response head = ask("HEAD", "/version");
-  EXPECT_EQ(head.status, 200);
-  EXPECT_EQ(head.body, "");
-  EXPECT_EQ(ask("GET", "/version").body, R"({"version":"1.2"})");
 }
 
 TEST_F(ApiTest, RefusalsAreThoseOfOpenAi) {

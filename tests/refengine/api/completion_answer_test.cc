@@ -14,8 +14,7 @@ AnswerToken token_of(TokenId token, std::size_t offset = 0) {
 }
 
 Generation generation_of(const std::vector<TokenId>& output) {
-  ModelConfig config;
-  config.vocab_size = 1000;
+  const ModelConfig config{.vocab_size = 1000, .bos = {}, .eos = {}};
   GenerationOptions options;
   options.max_tokens = output.size();
   Generation generation(config, {256, 'a'}, options, 10);
@@ -169,8 +168,7 @@ TEST(CompletionAnswer, AnEchoHasTheLogprobsOfThePromptInFront) {
 }
 
 TEST(CompletionAnswer, ThePromptsLogprobsAreByTokenIds) {
-  ModelConfig config;
-  config.vocab_size = 1000;
+  const ModelConfig config{.vocab_size = 1000, .bos = {}, .eos = {}};
   GenerationOptions options;
   options.max_tokens = 1;
   options.prompt_logprobs = 1;

@@ -166,6 +166,9 @@ TEST_F(CompletionJobTest, StopsEndAnAnswerAndSayWhy) {
   EXPECT_EQ(stopped["stop_reason"], stop);
   EXPECT_EQ(stopped["finish_reason"], "stop");
   EXPECT_EQ(stopped["token_ids"].size(), at + 3);
+  std::string streamed;
+  for (const json& chunk : stream(body)) streamed += chunk["choices"][0]["text"];
+  EXPECT_EQ(streamed, text.substr(0, at));
   body["include_stop_str_in_output"] = true;
   EXPECT_EQ(choice(body)["text"], text.substr(0, at + 3));
   body["min_tokens"] = at + 3;

@@ -11,12 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-ModelConfig model_with_bos() {
-  ModelConfig config;
-  config.vocab_size = 258;
-  config.bos = 256;
-  return config;
-}
+ModelConfig model_with_bos() { return {.vocab_size = 258, .bos = 256, .eos = {}}; }
 
 std::vector<TokenId> chat_tokens(const json& more = json::object()) {
   json body{{"messages",

@@ -10,12 +10,7 @@
 namespace fo::refengine {
 namespace {
 
-ModelConfig small_config() {
-  ModelConfig config;
-  config.vocab_size = 258;
-  config.eos = {257};
-  return config;
-}
+ModelConfig small_config() { return {.vocab_size = 258, .bos = {}, .eos = {257}}; }
 
 std::vector<TokenId> prompt_of(std::size_t size) {
   std::vector<TokenId> prompt(size);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "os/file/file.h"
@@ -102,8 +103,11 @@ TEST(MakeModel, ShardsHoldTheSameTensors) {
   std::snprintf(first, sizeof first, "model-00001-of-%05u.safetensors",
                 static_cast<unsigned>(made.files));
   EXPECT_TRUE(names.contains(first));
-  EXPECT_TRUE(names.contains("model.safetensors.index.json"));
-  EXPECT_EQ(test::load_model(dir.path("one")).bytes, test::load_model(dir.path("many")).bytes);
+  const std::string index =
+      os::read_file(dir.path("many/model.safetensors.index.json"), base::kMiB);
+  const test::LoadedModel model = test::load_model(dir.path("many"));
+  EXPECT_EQ(nlohmann::json::parse(index)["weight_map"].size(), model.bytes.size());
+  EXPECT_EQ(model.bytes, test::load_model(dir.path("one")).bytes);
 }
 
 TEST(MakeModel, WeightsAreSpreadAsAsked) {

@@ -7,11 +7,7 @@
 namespace fo::refengine {
 namespace {
 
-ModelConfig config_of(std::uint32_t vocab) {
-  ModelConfig config;
-  config.vocab_size = vocab;
-  return config;
-}
+ModelConfig config_of(std::uint32_t vocab) { return {.vocab_size = vocab, .bos = {}, .eos = {}}; }
 
 std::vector<TokenId> bytes_of(std::string_view text) { return encode_text(text, config_of(256)); }
 
