@@ -415,3 +415,68 @@ REGISTERED=(--namespace llama)
   [[ $stderr == *"$T/keys"* ]]
   can_answer
 }
+
+# stream_for TOKENS: a stream in the background; its pid is in STREAM, its answer in $T/stream.out.
+stream_for() {
+  start_bg stream curl -sSN --max-time 60 "http://$ADDRESS/v1/completions" -d \
+    '{"model":"llama","prompt":"a","ignore_eos":true,"stream":true,"max_tokens":'"$1"',"oracle":{"gap":"20ms"}}'
+  STREAM=$BG_PID
+  wait_for "grep -q '\"text\"' $T/stream.out"
+}
+# status_of ARGUMENT...: the status of curl's request.
+status_of() { curl -sS -o "$T/answer" -w '%{http_code}' "$@"; }
+
+@test "a reload applies the other options, and no request fails" {
+  start_engine a
+  local body='{"model":"llama","prompt":"a","max_tokens":4}' worker="worker = [\"a=$ENGINE\"]"
+  echo "$worker" >"$T/route.toml"
+  first_router --config "$T/route.toml"
+  wait_for can_answer
+  stream_for 100
+  start_load
+  [ "$(status_of "http://$ADDRESS/metrics")" = 404 ]
+  printf '%s\n' "$worker" 'allow-path = ["/metrics"]' 'allow-field = ["priority"]' 'slots = 3' \
+    'max-body = "100B"' 'choice = "least"' 'breaker = "classic"' 'verbose = 2' 'queue-timeout = "7s"' \
+    'no-resume = true' 'client-timeout = "5s"' 'drain = "9s"' >"$T/route.toml"
+  kill -HUP "$FIRST"
+  wait_for "grep -q 'configuration: reloaded' $T/first.err"
+  [ "$(status_of "http://$ADDRESS/metrics")" = 200 ]
+  [ "$(status_of "http://$ADDRESS/v1/completions" -d "${body%\}},\"priority\":1}")" = 200 ]
+  [ "$(status_of "http://$ADDRESS/v1/completions" -d "${body%\}},\"user\":\"$(printf 'u%.0s' {1..80})\"}")" = 413 ]
+  [ "$(fo-route ctl --admin "$ADMIN" state --json | jq '.workers[0].slots')" = 3 ]
+  more_load
+  # Back to the defaults.
+  echo "$worker" >"$T/route.toml"
+  fo-route ctl --admin "$ADMIN" reload
+  [ "$(status_of "http://$ADDRESS/metrics")" = 404 ]
+  [ "$(status_of "http://$ADDRESS/v1/completions" -d "${body%\}},\"priority\":1}")" = 400 ]
+  [ "$(fo-route ctl --admin "$ADMIN" state --json | jq '.workers[0].slots')" = 256 ]
+  end_load
+  wait_exit "$STREAM"
+  [ "$status" -eq 0 ]
+  grep -qF '[DONE]' "$T/stream.out"
+}
+
+@test "a reload that changes what a running router keeps is refused as a whole" {
+  start_engine a
+  local always=("worker = [\"a=$ENGINE\"]" 'listen = "127.0.0.1:0"') option
+  printf '%s\n' "${always[@]}" >"$T/route.toml"
+  start_router first --config "$T/route.toml"
+  wait_for "is_ready first"
+  ADDRESS=$(cat "$T/first.ready")
+  wait_for can_answer
+  for option in 'listen = "127.0.0.1:1"' 'metrics = "127.0.0.1:0"' 'metrics-groups = true' \
+    "registry = \"dir:$T/registry\"" $'tls-cert = "a"\ntls-key = "b"'; do
+    printf '%s\n' "${always[0]}" 'allow-path = ["/metrics"]' "$option" >"$T/route.toml"
+    if [[ $option != listen* ]]; then echo "${always[1]}" >>"$T/route.toml"; fi
+    run --separate-stderr fo-route ctl --admin "$ADMIN" reload
+    [ "$status" -eq 78 ] || { echo "$option: $status"; return 1; }
+    [ "$(wc -l <<<"$stderr")" -eq 1 ]
+    [[ $stderr == *": --${option%% *}: a running router keeps it; start a second router with --takeover" ]]
+    [ "$(status_of "http://$ADDRESS/metrics")" = 404 ]
+  done
+  can_answer
+  printf '%s\n' "${always[@]}" 'allow-path = ["/metrics"]' 'takeover = true' >"$T/route.toml"
+  fo-route ctl --admin "$ADMIN" reload
+  [ "$(status_of "http://$ADDRESS/metrics")" = 200 ]
+}

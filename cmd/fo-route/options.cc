@@ -224,6 +224,7 @@ route::ServeOptions read_again(const cli::Tool& tool, const std::vector<std::str
   const cli::ParseResult result = cli::parse(tool, options.common, declare_all, arguments);
   if (result.kind != cli::ParseResult::Kind::kRun) throw Error(ExitStatus::kConfig, result.text);
   check(options);
+  options.serve.set_log = [tool, common = options.common] { cli::set_log(tool, common); };
   return options.serve;
 }
 

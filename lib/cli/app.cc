@@ -201,6 +201,10 @@ ParseResult parse(const Tool& tool, CommonOptions& common, const Declare& declar
   return {ParseResult::Kind::kPrint, print(settings.effective(), set_variables(settings.app()))};
 }
 
+void set_log(const Tool& tool, const CommonOptions& common) {
+  os::set_log(tool.name, threshold(tool, common), log_format(tool, common));
+}
+
 int run(int argc, char** argv, const Tool& tool, CommonOptions& common, const Declare& declare,
         const std::function<int()>& body) {
   fill_standard_descriptors();
@@ -216,7 +220,7 @@ int run(int argc, char** argv, const Tool& tool, CommonOptions& common, const De
       finish_output();
       return base::to_int(ExitStatus::kOk);
     }
-    os::set_log(tool.name, threshold(tool, common), log_format(tool, common));
+    set_log(tool, common);
     const int status = body();
     finish_output();
     return status;

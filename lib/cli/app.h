@@ -57,6 +57,9 @@ struct ParseResult {
 ParseResult parse(const Tool& tool, CommonOptions& common, const Declare& declare,
                   const std::vector<std::string>& arguments);
 
+/// Sets the level and format of the log as the options say.
+void set_log(const Tool& tool, const CommonOptions& common);
+
 /// Parses argv, sets up the log, calls `body`, checks that stdout was written, and returns the
 /// process's exit status: that of `body`, or that of an Error, which is reported as "tool: error:
 /// message".

@@ -78,6 +78,9 @@ class Health {
  public:
   explicit Health(const HealthRules& rules = {}) : rules_(rules) {}
 
+  /// Sets the rules of later events. The state stays, and so does the end of a cool-down.
+  void set_rules(const HealthRules& rules) { rules_ = rules; }
+
   /// Applies the time until `now`, then the event. `random` is uniform in [0, 1).
   void apply(HealthEvent event, base::Duration now, double random);
 

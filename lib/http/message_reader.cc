@@ -278,6 +278,12 @@ RequestReader::~RequestReader() = default;
 
 void RequestReader::begin() { parser_ = std::make_unique<Parser>(limits_); }
 
+void RequestReader::set_limits(const Limits& limits) {
+  if (limits == limits_) return;
+  limits_ = limits;
+  begin();
+}
+
 template <typename IsDone>
 RequestReader::Step RequestReader::parse_until(IsDone is_done) {
   while (!is_done()) {

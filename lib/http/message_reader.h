@@ -110,6 +110,7 @@ class RequestReader {
     /// Limit of the request line and the headers.
     std::uint32_t head_bytes = 16 * 1024;
     base::ByteCount body_bytes = 16 * base::kMiB;
+    friend bool operator==(const Limits&, const Limits&) = default;
   };
   enum class Step { kNeedsMore, kDone, kRefused };
 
@@ -120,6 +121,8 @@ class RequestReader {
 
   /// Begins the next request.
   void begin();
+  /// Sets the limits of the next request and later ones. Not during a request.
+  void set_limits(const Limits& limits);
 
   /// The same as ResponseReader::prepare().
   std::span<char> prepare() { return unread_.prepare(); }

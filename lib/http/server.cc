@@ -434,6 +434,7 @@ class Session : public std::enable_shared_from_this<Session> {
     } else {
       co_await stop_watching();
     }
+    reader_.set_limits({state_->limits.header_bytes, state_->limits.body_bytes});
     Step step = Step::kNeedsMore;
     bool is_read =
         co_await read_part(&RequestReader::read_head, state_->limits.header_timeout, step);
@@ -717,6 +718,8 @@ void Server::listen(base::UniqueFd listener, const net::TlsFiles& tls) {
   static_cast<void>(net::make_tls_server(tls));
   State::start(state_, std::move(listener), std::make_shared<net::ServerTls>(tls));
 }
+
+void Server::set_limits(const ServerLimits& limits) { state_->limits = limits; }
 
 void Server::close_after_answers() { state_->closes_after_answers = true; }
 

@@ -162,6 +162,10 @@ class Server {
   void listen(base::UniqueFd listener);
   void listen(base::UniqueFd listener, const net::TlsFiles& tls);
 
+  /// Sets the limits of requests that begin from now on, and of later writes. Open connections
+  /// stay, also if there are more of them than `limits` has.
+  void set_limits(const ServerLimits& limits);
+
   /// The number of open connections.
   [[nodiscard]] std::size_t connections() const;
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <climits>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -21,8 +22,8 @@ constexpr int kErrorPatienceMs = 1000;
 
 struct LogSettings {
   std::string tool = "fo";
-  LogLevel threshold = LogLevel::kWarning;
-  LogFormat format = LogFormat::kText;
+  std::atomic<LogLevel> threshold = LogLevel::kWarning;
+  std::atomic<LogFormat> format = LogFormat::kText;
 };
 
 LogSettings& settings() {
@@ -68,7 +69,10 @@ std::string as_json(LogLevel level, std::string_view text) {
 }  // namespace
 
 void set_log(std::string_view tool, LogLevel threshold, LogFormat format) {
-  settings() = {std::string(tool), threshold, format};
+  // Other threads may read the name.
+  if (settings().tool != tool) settings().tool = tool;
+  settings().threshold = threshold;
+  settings().format = format;
 }
 
 bool logs_to_journal() noexcept {

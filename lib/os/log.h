@@ -19,8 +19,9 @@ enum class LogFormat {
   kJson,
 };
 
-/// Sets the name at the start of each line, the lowest level that is written, and the format.
-/// Called by the run wrapper before any thread exists. Default: "fo", kWarning, kText.
+/// Sets the name at the start of each line, the lowest level that is written, and the format. The
+/// run wrapper calls it before any thread exists; later calls have the same name. Default: "fo",
+/// kWarning, kText.
 void set_log(std::string_view tool, LogLevel threshold, LogFormat format = LogFormat::kText);
 
 /// Whether stderr is connected to systemd's journal, which stamps each line itself.

@@ -131,12 +131,15 @@ ApiError unknown_key() {
 awaitable<ReadRequest> read_on_thread(const Request& from, Api api, const RouterOptions& options,
                                       std::size_t tier) {
   if (from.body.size() <= kMaxShortBytes) co_return read_request(from, api, options.rules, tier);
+  // The options may be replaced meanwhile.
+  const RequestRules rules = options.rules;
+  const bool is_resuming = options.resume.enabled;
   const std::function<ReadRequest()> read_long = [&] {
-    ReadRequest read = read_request(from, api, options.rules, tier);
+    ReadRequest read = read_request(from, api, rules, tier);
     if (!read.request) return read;
     ClientRequest& request = *read.request;
     const bool may_resume = request.resume && request.resume->refusal.empty();
-    if (may_resume && options.resume.enabled) request.resumable = resumable_body(request);
+    if (may_resume && is_resuming) request.resumable = resumable_body(request);
     request.body_hash = fleet::sha256_hex(request.body);
     return read;
   };
@@ -436,8 +439,10 @@ void Router::pin_level(std::optional<std::size_t> level) {
   state_->apply_level();
 }
 
-void Router::set_keys(std::optional<KeyRules> rules) {
-  state_->admission.set_rules(std::move(rules), time_now());
+void Router::set_options(RouterOptions options) {
+  state_->admission.set_rules(options.keys, time_now());
+  state_->dispatcher.set_options(options.dispatch);
+  state_->options = std::move(options);
 }
 
 std::string Router::metrics_text() const {

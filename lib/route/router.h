@@ -88,8 +88,9 @@ class Router {
   boost::asio::awaitable<void> keep_time();
   /// nullopt: automatic. Throws Error(kUsage) for a level that does not exist.
   void pin_level(std::optional<std::size_t> level);
-  /// Replaces the rules of clients' keys.
-  void set_keys(std::optional<KeyRules> rules);
+  /// Replaces the options, apart from `pool` and `metrics_groups`. A request in flight goes on as
+  /// it began, and what happens to it next follows the new ones. Afterwards, on_change().
+  void set_options(RouterOptions options);
   /// Returns the page /metrics in Prometheus' format.
   [[nodiscard]] std::string metrics_text() const;
   /// Returns the state for the admin socket; see state_json().

@@ -54,24 +54,50 @@ std::size_t max_clients(std::size_t files) {
   return std::clamp<std::size_t>((files - std::min(files / 4, kOtherFiles)) / 2, 1, kMaxClients);
 }
 
+// Throws for an option that a running process keeps, if `next` has another value.
+void check_kept(const ServeOptions& now, const ServeOptions& next) {
+  const auto check = [](bool is_same, const char* option) {
+    if (is_same) return;
+    throw Error(
+        ExitStatus::kConfig,
+        std::string(option) + ": a running router keeps it; start a second router with --takeover");
+  };
+  check(next.listen == now.listen, "--listen");
+  check(next.tls.certificate == now.tls.certificate, "--tls-cert");
+  check(next.tls.key == now.tls.key, "--tls-key");
+  check(next.registry == now.registry, "--registry");
+  check(next.state_registry == now.state_registry, "--state-registry");
+  check(next.state == now.state, "--state");
+  check(next.admin == now.admin, "--admin");
+  check(next.metrics == now.metrics, "--metrics");
+  check(next.router.metrics_groups == now.router.metrics_groups, "--metrics-groups");
+}
+
+// The workers of --worker, checked.
+struct NamedWorkers {
+  std::set<std::string> ids;
+  /// Those of them that are new.
+  std::vector<WorkerPtr> added;
+};
+
 class Server {
  public:
-  Server(const ServeOptions& options, loop::Daemon& daemon)
-      : options_(options),
+  Server(ServeOptions options, loop::Daemon& daemon)
+      : options_(std::move(options)),
         daemon_(daemon),
         monitor_(
-            io_.get_executor(), monitor_options(options),
+            io_.get_executor(), monitor_options(options_),
             [this](const WorkerPtr& worker) { on_change(worker); },
             [this](const WorkerPtr& worker) { on_ended(worker); }),
         router_(io_.get_executor(), router_options()),
-        source_(options.source, router_.workers(), source_events()),
+        source_(options_.source, router_.workers(), source_events()),
         public_(
             io_.get_executor(),
             [this](const http::Request& from, http::Reply& reply) { return handle(from, reply); },
-            options.limits,
+            options_.limits,
             [this](const http::EarlyError& error) { return router_.answer_early(error); }),
         hold_(io_.get_executor()),
-        listeners_(io_.get_executor(), options.admin) {}
+        listeners_(io_.get_executor(), options_.admin) {}
 
   int run();
 
@@ -134,7 +160,8 @@ class Server {
   AdminActions admin_actions();
   void serve_admin();
   void serve_metrics(base::UniqueFd listener);
-  void set_named_workers(const std::vector<NamedWorker>& list);
+  [[nodiscard]] NamedWorkers check_named_workers(const ServeOptions& options);
+  void set_named_workers(NamedWorkers named);
   void reload();
   void on_hangup();
   void listen();
@@ -145,7 +172,8 @@ class Server {
   void stop(loop::Stop how);
   awaitable<void> end();
 
-  const ServeOptions& options_;
+  /// A reload assigns into them.
+  ServeOptions options_;
   loop::Daemon& daemon_;
   asio::io_context io_{1};
   /// Notified when workers or what is known of them have changed.
@@ -172,38 +200,57 @@ class Server {
 };
 
 // An invalid list changes nothing.
-void Server::set_named_workers(const std::vector<NamedWorker>& list) {
-  std::vector<WorkerPtr> added;
-  std::set<std::string> ids;
-  for (const NamedWorker& named : list) {
+NamedWorkers Server::check_named_workers(const ServeOptions& options) {
+  NamedWorkers checked;
+  for (const NamedWorker& named : options.workers) {
     const net::Url url = net::parse_url(named.url);
     const std::string& id = named.name.empty() ? named.url : named.name;
     const WorkerPtr present = router_.workers().find(id);
-    const bool is_new = ids.insert(id).second && (!present || named_.contains(id));
+    const bool is_new = checked.ids.insert(id).second && (!present || named_.contains(id));
     if (!is_new) throw Error(ExitStatus::kUsage, "worker " + base::quoted(id) + ": appears twice");
     if (present && present->url != named.url) {
       throw Error(ExitStatus::kUsage,
                   "worker " + base::quoted(id) + ": another URL needs another name");
     }
-    if (present) continue;
-    const auto worker = std::make_shared<Worker>(id, fleet::Health(options_.source.health));
+    const auto worker = std::make_shared<Worker>(id, fleet::Health(options.source.health));
     worker->name = id;
-    worker->set_url(named.url, url, options_.source.tls);
-    added.push_back(worker);
+    worker->set_url(named.url, url, options.source.tls);
+    if (!present) checked.added.push_back(worker);
   }
+  return checked;
+}
+
+void Server::set_named_workers(NamedWorkers named) {
   for (const std::string& id : named_) {
-    if (!ids.contains(id)) source_.remove(id);
+    if (!named.ids.contains(id)) source_.remove(id);
   }
-  for (const WorkerPtr& worker : added) source_.add(worker);
-  named_ = std::move(ids);
+  for (const std::string& id : named.ids) {
+    if (const WorkerPtr present = router_.workers().find(id)) {
+      present->set_url(present->url, net::parse_url(present->url), options_.source.tls);
+    }
+  }
+  for (const WorkerPtr& worker : named.added) source_.add(worker);
+  named_ = std::move(named.ids);
   router_.on_change();
 }
 
+// What may throw comes first. What follows changes the objects that requests in flight refer to,
+// and replaces none of them.
 void Server::reload() {
   if (!options_.reload) throw Error(ExitStatus::kConfig, "reload: nothing to read again");
   ServeOptions options = options_.reload();
-  set_named_workers(options.workers);
-  router_.set_keys(std::move(options.router.keys));
+  check_kept(options_, options);
+  NamedWorkers named = check_named_workers(options);
+  options.reload = options_.reload;
+  options.limits.connections = options_.limits.connections;
+  options.router.pool = options_.router.pool;
+  options_ = std::move(options);
+  router_.set_options(router_options());
+  monitor_.set_options(monitor_options(options_));
+  public_.set_limits(options_.limits);
+  source_.set_options(options_.source);
+  set_named_workers(std::move(named));
+  if (options_.set_log) options_.set_log();
   os::log(os::LogLevel::kInfo, "configuration: reloaded");
 }
 
@@ -379,7 +426,7 @@ int Server::run() {
   const auto on_stop = [this](loop::Stop how) { stop(how); };
   asio::co_spawn(io_, daemon_.run(on_stop, std::move(on_reload)), asio::detached);
   asio::co_spawn(io_, router_.keep_time(), asio::detached);
-  set_named_workers(options_.workers);
+  set_named_workers(check_named_workers(options_));
   if (!options_.registry.empty()) {
     registry_ = fleet::make_registry(options_.registry, options_.state_registry);
     if (!options_.state.empty()) {
@@ -424,7 +471,7 @@ int serve(const ServeOptions& given) {
   ServeOptions options = given;
   options.limits.connections = max_clients(os::raise_fd_limit());
   options.router.pool.connections = options.limits.connections;
-  return Server(options, daemon).run();
+  return Server(std::move(options), daemon).run();
 }
 
 }  // namespace fo::route

@@ -54,11 +54,14 @@ struct ServeOptions {
   base::Duration drain = std::chrono::seconds(30);
   int ready_fd = -1;
   /// Reads the configuration again for SIGHUP and `fo-route ctl reload`, and checks all of it. The
-  /// router then uses its keys and its workers: those that are not in it any more get no new
-  /// requests, and each other one goes on as it is. Its other options need a new router
-  /// (`takeover`). Throws what makes it invalid; then nothing changes. Empty: SIGHUP ends the
-  /// router.
+  /// router then uses its options: a request in flight goes on as it began, workers that are not
+  /// named any more get no new requests, and the health of the others keeps its state. A change of
+  /// an address, a file of TLS, the registry, its `state`, or `metrics_groups` needs a new router
+  /// (`takeover`): it is refused, and nothing changes. Throws what makes the configuration invalid;
+  /// then nothing changes, either. Empty: SIGHUP ends the router.
   std::function<ServeOptions()> reload;
+  /// Sets the level and format of the log, after a reload.
+  std::function<void()> set_log;
 };
 
 /// Serves until a signal ends it. Returns the exit status. Throws base::Error if it cannot start.

@@ -192,5 +192,18 @@ TEST(RequestReader, SaysWhyAndWithWhichStatusItRefuses) {
   }
 }
 
+TEST(RequestReader, NewLimitsAreThoseOfTheNextRequest) {
+  RequestReader reader({.body_bytes = 1});
+  for (const base::ByteCount limit : {2U, 3U, 1U}) {
+    reader.set_limits({.body_bytes = limit});
+    const std::string request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab";
+    give(reader, request);
+    EXPECT_EQ(reader.read_head() == RequestReader::Step::kDone &&
+                  reader.read_body() == RequestReader::Step::kDone,
+              limit >= 2);
+    reader.begin();
+  }
+}
+
 }  // namespace
 }  // namespace fo::http

@@ -157,6 +157,10 @@ class Fleet {
   TestLoop& loop() { return loop_; }
   boost::asio::any_io_executor executor() { return loop_.io().get_executor(); }
   route::Router& router() { return router_; }
+  void set_options(route::RouterOptions options) {
+    router_.set_options(with_monitor(std::move(options)));
+    router_.on_change();
+  }
   route::WorkerMonitor& monitor() { return monitor_; }
   [[nodiscard]] std::uint16_t port() const { return port_; }
 

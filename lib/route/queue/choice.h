@@ -52,6 +52,9 @@ class Choice {
  public:
   Choice(Policy policy, std::uint64_t seed);
 
+  /// Sets the policy of the next choices.
+  void set_policy(Policy policy) { policy_ = policy; }
+
   /// Adds a worker, or changes its room. What runs on it stays counted, also while it is removed.
   void set_worker(WorkerNumber worker, const Room& room);
   void remove_worker(WorkerNumber worker);

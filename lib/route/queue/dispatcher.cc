@@ -102,7 +102,7 @@ struct Dispatcher::State {
   ApiError overload(const Set& set, const Job& job, const char* code, const std::string& reason);
 
   boost::asio::any_io_executor executor;
-  const DispatchOptions options;
+  DispatchOptions options;
   Workers& workers;
   Metrics& metrics;
   std::map<SetKey, Set> sets;
@@ -127,6 +127,14 @@ Dispatcher::Dispatcher(boost::asio::any_io_executor executor, DispatchOptions op
                        Workers& workers, Metrics& metrics)
     : state_(std::make_unique<State>(std::move(executor), options, workers, metrics)) {}
 Dispatcher::~Dispatcher() = default;
+
+void Dispatcher::set_options(const DispatchOptions& options) {
+  state_->options = options;
+  for (auto& [key, set] : state_->sets) {
+    set.queue.set_limits(options.queue);
+    set.choice.set_policy(options.policy);
+  }
+}
 
 Dispatcher::State::Set& Dispatcher::State::set(const SetKey& key) {
   const auto found = sets.find(key);

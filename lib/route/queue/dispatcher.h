@@ -44,6 +44,10 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
+  /// Sets the options for requests that arrive from now on, and for the next choices of those that
+  /// wait. Afterwards, on_change().
+  void set_options(const DispatchOptions& options);
+
   /// Waits for a worker, which is then in `job.worker`, with a slot and tokens that release()
   /// frees. Returns the refusal if there is none in time, the queue is full, or the job was killed.
   /// `while_waiting`, unless it is empty, is called about once a second.

@@ -25,6 +25,17 @@ constexpr double kRetryAfterSpread = 0.2;
 
 SetQueue::SetQueue(const QueueLimits& limits) : limits_(limits) {}
 
+void SetQueue::set_limits(const QueueLimits& limits) {
+  limits_ = limits;
+  // The width of a slice follows from the timeout.
+  for (Tier& tier : tiers_) {
+    tier.slices.clear();
+    for (const Place& place : tier.places) {
+      tier.slices[slice_of(place.order)] += entries_.at(place.id).request.tokens;
+    }
+  }
+}
+
 double SetQueue::share(std::size_t tier) const {
   const double admitted = level_.admitted_share[tier];
   return limits_.shares[tier] * (admitted > 0 ? admitted : 1);

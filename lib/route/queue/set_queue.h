@@ -46,6 +46,9 @@ class SetQueue {
  public:
   explicit SetQueue(const QueueLimits& limits = {});
 
+  /// Sets the limits for requests that arrive from now on; those in the queue stay.
+  void set_limits(const QueueLimits& limits);
+
   /// Sets the share of each tier, 0 to refuse it, and the factor of the timeout, for requests that
   /// arrive from now on. Requests of a tier that is refused now keep its share until they are
   /// taken.

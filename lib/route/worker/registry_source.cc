@@ -71,6 +71,49 @@ awaitable<CardWeights> write_weight(fleet::Registry& registry, std::string model
 RegistrySource::RegistrySource(SourceOptions options, Workers& workers, Events events)
     : options_(std::move(options)), workers_(workers), events_(std::move(events)) {}
 
+void RegistrySource::set_options(SourceOptions options) {
+  options_ = std::move(options);
+  for (const auto& [id, worker] : workers_.all()) worker->health.set_rules(options_.health);
+  const std::map<std::string, std::string> used = instances_;
+  for (const auto& [key, text] : used) {
+    const std::string id = fleet::last_segment(key);
+    const WorkerPtr worker = workers_.find(id);
+    if (!worker) continue;
+    if (may_use(key, *worker)) {
+      worker->set_url(worker->url, net::parse_url(worker->url), options_.tls);
+    } else {
+      unused_[key] = {.text = text, .is_stale = worker->is_stale};
+      remove(id);
+    }
+  }
+  const std::map<std::string, Unused> unused = unused_;
+  for (const auto& [key, record] : unused) {
+    RegistryChange change{.kind = RegistryChange::Kind::kPut,
+                          .record = {.key = key, .text = record.text}};
+    apply(change);
+    change.kind = RegistryChange::Kind::kStale;
+    if (record.is_stale) apply(change);
+  }
+  update_slots();
+  events_.on_change();
+}
+
+bool RegistrySource::is_ours(const std::string& name_space) const {
+  return std::ranges::any_of(options_.namespaces, [&](const fleet::NamespacePattern& one) {
+    return one.matches(name_space);
+  });
+}
+
+bool RegistrySource::may_use(const std::string& key, const Worker& worker) const {
+  try {
+    http::make_origin(options_.allowed.check(worker.url), options_.tls);
+  } catch (const base::Error&) {
+    return false;
+  }
+  const auto endpoint = fleet::endpoint_of(key);
+  return endpoint && is_ours(endpoint->name_space);
+}
+
 void RegistrySource::apply(const RegistryChange& change) {
   const fleet::Record& record = change.record;
   const std::string id = fleet::last_segment(record.key);
@@ -89,8 +132,12 @@ void RegistrySource::apply(const RegistryChange& change) {
           worker->is_stale = true;
           events_.on_change();
         }
+        if (const auto unused = unused_.find(record.key); unused != unused_.end()) {
+          unused->second.is_stale = true;
+        }
         break;
       case RegistryChange::Kind::kGone:
+        unused_.erase(record.key);
         if (record.key.starts_with(kInstances)) remove(id);
         if (record.key.starts_with(kWeights)) {
           workers_.set_weights(fleet::text_of_segment(id), std::nullopt);
@@ -113,12 +160,11 @@ void RegistrySource::put_instance(const fleet::Record& record) {
   const auto endpoint = fleet::endpoint_of(record.key);
   const std::optional<Role> role = endpoint ? role_of(*endpoint) : std::nullopt;
   if (!role) return;
-  const bool is_ours = std::any_of(
-      options_.namespaces.begin(), options_.namespaces.end(),
-      [&](const fleet::NamespacePattern& one) { return one.matches(endpoint->name_space); });
-  if (!is_ours) return;
+  unused_[record.key] = {.text = record.text};
+  if (!is_ours(endpoint->name_space)) return;
   const fleet::Instance instance = fleet::decode_instance(record);
   if (instance.life == fleet::Life::kGone) {
+    unused_.erase(record.key);
     remove(instance.id);
     return;
   }
@@ -131,6 +177,7 @@ void RegistrySource::put_instance(const fleet::Record& record) {
     worker->model = instance.model;
   }
   worker->set_url(instance.url, url, options_.tls);
+  unused_.erase(record.key);
   if (std::exchange(instances_[record.key], record.text) != record.text) ++changes_;
   worker->life = instance.life;
   worker->drains_itself = instance.life == fleet::Life::kDraining && !instance.is_drained;

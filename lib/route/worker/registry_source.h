@@ -56,6 +56,10 @@ class RegistrySource {
 
   RegistrySource(SourceOptions options, Workers& workers, Events events);
 
+  /// Sets the options for all workers, and judges all records again: a worker that may not be used
+  /// any more is removed. Their health keeps its state.
+  void set_options(SourceOptions options);
+
   /// Applies a change of a record. Throws nothing: an invalid record is logged, and changes
   /// nothing.
   void apply(const fleet::RegistryChange& change);
@@ -94,6 +98,8 @@ class RegistrySource {
 
  private:
   void put_instance(const fleet::Record& record);
+  [[nodiscard]] bool is_ours(const std::string& name_space) const;
+  [[nodiscard]] bool may_use(const std::string& key, const Worker& worker) const;
   void put_weights(const fleet::Record& record);
   void put_card(const fleet::Record& record);
   void put_verdict(const fleet::Record& record);
@@ -109,6 +115,13 @@ class RegistrySource {
   Events events_;
   /// Texts of instances by key.
   std::map<std::string, std::string> instances_;
+  /// Records of instances that are not used, by key: they have another namespace, or are invalid
+  /// under the present options.
+  struct Unused {
+    std::string text;
+    bool is_stale = false;
+  };
+  std::map<std::string, Unused> unused_;
   /// Cards by checksum. A card that was used stays, since a checksum stands for one card.
   std::map<std::string, std::shared_ptr<const fleet::Card>> cards_;
   /// Their texts by key.

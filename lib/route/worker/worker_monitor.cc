@@ -232,6 +232,9 @@ WorkerMonitor::WorkerMonitor(boost::asio::any_io_executor executor, Options opti
                                            .on_ended = std::move(on_ended),
                                            .events = {}})) {}
 
+// The coroutines read the options where they are.
+void WorkerMonitor::set_options(Options options) { state_->options = std::move(options); }
+
 void WorkerMonitor::watch(const WorkerPtr& worker) {
   const auto event = std::make_shared<loop::Event>(state_->executor);
   state_->events[worker->id] = event;

@@ -47,6 +47,8 @@ class WorkerMonitor {
   WorkerMonitor(const WorkerMonitor&) = delete;
   WorkerMonitor& operator=(const WorkerMonitor&) = delete;
 
+  /// Sets the options of the next checks.
+  void set_options(Options options);
   /// Begins to watch the worker, until it is removed. It counts as unreachable at first.
   void watch(const WorkerPtr& worker);
   /// The worker is out, for this reason, until it answers a check: it has refused a connection, or

@@ -800,5 +800,20 @@ TEST_F(FewWithoutASet, TheirNumberHasTheLimitOfAQueue) {
   EXPECT_EQ(place()->refusal(), 503);
 }
 
+TEST_F(DispatcherTest, NewOptionsAreForTheNextRequestsAndTheNextChoices) {
+  add("a");
+  const Placed first = place();
+  const Placed waits = place();
+  DispatchOptions options = in_order();
+  options.queue.requests = 1;
+  options.overload_status = 529;
+  dispatcher_.set_options(options);
+  dispatcher_.on_change();
+  EXPECT_EQ(place()->refusal(), 529);
+  release(first);
+  loop_.run_ready();
+  EXPECT_EQ(waits->worker(), "a");
+}
+
 }  // namespace
 }  // namespace fo::test

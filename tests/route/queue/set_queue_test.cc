@@ -311,5 +311,17 @@ TEST(SetQueue, LosesAndDuplicatesNothing) {
   for (std::size_t tier = 0; tier < plan::kTiers; ++tier) EXPECT_EQ(queue.tokens(tier), 0U);
 }
 
+TEST(SetQueue, NewLimitsAreForRequestsThatArriveFromNowOn) {
+  SetQueue queue({.timeout = seconds(60)});
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    queue.add(waiting(id, kPremium, 100, kQueueStart + seconds(20 * id)), kQueueStart);
+  }
+  queue.set_limits({.requests = 3, .timeout = seconds(1)});
+  EXPECT_EQ(queue.add(waiting(4), kQueueStart).answer, SetQueue::Answer::kFull);
+  EXPECT_TRUE(queue.cancel(2, kQueueStart));
+  EXPECT_EQ(queue.add(waiting(5), kQueueStart).answer, SetQueue::Answer::kQueued);
+  EXPECT_THAT(take_all(queue, kQueueStart), ElementsAre(5, 1, 3));
+}
+
 }  // namespace
 }  // namespace fo::test

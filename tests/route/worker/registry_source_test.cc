@@ -474,5 +474,56 @@ TEST_F(RegistryVerdicts, ASavedConvictionCountsUntilTheRegistryIsListedWithoutIt
   EXPECT_EQ(source_.changes(), before + 3);
 }
 
+TEST_F(RegistrySourceTest, NewOptionsJudgeAllRecordsAgain) {
+  fleet::Instance remote = instance_of(kSecond);
+  remote.url = "http://8.8.8.8:1";
+  put(instance_of(kFirst));
+  const std::string third(32, 'c');
+  put(record_of(instance_of(third), {"other", "worker", "generate"}));
+  put(remote);
+  const route::WorkerPtr first = workers_.find(kFirst);
+  first->is_stale = true;
+  EXPECT_THAT(log(), ElementsAre("new " + kFirst));
+  // Nothing has changed for a worker that stays.
+  source_.set_options(options(2));
+  EXPECT_EQ(workers_.find(kFirst), first);
+  EXPECT_EQ(first->slots, 50U);
+  EXPECT_THAT(log(), ElementsAre("change"));
+
+  route::SourceOptions others = options({});
+  others.namespaces = {*fleet::NamespacePattern::parse("other")};
+  source_.set_options(others);
+  EXPECT_THAT(log(), ElementsAre("removed " + kFirst, "new " + third, "change"));
+  EXPECT_EQ(workers_.find(third)->slots, 100U);
+
+  route::SourceOptions anywhere = options({});
+  anywhere.allowed = fleet::AllowedWorkers(fleet::kAnyNetwork);
+  source_.set_options(anywhere);
+  EXPECT_EQ(workers_.all().size(), 2U);
+  EXPECT_TRUE(workers_.find(kFirst)->is_stale);
+  EXPECT_FALSE(workers_.find(kSecond)->is_stale);
+  source_.set_options(options({}));
+  EXPECT_EQ(workers_.find(kSecond), nullptr);
+  // A record that has vanished meanwhile does not come back.
+  apply(ChangeKind::kGone, record_of(remote).key);
+  source_.set_options(anywhere);
+  EXPECT_EQ(workers_.find(kSecond), nullptr);
+}
+
+TEST_F(RegistrySourceTest, NewRulesOfHealthKeepItsState) {
+  put(instance_of(kFirst));
+  const route::WorkerPtr worker = workers_.find(kFirst);
+  const auto fail = [&] {
+    worker->health.apply(fleet::HealthEvent::kFault, std::chrono::seconds(1), 0.5);
+    return worker->health.state();
+  };
+  EXPECT_EQ(fail(), fleet::HealthState::kSuspicious);
+  route::SourceOptions strict = options({});
+  strict.health.faults_in_row = 2;
+  source_.set_options(strict);
+  EXPECT_EQ(worker->health.state(), fleet::HealthState::kSuspicious);
+  EXPECT_EQ(fail(), fleet::HealthState::kUnhealthy);
+}
+
 }  // namespace
 }  // namespace fo::test
