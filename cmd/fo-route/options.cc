@@ -10,6 +10,8 @@
 #include "cli/options.h"
 #include "keys.h"
 #include "os/file/file.h"
+#include "route/admin.h"
+#include "tuning.h"
 
 namespace fo::fo_route {
 namespace {
@@ -138,6 +140,7 @@ void declare_serve(CLI::App& app, Options& options) {
   cli::add_duration(app, "--drain", serve.drain,
                     "then, for requests to end; also those of a drained engine");
   cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
+  declare_tuning(app, serve);
   cli::add_variables(app, {"NOTIFY_SOCKET", "WATCHDOG_*"});
 }
 
@@ -187,6 +190,7 @@ void check(Options& options) {
   if (serve.tls.certificate.empty() != serve.tls.key.empty()) {
     refuse("--tls-cert and --tls-key: one needs the other");
   }
+  check_tuning(serve);
   for (const std::string& path : serve.router.allowed_paths) {
     if (!path.starts_with('/') || !base::is_graphic(path)) {
       refuse("--allow-path: " + base::quoted(path) + " is not a path");
@@ -207,7 +211,12 @@ void check(Options& options) {
   if (!options.keys_file.empty()) serve.router.keys = read_keys(options.keys_file);
   if (options.choice == "least") serve.router.dispatch.policy = route::Policy::kLeast;
   if (options.choice == "round-robin") serve.router.dispatch.policy = route::Policy::kRoundRobin;
-  if (options.breaker == "classic") serve.source.health = fleet::kClassicBreaker;
+  if (options.breaker == "classic") {
+    if (serve.source.health != fleet::HealthRules{}) {
+      refuse("--breaker: the numbers of --health-* are those of the standard rules");
+    }
+    serve.source.health = fleet::kClassicBreaker;
+  }
   serve.router.dispatch.uses_unweighted_sets = !options.strict_sets;
   serve.router.resume.enabled = !options.no_resume;
   if (!options.worker_ca.empty()) serve.source.tls.emplace().ca = options.worker_ca;

@@ -38,6 +38,8 @@ CompletionCommand command_of(const CLI::App& app) {
   command.name = app.get_name();
   command.description = app.get_description();
   for (const CLI::Option* option : app.get_options()) {
+    // --help has no line for it.
+    if (option->get_group().empty()) continue;
     if (option->get_positional()) {
       command.arguments.push_back(value_of(*option));
       continue;

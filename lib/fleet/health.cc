@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 namespace fo::fleet {
 namespace {
@@ -11,9 +12,9 @@ using std::chrono::seconds;
 // In the order of HealthState.
 constexpr std::array<std::string_view, 5> kStateNames{"healthy", "suspicious", "unhealthy",
                                                       "probation", "convicted"};
-// Beyond this n, the longest cool-down is not longer.
-constexpr unsigned kMaxFailedProbations = 6;
-constexpr base::Duration kForgetAfter = std::chrono::minutes(10);
+// Limits of n. At the first one, the longest cool-down of the standard rules is reached.
+constexpr unsigned kFailedProbations = 6;
+constexpr unsigned kMaxFailedProbations = 30;
 // The weight with which a worker begins after a probation.
 constexpr double kFirstWeight = 0.1;
 constexpr double kPanicWeight = HealthRules{}.suspicious_weight;
@@ -30,16 +31,34 @@ std::optional<HealthState> parse_health_state(std::string_view text) {
   return static_cast<HealthState>(found - kStateNames.begin());
 }
 
+Health::Window::Window(base::Duration time)
+    : seconds_(static_cast<std::size_t>(
+          std::max<std::int64_t>(std::chrono::ceil<seconds>(time).count(), 1))) {}
+
+std::size_t Health::Window::place_of(std::int64_t number) const {
+  const auto size = static_cast<std::int64_t>(seconds_.size());
+  return static_cast<std::size_t>((number % size + size) % size);
+}
+
+void Health::Window::set_time(base::Duration time) {
+  Window other(time);
+  for (const Second& second : seconds_) {
+    Second& place = other.seconds_[other.place_of(second.number)];
+    if (second.number > place.number) place = second;
+  }
+  *this = std::move(other);
+}
+
 void Health::Window::add(base::Duration now, bool is_fault) {
   const std::int64_t number = std::chrono::floor<seconds>(now).count();
-  const auto size = static_cast<std::int64_t>(seconds_.size());
-  Second& second = seconds_[static_cast<std::size_t>((number % size + size) % size)];
+  Second& second = seconds_[place_of(number)];
   if (second.number != number) second = {.number = number};
   ++second.outcomes;
   if (is_fault) ++second.faults;
 }
 
-bool Health::Window::is_mostly_faults(base::Duration now, std::uint64_t outcomes) const {
+bool Health::Window::is_mostly_faults(base::Duration now, std::uint64_t outcomes,
+                                      double share) const {
   const std::int64_t number = std::chrono::floor<seconds>(now).count();
   std::uint64_t all = 0;
   std::uint64_t faults = 0;
@@ -48,7 +67,12 @@ bool Health::Window::is_mostly_faults(base::Duration now, std::uint64_t outcomes
     all += second.outcomes;
     faults += second.faults;
   }
-  return all >= outcomes && 2 * faults > all;
+  return all >= outcomes && static_cast<double>(faults) > share * static_cast<double>(all);
+}
+
+void Health::set_rules(const HealthRules& rules) {
+  rules_ = rules;
+  window_.set_time(rules.window);
 }
 
 void Health::apply(HealthEvent event, base::Duration now, double random) {
@@ -72,8 +96,8 @@ void Health::apply(HealthEvent event, base::Duration now, double random) {
 void Health::on_time(base::Duration now, double random) {
   if (state_ == HealthState::kHealthy) {
     if (!healthy_since_) healthy_since_ = now;
-    while (now - *healthy_since_ >= kForgetAfter && failed_probations_ > 0) {
-      *healthy_since_ += kForgetAfter;
+    while (now - *healthy_since_ >= rules_.forget && failed_probations_ > 0) {
+      *healthy_since_ += rules_.forget;
       --failed_probations_;
     }
   } else if (state_ == HealthState::kUnhealthy && now >= cool_down_ends_) {
@@ -101,16 +125,17 @@ void Health::on_outcome(bool is_fault, base::Duration now, double random) {
   }
   successes_in_row_ = 0;
   const bool is_mostly_faults =
-      rules_.window_outcomes > 0 && window_.is_mostly_faults(now, rules_.window_outcomes);
+      rules_.window_outcomes > 0 &&
+      window_.is_mostly_faults(now, rules_.window_outcomes, rules_.fault_share);
   if (++faults_in_row_ >= rules_.faults_in_row || is_mostly_faults) become_unhealthy(now, random);
 }
 
 void Health::on_probation_outcome(bool is_fault, base::Duration now, double random) {
   if (is_fault) {
-    failed_probations_ = std::min(failed_probations_ + 1, kMaxFailedProbations);
+    failed_probations_ = std::min(failed_probations_ + 1, max_failed_probations());
     become_unhealthy(now, random);
   } else if (++successes_in_row_ >= rules_.probation_successes) {
-    window_ = {};
+    window_ = Window(rules_.window);
     enter(HealthState::kHealthy, now);
     rising_since_ = now;
   }
@@ -125,6 +150,13 @@ void Health::enter(HealthState state, base::Duration now) {
   healthy_since_.reset();
   if (state == HealthState::kHealthy) healthy_since_ = now;
   lease_.reset();
+}
+
+// Beyond this n, the cool-down is not longer.
+unsigned Health::max_failed_probations() const {
+  unsigned n = kFailedProbations;
+  while (n < kMaxFailedProbations && rules_.cool_down * (1U << n) < rules_.max_cool_down) ++n;
+  return n;
 }
 
 void Health::become_unhealthy(base::Duration now, double random) {
@@ -154,8 +186,8 @@ Health::Snapshot Health::snapshot(base::Duration now) const {
 }
 
 void Health::restore(const Snapshot& snapshot, base::Duration now) {
-  window_ = {};
-  failed_probations_ = std::min(snapshot.failed_probations, kMaxFailedProbations);
+  window_ = Window(rules_.window);
+  failed_probations_ = std::min(snapshot.failed_probations, max_failed_probations());
   enter(snapshot.state, now);
   rising_since_.reset();
   cool_down_ends_ = now + std::min(snapshot.cool_down, rules_.max_cool_down);
@@ -171,7 +203,7 @@ void Health::end_lease(std::uint64_t lease) {
   if (lease_ && lease_->number == lease) lease_.reset();
 }
 
-SetWeights weights_of_set(std::span<const SetMember> members) {
+SetWeights weights_of_set(std::span<const SetMember> members, double max_out_part) {
   SetWeights result;
   std::size_t unconvicted = 0;
   // The members that are out by suspicion.
@@ -183,7 +215,8 @@ SetWeights weights_of_set(std::span<const SetMember> members) {
     }
     result.weights.push_back(member.state == HealthState::kConvicted ? 0 : member.weight);
   }
-  const std::size_t max_out = unconvicted / 2;
+  const auto part = static_cast<std::size_t>(static_cast<double>(unconvicted) * max_out_part);
+  const std::size_t max_out = std::min(part, std::max<std::size_t>(unconvicted, 1) - 1);
   if (suspects.size() <= max_out) return result;
   // A worker in probation is less bad than one in its cool-down.
   const auto badness = [&](std::size_t index) {

@@ -17,6 +17,8 @@
 //     and at most 300 s; n is the number of failed probations, less one for each 10 minutes
 //     healthy.
 // (b) The weight then rises from 1/10 of the state's to all of it in 10 s.
+//
+// HealthRules has these numbers.
 #pragma once
 
 #include <array>
@@ -47,18 +49,24 @@ enum class HealthEvent {
 
 struct HealthRules {
   double suspicious_weight = 0.5;
-  unsigned suspicious_successes = 2;
-  unsigned faults_in_row = 3;
-  /// The share of faults in 30 s counts if there were at least this many outcomes; 0: it never
-  /// counts.
+  std::uint64_t suspicious_successes = 2;
+  std::uint64_t faults_in_row = 3;
+  /// The share of faults in `window`, which is rounded up to seconds, counts if there were at least
+  /// this many outcomes; 0: it never counts.
   std::uint64_t window_outcomes = 20;
+  base::Duration window = std::chrono::seconds(30);
+  /// More than this share makes the worker unhealthy.
+  double fault_share = 0.5;
   base::Duration cool_down = std::chrono::seconds(5);
   base::Duration max_cool_down = std::chrono::seconds(300);
   /// The part by which a cool-down is longer or shorter.
   double jitter = 0.25;
-  unsigned probation_successes = 5;
+  std::uint64_t probation_successes = 5;
   /// The time in which the weight rises after a probation.
   base::Duration rise = std::chrono::seconds(10);
+  /// The time of health for which a failed probation is forgotten.
+  base::Duration forget = std::chrono::minutes(10);
+  friend bool operator==(const HealthRules&, const HealthRules&) = default;
 };
 
 /// The usual circuit breaker: it opens after 3 faults in a row, and one request closes it 60 s
@@ -76,10 +84,11 @@ inline constexpr HealthRules kClassicBreaker{
 
 class Health {
  public:
-  explicit Health(const HealthRules& rules = {}) : rules_(rules) {}
+  explicit Health(const HealthRules& rules = {}) : rules_(rules), window_(rules.window) {}
 
-  /// Sets the rules of later events. The state stays, and so does the end of a cool-down.
-  void set_rules(const HealthRules& rules) { rules_ = rules; }
+  /// Sets the rules of later events. The state and the outcomes stay, and so does the end of a
+  /// cool-down.
+  void set_rules(const HealthRules& rules);
 
   /// Applies the time until `now`, then the event. `random` is uniform in [0, 1).
   void apply(HealthEvent event, base::Duration now, double random);
@@ -110,12 +119,16 @@ class Health {
   void end_lease(std::uint64_t lease);
 
  private:
-  // Outcomes of the last 30 s, by seconds.
+  // Outcomes of a time, by seconds.
   class Window {
    public:
+    explicit Window(base::Duration time);
+    /// Keeps the outcomes that are in the new time.
+    void set_time(base::Duration time);
     void add(base::Duration now, bool is_fault);
-    /// Whether there are at least `outcomes`, over half of them faults.
-    [[nodiscard]] bool is_mostly_faults(base::Duration now, std::uint64_t outcomes) const;
+    /// Whether there are at least `outcomes`, more than a `share` of them faults.
+    [[nodiscard]] bool is_mostly_faults(base::Duration now, std::uint64_t outcomes,
+                                        double share) const;
 
    private:
     struct Second {
@@ -123,7 +136,9 @@ class Health {
       std::uint64_t outcomes = 0;
       std::uint64_t faults = 0;
     };
-    std::array<Second, 30> seconds_;
+    [[nodiscard]] std::size_t place_of(std::int64_t number) const;
+
+    std::vector<Second> seconds_;
   };
 
   void on_time(base::Duration now, double random);
@@ -131,11 +146,12 @@ class Health {
   void on_probation_outcome(bool is_fault, base::Duration now, double random);
   void enter(HealthState state, base::Duration now);
   void become_unhealthy(base::Duration now, double random);
+  [[nodiscard]] unsigned max_failed_probations() const;
 
   HealthRules rules_;
   HealthState state_ = HealthState::kHealthy;
-  unsigned successes_in_row_ = 0;
-  unsigned faults_in_row_ = 0;
+  std::uint64_t successes_in_row_ = 0;
+  std::uint64_t faults_in_row_ = 0;
   Window window_;
   unsigned failed_probations_ = 0;
   base::Duration cool_down_ends_{0};
@@ -166,9 +182,11 @@ struct SetWeights {
   std::size_t kept_in = 0;
 };
 
-/// At most half of the members that are not convicted, rounded down, have a weight of 0: if more of
-/// them are suspected, the fault is probably elsewhere, and the least bad stay in, with the weight
-/// of a suspicious worker. So a lone worker is always in, and a convicted one never.
-SetWeights weights_of_set(std::span<const SetMember> members);
+inline constexpr double kMaxOut = 0.5;
+
+/// At most this part of the members that are not convicted, rounded down, have a weight of 0: if
+/// more of them are suspected, the fault is probably elsewhere, and the least bad stay in, with the
+/// weight of a suspicious worker. One of them is always in, and a convicted one never.
+SetWeights weights_of_set(std::span<const SetMember> members, double max_out = kMaxOut);
 
 }  // namespace fo::fleet

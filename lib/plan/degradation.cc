@@ -18,35 +18,35 @@ void check_level(std::size_t level) {
 
 }  // namespace
 
-std::size_t level_entered_at(double ratio) {
+std::size_t level_entered_at(double ratio, const DegradationRules& rules) {
   check_ratio(ratio);
-  std::size_t level = kDegradationLevels.size() - 1;
-  while (level > 0 && ratio >= kDegradationLevels[level].enter_below) --level;
+  std::size_t level = rules.levels.size() - 1;
+  while (level > 0 && ratio >= rules.levels[level].enter_below) --level;
   return level;
 }
 
-DegradationSetting setting_of(std::size_t level, double ratio) {
+DegradationSetting setting_of(std::size_t level, double ratio, const DegradationRules& rules) {
   check_level(level);
   check_ratio(ratio);
-  DegradationSetting setting = kDegradationLevels[level].setting;
-  if (level + 1 == kDegradationLevels.size() && ratio < kRefuseAllBelow)
+  DegradationSetting setting = rules.levels[level].setting;
+  if (level + 1 == rules.levels.size() && ratio < rules.refuse_all_below)
     setting.admitted_share = {};
   return setting;
 }
 
-DegradationState next_degradation(const DegradationState& before, double ratio,
-                                  base::Duration now) {
+DegradationState next_degradation(const DegradationState& before, double ratio, base::Duration now,
+                                  const DegradationRules& rules) {
   check_level(before.level);
-  const std::size_t entered = level_entered_at(ratio);
+  const std::size_t entered = level_entered_at(ratio, rules);
   if (entered > before.level) return {.level = entered, .above_since = std::nullopt};
-  if (before.level == 0 || ratio <= kDegradationLevels[before.level].leave_above) {
+  if (before.level == 0 || ratio <= rules.levels[before.level].leave_above) {
     return {.level = before.level, .above_since = std::nullopt};
   }
   const base::Duration since = before.above_since.value_or(now);
-  if (now - since < kLeaveAfter) return {.level = before.level, .above_since = since};
+  if (now - since < rules.leave_after) return {.level = before.level, .above_since = since};
   // The threshold of the level before it is another one: its time begins now.
   const std::size_t level = before.level - 1;
-  const bool is_above = level > 0 && ratio > kDegradationLevels[level].leave_above;
+  const bool is_above = level > 0 && ratio > rules.levels[level].leave_above;
   return {.level = level, .above_since = is_above ? std::optional(now) : std::nullopt};
 }
 

@@ -58,12 +58,20 @@ inline constexpr double kRefuseAllBelow = 0.05;
 /// Time for which the ratio must stay above a level's threshold before the level is left.
 inline constexpr base::Duration kLeaveAfter = std::chrono::seconds(10);
 
+/// The numbers of the levels. Level 0 is as above; a level is entered below the one before it, and
+/// left above its own threshold.
+struct DegradationRules {
+  std::array<DegradationLevel, 5> levels = kDegradationLevels;
+  double refuse_all_below = kRefuseAllBelow;
+  base::Duration leave_after = kLeaveAfter;
+};
+
 /// The level that is entered at this ratio from level 0. A ratio is at least 0; infinity stands for
 /// no demand. Throws Error(kUsage) for others.
-std::size_t level_entered_at(double ratio);
+std::size_t level_entered_at(double ratio, const DegradationRules& rules = {});
 
 /// The setting in force at `level` (0 to 4).
-DegradationSetting setting_of(std::size_t level, double ratio);
+DegradationSetting setting_of(std::size_t level, double ratio, const DegradationRules& rules = {});
 
 struct DegradationState {
   std::size_t level = 0;
@@ -73,6 +81,7 @@ struct DegradationState {
 
 /// The state after an observation of `ratio` at `now`, the time since any fixed point. `now` must
 /// not go back.
-DegradationState next_degradation(const DegradationState& before, double ratio, base::Duration now);
+DegradationState next_degradation(const DegradationState& before, double ratio, base::Duration now,
+                                  const DegradationRules& rules = {});
 
 }  // namespace fo::plan

@@ -30,10 +30,6 @@ using http::Reply;
 using http::Response;
 
 constexpr const char* kWorkerLost = "worker_lost";
-// Attempts on workers that failed after they were sent a request, without a token in between.
-constexpr unsigned kMaxAttempts = 3;
-// Interval of the comments to a client that waits for the rest of its answer.
-constexpr base::Duration kCommentInterval = std::chrono::seconds(2);
 // Before a request goes to a worker that was busy, or failed it in vain: a process that is ending
 // may accept connections for a while, only to reset them.
 constexpr base::Duration kPauseAfterFailure = std::chrono::seconds(1);
@@ -138,9 +134,11 @@ ApiError error_of(const Job& job, const Attempt& attempt, const std::string& rea
   return {.status = 502, .message = "the worker failed: " + reason, .code = kWorkerLost};
 }
 
-ApiError poison_error() {
+ApiError poison_error(const PoisonSettings& settings) {
   return {.status = 422,
-          .message = "two engines have died of this request; it is refused for 10 minutes",
+          .message = std::to_string(settings.deaths) +
+                     " engines have died of this request; it is refused for " +
+                     base::format_duration(settings.time),
           .code = "poison_request",
           .should_retry = false};
 }
@@ -229,6 +227,11 @@ class Attempts {
   void on_first_token(base::Duration gap);
   void on_resumed(TimePoint began);
   [[nodiscard]] Asked asked() const;
+  /// Limit of attempts on workers that failed after they were sent the request, without a token in
+  /// between.
+  [[nodiscard]] std::uint64_t max_attempts() const {
+    return parts_.options.dispatch.budget.retries_of_one + 1;
+  }
   [[nodiscard]] http::RequestHead head() const;
   void add_ids(http::Fields& headers) const;
   void add_health(const WorkerPtr& worker, fleet::HealthEvent event, const std::string& reason);
@@ -511,7 +514,8 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
       worker->share.on_overload(worker->slots, outcome.pause, Clock::now());
       parts_.dispatcher.on_change();
       if (outcome.is_unavailable &&
-          worker->unavailability.on_unavailable(Clock::now(), worker->pace.last_token())) {
+          worker->unavailability.on_unavailable(Clock::now(), worker->pace.last_token(),
+                                                parts_.options.overload.unavailable)) {
         parts_.options.on_refused(worker, "it answers nothing but status 503");
       }
       break;
@@ -611,8 +615,8 @@ awaitable<Attempts::Next> Attempts::resume(LossReason loss, const Attempt& attem
   std::string refusal = exchange_.resume_refusal();
   if (!parts_.options.resume.enabled) refusal = "this router resumes no answers";
   if (refusal.empty() && !outcome.is_worth_another) refusal = reason;
-  if (refusal.empty() && job_.fruitless >= kMaxAttempts) refusal = "too many workers have failed";
-  if (!refusal.empty() && !exchange_.is_delivered() && job_.attempts < kMaxAttempts) {
+  if (refusal.empty() && job_.fruitless >= max_attempts()) refusal = "too many workers have failed";
+  if (!refusal.empty() && !exchange_.is_delivered() && job_.attempts < max_attempts()) {
     // An answer in one piece can be produced again from its beginning.
     job_.resume_until.reset();
     co_return Next::kAgain;
@@ -665,11 +669,11 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     watch_.reset();
   }
   if (suspects.is_poison(job_.number)) {
-    os::log(os::LogLevel::kError, "request {}: poison: two engines have died of it",
-            base::quoted(job_.id));
+    os::log(os::LogLevel::kError, "request {}: poison: {} engines have died of it",
+            base::quoted(job_.id), parts_.options.dispatch.poison.deaths);
     parts_.poison.add(job_.key, body, time_now());
     parts_.metrics.poison.add();
-    const ApiError error = poison_error();
+    const ApiError error = poison_error(parts_.options.dispatch.poison);
     co_await give_up(error);
     co_return Next::kDone;
   }
@@ -687,14 +691,15 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
   }
   // One that finds all workers busy waits as long as one in the queue.
   const bool is_over = is_busy ? Clock::now() >= job_.received + parts_.dispatcher.timeout()
-                               : job_.fruitless >= kMaxAttempts;
+                               : job_.fruitless >= max_attempts();
   if (is_over) {
     ApiError error = error_of(job_, attempt, reason);
     if (is_busy && has_answer) {
-      error = {.status = parts_.options.dispatch.overload_status,
-               .message = "the workers are overloaded: " + reason,
-               .code = "overloaded",
-               .retry_after = outcome.pause};
+      error = {
+          .status = parts_.options.dispatch.overload_status,
+          .message = "the workers are overloaded: " + reason,
+          .code = "overloaded",
+          .retry_after = std::min(outcome.pause, parts_.options.dispatch.queue.max_retry_after)};
     }
     co_await give_up(std::move(error));
     co_return Next::kDone;
@@ -737,7 +742,7 @@ awaitable<Attempts::Next> Attempts::attempt(Placed& placed) {
   }
   const bool is_whole = attempt.end == AttemptEnd::kComplete;
   if (worker->is_convicted() && !is_whole && !job_.is_killed) co_return co_await leave(true);
-  const Outcome outcome = classify(attempt);
+  const Outcome outcome = classify(attempt, parts_.options.overload);
   if (attempt.end == AttemptEnd::kBroken) co_await look_for_death(worker);
   note(outcome, began, reason);
   if (outcome.kind != OutcomeClass::kSuccess) {
@@ -775,7 +780,8 @@ awaitable<void> Attempts::wait_for_budget() {
 // While the rest of an answer waits for a worker.
 awaitable<void> Attempts::comment() {
   const TimePoint now = Clock::now();
-  const bool is_due = exchange_.is_delivered() && now - commented_ >= kCommentInterval;
+  const bool is_due =
+      exchange_.is_delivered() && now - commented_ >= parts_.options.resume.comments;
   if (!is_due) co_return;
   commented_ = now;
   const std::string line = http::format_sse_comment("fo-route: waiting for a worker");
@@ -784,7 +790,7 @@ awaitable<void> Attempts::comment() {
 
 awaitable<void> Attempts::run() {
   if (parts_.poison.contains(job_.key, job_.request.body_identity(), time_now())) {
-    const ApiError error = poison_error();
+    const ApiError error = poison_error(parts_.options.dispatch.poison);
     co_await give_up(error);
     co_return;
   }

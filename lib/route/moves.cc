@@ -218,8 +218,7 @@ awaitable<std::string> warm(const Move& move) {
               : resumption.transcript().prompt().size() + resumption.transcript().tokens();
   http::FetchOptions options = options_for(move, *move.target, resumption.warming_body());
   std::string url = move.target->url + (as_text ? job->request.target : "/v1/completions");
-  const Deadline deadline =
-      Deadline::after(first_token_limit(move.parts->options.times.first_token, tokens));
+  const Deadline deadline = Deadline::after(move.parts->options.times.first_token_limit(tokens));
   std::string reason;
   try {
     const auto began = Clock::now();
@@ -317,7 +316,7 @@ void move_requests(const std::shared_ptr<RouterParts>& parts) {
     } else if (!worker->leaving_since) {
       worker->leaving_since = Clock::now();
     } else if (Clock::now() - *worker->leaving_since >= parts->options.resume.drain / 2) {
-      left[worker.get()] = ResumeBudget::max_running(worker->slots);
+      left[worker.get()] = ResumeBudget::max_running(worker->slots, parts->options.dispatch.budget);
     }
   }
   std::vector<Job*> waiting;

@@ -442,6 +442,11 @@ void Router::pin_level(std::optional<std::size_t> level) {
 void Router::set_options(RouterOptions options) {
   state_->admission.set_rules(options.keys, time_now());
   state_->dispatcher.set_options(options.dispatch);
+  state_->retries.set_settings(options.dispatch.budget);
+  state_->poison.set_settings(options.dispatch.poison);
+  state_->demand.set_settings(options.demand);
+  state_->level.set_rules(options.degradation);
+  state_->apply_level();
   state_->options = std::move(options);
 }
 

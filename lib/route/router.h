@@ -13,8 +13,11 @@
 
 #include "http/pages.h"
 #include "http/server.h"
+#include "plan/degradation.h"
 #include "route/answer/exchange.h"
+#include "route/answer/outcome.h"
 #include "route/answer/upstream_call.h"
+#include "route/queue/demand.h"
 #include "route/queue/dispatcher.h"
 #include "route/request/admission.h"
 #include "route/request/client_request.h"
@@ -32,6 +35,8 @@ struct ResumeSettings {
   base::Duration wait = std::chrono::seconds(30);
   /// Time for the requests of a drained worker to end there, or to move.
   base::Duration drain = std::chrono::seconds(30);
+  /// Interval of the comments to a client that waits for the rest of its answer.
+  base::Duration comments = std::chrono::seconds(2);
   KvMoveSettings moves;
 };
 
@@ -44,6 +49,9 @@ struct RouterOptions {
   http::Fields worker_headers;
   ResumeSettings resume;
   DispatchOptions dispatch;
+  OverloadTimes overload;
+  plan::DegradationRules degradation;
+  DemandSettings demand;
   /// nullopt: no keys are needed, and every client is premium.
   std::optional<KeyRules> keys;
   /// The requests per second to plan for; nullopt: those that were measured.

@@ -27,7 +27,10 @@ struct RouterParts {
         pool(on, options.pool),
         dispatcher(on, options.dispatch, workers, metrics),
         admission(options.keys),
-        demand(time_now()) {
+        demand(time_now(), options.demand),
+        level(options.degradation),
+        retries(options.dispatch.budget) {
+    poison.set_settings(options.dispatch.poison);
     metrics.has_groups = options.metrics_groups;
   }
 

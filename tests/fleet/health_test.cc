@@ -466,5 +466,53 @@ TEST(HealthOfSet, RandomSets) {
   }
 }
 
+TEST(Health, TheWindowAndItsShareCanBeSet) {
+  const auto outcomes_until_unhealthy = [](const HealthRules& rules) {
+    Health health(rules);
+    int outcomes = 0;
+    while (health.state() != State::kUnhealthy && outcomes < 200) {
+      health.apply(outcomes % 3 == 2 ? Event::kSuccess : Event::kFault, seconds(outcomes), kMiddle);
+      ++outcomes;
+    }
+    return outcomes;
+  };
+  EXPECT_EQ(outcomes_until_unhealthy({.window = seconds(19)}), 200);
+  EXPECT_EQ(outcomes_until_unhealthy({.window = seconds(100)}), 20);
+  EXPECT_EQ(outcomes_until_unhealthy({.window_outcomes = 10}), 10);
+  EXPECT_EQ(outcomes_until_unhealthy({.fault_share = 0.8}), 200);
+}
+
+TEST(Health, NewRulesKeepTheStateAndTheOutcomes) {
+  Health health;
+  for (int i = 0; i < 12; ++i) {
+    health.apply(i % 3 == 2 ? Event::kSuccess : Event::kFault, seconds(i), kMiddle);
+  }
+  EXPECT_EQ(health.state(), State::kSuspicious);
+  health.set_rules({.window_outcomes = 13, .window = seconds(60)});
+  EXPECT_EQ(health.state(), State::kSuspicious);
+  health.apply(Event::kFault, seconds(40), kMiddle);
+  EXPECT_EQ(health.state(), State::kUnhealthy) << "of 13 outcomes in 40 s";
+}
+
+TEST(Health, ALongerCoolDownIsReached) {
+  const HealthRules rules{.cool_down = milliseconds(100), .max_cool_down = seconds(300)};
+  Health health = health_in(State::kProbation, rules);
+  base::Duration now = seconds(0);
+  for (int i = 0; i < 20; ++i) {
+    health.apply(Event::kFault, now, kMiddle);
+    now += minutes(10);
+    health.apply(Event::kTime, now, kMiddle);
+  }
+  health.apply(Event::kFault, now, kMiddle);
+  EXPECT_EQ(health.snapshot(now).cool_down, seconds(300));
+}
+
+TEST(HealthOfSet, ThePartThatMayBeOutCanBeSet) {
+  const std::vector<SetMember> members{kOut, kOut, kOut, kIn};
+  EXPECT_EQ(weights_of_set(members, 0.25).kept_in, 2U);
+  EXPECT_EQ(weights_of_set(members, 0.75).kept_in, 0U);
+  EXPECT_EQ(weights_of_set(std::vector{kOut, kOut}, 1).kept_in, 1U) << "one is always in";
+}
+
 }  // namespace
 }  // namespace fo::fleet

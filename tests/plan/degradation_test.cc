@@ -129,5 +129,22 @@ TEST(Degradation, RefusesRatiosAndLevelsOutOfRange) {
   EXPECT_EQ(failure_of([] { setting_of(5, 1); }).message, "level '5': expected 0 to 4");
 }
 
+TEST(Degradation, TheNumbersOfTheLevelsCanBeSet) {
+  DegradationRules rules;
+  rules.levels[1].enter_below = 2;
+  rules.levels[1].leave_above = 3;
+  rules.levels[1].setting.concurrency_factor = 0.9;
+  rules.leave_after = seconds(1);
+  rules.refuse_all_below = 0.2;
+  EXPECT_EQ(level_entered_at(1.5, rules), 1u);
+  EXPECT_EQ(setting_of(1, 1.5, rules).concurrency_factor, 0.9);
+  EXPECT_THAT(setting_of(4, 0.1, rules).admitted_share, ElementsAre(0, 0, 0));
+  DegradationState state = next_degradation({}, 1.5, seconds(0), rules);
+  state = next_degradation(state, 2.5, seconds(100), rules);
+  EXPECT_EQ(state.level, 1u);
+  state = next_degradation(state, 3.5, seconds(100), rules);
+  EXPECT_EQ(next_degradation(state, 3.5, seconds(101), rules).level, 0u);
+}
+
 }  // namespace
 }  // namespace fo::plan

@@ -4,6 +4,7 @@
 // however often it comes, and never more than that.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -72,7 +73,7 @@ class WorkerHealth {
 
   fleet::Health table_;
   /// Number of passed checks that end a weak suspicion; 0 without a suspicion.
-  unsigned passes_needed_ = 0;
+  std::uint64_t passes_needed_ = 0;
   Cause cause_;
   text::WallTime since_{};
 };

@@ -8,21 +8,11 @@
 namespace fo::route {
 namespace {
 
-using std::chrono::seconds;
-
-constexpr base::Duration kPause = seconds(1);
-constexpr base::Duration kMaxPause = seconds(30);
-constexpr base::Duration kMinStall = seconds(5);
-constexpr int kStallGaps = 20;
-constexpr std::uint64_t kPrefillTokensPerSecond = 1000;
-// Longer than any engine's context, so that no limit overflows.
-constexpr std::uint64_t kMaxPromptTokens = 1'000'000'000;
-
 constexpr Outcome kFaultElsewhere{.kind = OutcomeClass::kFault, .is_worth_another = true};
 
-Outcome backpressure(const std::optional<base::Duration>& retry_after) {
+Outcome backpressure(const std::optional<base::Duration>& retry_after, const OverloadTimes& times) {
   const base::Duration pause =
-      std::clamp(retry_after.value_or(kPause), base::Duration(0), kMaxPause);
+      std::clamp(retry_after.value_or(times.pause), base::Duration(0), times.max_pause);
   return {.kind = OutcomeClass::kBackpressure, .is_worth_another = true, .pause = pause};
 }
 
@@ -31,7 +21,7 @@ Outcome classify_error(int code) {
   return {.kind = OutcomeClass::kSuspected, .is_worth_another = true};
 }
 
-Outcome classify_status(const Attempt& attempt) {
+Outcome classify_status(const Attempt& attempt, const OverloadTimes& times) {
   switch (attempt.status) {
     case 400:
     case 422:
@@ -45,7 +35,7 @@ Outcome classify_status(const Attempt& attempt) {
     case 429:
     case 503:
     case 529: {
-      Outcome outcome = backpressure(attempt.retry_after);
+      Outcome outcome = backpressure(attempt.retry_after, times);
       outcome.is_unavailable = attempt.status == 503;
       return outcome;
     }
@@ -81,7 +71,7 @@ std::string_view to_string(OutcomeClass kind) {
   return kNames.at(static_cast<std::size_t>(kind));
 }
 
-Outcome classify(const Attempt& attempt) {
+Outcome classify(const Attempt& attempt, const OverloadTimes& times) {
   switch (attempt.end) {
     case AttemptEnd::kComplete:
       return {.kind = OutcomeClass::kSuccess};
@@ -93,14 +83,14 @@ Outcome classify(const Attempt& attempt) {
     case AttemptEnd::kAborted:
       return kFaultElsewhere;
     case AttemptEnd::kStatus:
-      return classify_status(attempt);
+      return classify_status(attempt, times);
     case AttemptEnd::kErrorFrame:
       return classify_error(attempt.error_code);
     case AttemptEnd::kStalled:
       if (!attempt.others_moved) return kFaultElsewhere;
       return {.kind = OutcomeClass::kNeutral, .is_worth_another = true};
     case AttemptEnd::kNoFirstToken:
-      return attempt.others_moved ? backpressure(std::nullopt) : kFaultElsewhere;
+      return attempt.others_moved ? backpressure(std::nullopt, times) : kFaultElsewhere;
     case AttemptEnd::kDeadline:
       break;
   }
@@ -112,15 +102,6 @@ OutcomeClass resolve_suspected(const Attempt& suspected, const Attempt& other) {
   const bool is_same = other.end == suspected.end && other.status == suspected.status &&
                        other.error_code == suspected.error_code;
   return is_same ? OutcomeClass::kNeutral : OutcomeClass::kSuspected;
-}
-
-base::Duration stall_limit(base::Duration mean_gap) {
-  return std::max(kMinStall, kStallGaps * mean_gap);
-}
-
-base::Duration first_token_limit(base::Duration base, std::uint64_t prompt_tokens) {
-  const std::uint64_t tokens = std::min(prompt_tokens, kMaxPromptTokens);
-  return base + std::chrono::milliseconds(tokens * 1000 / kPrefillTokensPerSecond);
 }
 
 }  // namespace fo::route

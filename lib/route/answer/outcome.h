@@ -21,6 +21,7 @@
 //     client gone, the request's deadline               neutral
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -38,8 +39,8 @@ enum class AttemptEnd {
   kAborted,    // the engine ended the answer with "abort" or "error"
   kStatus,
   kErrorFrame,
-  kStalled,       // no token for stall_limit(), or for the limit of one silent stream
-  kNoFirstToken,  // no token in first_token_limit()
+  kStalled,       // no token for CallTimes::stall_limit(), or for the limit of one silent stream
+  kNoFirstToken,  // no token in CallTimes::first_token_limit()
   kDeadline,      // that of the request, which covers all its attempts
 };
 
@@ -88,19 +89,19 @@ struct Outcome {
   bool is_unavailable = false;
 };
 
-Outcome classify(const Attempt& attempt);
+struct OverloadTimes {
+  /// The pause of a worker that reports overload without a Retry-After, and the longest one.
+  base::Duration pause = std::chrono::seconds(1);
+  base::Duration max_pause = std::chrono::seconds(30);
+  /// A worker that answers 503 alone for so long is out (Unavailability).
+  base::Duration unavailable = std::chrono::seconds(10);
+};
+
+Outcome classify(const Attempt& attempt, const OverloadTimes& times = {});
 
 /// The class of a suspected attempt once another worker has had the same request: kFault if that
 /// succeeded; kNeutral if it gave the same answer, which is then neutral, too, and goes to the
 /// client; else still kSuspected. At the end of the request, kSuspected is neutral.
 OutcomeClass resolve_suspected(const Attempt& suspected, const Attempt& other);
-
-/// Returns the time for which a worker may be silent in all its streams: 5 s, or 20 times its mean
-/// gap between the tokens of a stream.
-base::Duration stall_limit(base::Duration mean_gap);
-
-/// Returns the time limit of the first token: `base`, and one second for each 1,000 tokens of the
-/// prompt.
-base::Duration first_token_limit(base::Duration base, std::uint64_t prompt_tokens);
 
 }  // namespace fo::route

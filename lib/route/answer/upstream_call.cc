@@ -23,6 +23,9 @@ constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
 // been suspended.
 constexpr base::Duration kLastLook = std::chrono::milliseconds(200);
 
+// Longer than any engine's context, so that no limit overflows.
+constexpr std::uint64_t kMaxPromptTokens = 1'000'000'000;
+
 Deadline deadline_at(TimePoint time) { return Deadline::after(time - Clock::now()); }
 
 // Returns the end of a call that could not connect. After a lack of descriptors, a timeout is no
@@ -43,13 +46,22 @@ const char* reason_of(CallEnd end) {
 
 }  // namespace
 
+base::Duration CallTimes::first_token_limit(std::uint64_t prompt_tokens) const {
+  const std::uint64_t tokens = std::min(prompt_tokens, kMaxPromptTokens);
+  return first_token + std::chrono::milliseconds(tokens * 1000 / prefill_rate);
+}
+
+base::Duration CallTimes::stall_limit(base::Duration mean_gap) const {
+  return std::max(stall, static_cast<base::Duration::rep>(stall_gaps) * mean_gap);
+}
+
 UpstreamCall::UpstreamCall(http::Pool& pool, WorkerPtr worker, Exchange& exchange,
                            const CallTimes& times, std::uint64_t prompt_tokens)
     : pool_(pool),
       worker_(std::move(worker)),
       exchange_(exchange),
       times_(times),
-      first_token_limit_(first_token_limit(times.first_token, prompt_tokens)) {}
+      first_token_limit_(times.first_token_limit(prompt_tokens)) {}
 
 void UpstreamCall::cut() {
   is_cut_ = true;
@@ -141,8 +153,8 @@ UpstreamCall::Limit UpstreamCall::next_limit(Deadline deadline) const {
   take(deadline_at(last_token_ + held_up_ + times_.stream), CallEnd::kSilent);
   const TimePoint moved =
       std::max(worker_->pace.last_token().value_or(began_), last_token_ + held_up_);
-  take(deadline_at(moved + stall_limit(worker_->pace.mean_gap().value_or(base::Duration::zero()))),
-       CallEnd::kHung);
+  const base::Duration gap = worker_->pace.mean_gap().value_or(base::Duration::zero());
+  take(deadline_at(moved + times_.stall_limit(gap)), CallEnd::kHung);
   return limit;
 }
 

@@ -16,12 +16,21 @@ namespace fo::route {
 
 struct CallTimes {
   base::Duration connect = std::chrono::seconds(2);
-  /// Time limit of the first token of a stream with a short prompt; see first_token_limit().
+  /// Time limit of the first token of a stream with a short prompt; a longer one has a second more
+  /// for each `prefill_rate` tokens.
   base::Duration first_token = std::chrono::seconds(60);
+  std::uint64_t prefill_rate = 1000;
   /// Between two tokens of a stream whose worker's other streams go on.
   base::Duration stream = std::chrono::seconds(120);
   /// Time limit of an answer in one piece.
   base::Duration answer = std::chrono::minutes(10);
+  /// A worker hangs when none of its streams brings a token for this time, or for so many times its
+  /// mean gap if that is longer.
+  base::Duration stall = std::chrono::seconds(5);
+  std::uint64_t stall_gaps = 20;
+
+  [[nodiscard]] base::Duration first_token_limit(std::uint64_t prompt_tokens) const;
+  [[nodiscard]] base::Duration stall_limit(base::Duration mean_gap) const;
 };
 
 /// The end of a call. If the exchange knows more, it has a fault.

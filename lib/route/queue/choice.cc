@@ -9,17 +9,10 @@ namespace fo::route {
 namespace {
 
 constexpr std::array<std::size_t, 5> kPrefixLengths{256, 1024, 4096, 16 * 1024, 64 * 1024};
-constexpr std::size_t kMaxPrefixes = 100'000;
-// The mean includes the request itself, as in consistent hashing with bounded loads (V. Mirrokni
-// and others, SODA 2018); else a worker would be overloaded by its first one.
-constexpr double kMaxLoad = 1.25;
-// With more workers than this, the less loaded of two is nearly as good as the least loaded.
-constexpr std::size_t kFewWorkers = 16;
 // Number of workers that are drawn before all of them are considered.
 constexpr int kMaxDraws = 16;
 
 constexpr double kClassWidth = 1.2;
-constexpr std::uint64_t kFirstP95 = 1024;
 constexpr std::uint64_t kMinAnswers = 20;
 constexpr std::uint64_t kMaxAnswers = 4096;
 
@@ -46,7 +39,7 @@ std::optional<WorkerNumber> Choice::Prefixes::find(std::uint64_t hash) const {
   return found->second->second;
 }
 
-void Choice::Prefixes::set(std::uint64_t hash, WorkerNumber worker) {
+void Choice::Prefixes::set(std::uint64_t hash, WorkerNumber worker, std::uint64_t max) {
   const auto [found, is_new] = by_hash_.try_emplace(hash);
   if (!is_new) {
     found->second->second = worker;
@@ -55,14 +48,21 @@ void Choice::Prefixes::set(std::uint64_t hash, WorkerNumber worker) {
   }
   uses_.emplace_front(hash, worker);
   found->second = uses_.begin();
-  if (uses_.size() > kMaxPrefixes) {
+  while (uses_.size() > max) {
     by_hash_.erase(uses_.back().first);
     uses_.pop_back();
   }
 }
 
-Choice::Choice(Policy policy, std::uint64_t seed)
-    : policy_(policy), random_(static_cast<std::minstd_rand::result_type>(seed)) {}
+Choice::Choice(Policy policy, std::uint64_t seed, const ChoiceSettings& settings)
+    : policy_(policy),
+      settings_(settings),
+      random_(static_cast<std::minstd_rand::result_type>(seed)) {}
+
+void Choice::set_policy(Policy policy, const ChoiceSettings& settings) {
+  policy_ = policy;
+  settings_ = settings;
+}
 
 void Choice::set_worker(WorkerNumber worker, const Room& room) {
   const auto [found, is_new] = places_.try_emplace(worker, workers_.size());
@@ -137,7 +137,7 @@ const Choice::Worker* Choice::find_cached(const Candidate& request) const {
     const Worker& worker = workers_[place->second];
     if (!has_room(worker, request)) continue;
     const double mean = static_cast<double>(tokens_ + request.tokens) / weights_;
-    return worker.load() <= kMaxLoad * mean ? &worker : nullptr;
+    return worker.load() <= settings_.max_load * mean ? &worker : nullptr;
   }
   return nullptr;
 }
@@ -154,7 +154,7 @@ const Choice::Worker* Choice::find_least(const Candidate& request) {
     return true;
   };
   std::uniform_int_distribution<std::size_t> place(0, workers_.size() - 1);
-  if (workers_.size() > kFewWorkers) {
+  if (workers_.size() > settings_.few_workers) {
     int found = 0;
     for (int draw = 0; draw < kMaxDraws && found < 2; ++draw) {
       const Worker& drawn = workers_[place(random_)];
@@ -196,7 +196,9 @@ void Choice::begin(WorkerNumber worker, const Candidate& request) {
   chosen.tokens += request.tokens;
   if (chosen.room.weight > 0) tokens_ += request.tokens;
   if (policy_ != Policy::kPrefix) return;
-  for (const std::uint64_t hash : request.prefixes) prefixes_.set(hash, worker);
+  for (const std::uint64_t hash : request.prefixes) {
+    prefixes_.set(hash, worker, settings_.known_prefixes);
+  }
 }
 
 void Choice::end(WorkerNumber worker, std::uint64_t tokens) {
@@ -238,8 +240,8 @@ void AnswerLengths::add(std::uint64_t tokens) {
   }
 }
 
-std::uint64_t AnswerLengths::p95() const {
-  if (answers_ < kMinAnswers) return kFirstP95;
+std::uint64_t AnswerLengths::p95(std::uint64_t first) const {
+  if (answers_ < kMinAnswers) return first;
   std::uint64_t above = answers_ / 20;
   std::size_t place = counts_.size() - 1;
   while (counts_[place] <= above) above -= counts_[place--];

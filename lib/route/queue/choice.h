@@ -25,6 +25,17 @@ enum class Policy {
 /// The caller's number of a worker, which must not be used again for another worker.
 using WorkerNumber = std::uint64_t;
 
+struct ChoiceSettings {
+  /// Known beginnings of prompts, for kPrefix.
+  std::uint64_t known_prefixes = 100'000;
+  /// The load, in relation to the mean, up to which a worker gets what its cache has. The mean
+  /// includes the request itself, as in consistent hashing with bounded loads (V. Mirrokni and
+  /// others, SODA 2018); else a worker would be overloaded by its first one.
+  double max_load = 1.25;
+  /// With more workers than this, the less loaded of two is nearly as good as the least loaded.
+  std::uint64_t few_workers = 16;
+};
+
 struct Room {
   /// Requests at a time.
   std::uint64_t slots = 256;
@@ -50,10 +61,10 @@ struct Candidate {
 
 class Choice {
  public:
-  Choice(Policy policy, std::uint64_t seed);
+  Choice(Policy policy, std::uint64_t seed, const ChoiceSettings& settings = {});
 
-  /// Sets the policy of the next choices.
-  void set_policy(Policy policy) { policy_ = policy; }
+  /// Sets the policy and the settings of the next choices.
+  void set_policy(Policy policy, const ChoiceSettings& settings);
 
   /// Adds a worker, or changes its room. What runs on it stays counted, also while it is removed.
   void set_worker(WorkerNumber worker, const Room& room);
@@ -90,11 +101,12 @@ class Choice {
     }
   };
 
-  // The workers that last had a prompt with this beginning, for the 100,000 that were used last.
+  // The workers that last had a prompt with this beginning, for those that were used last.
   class Prefixes {
    public:
     [[nodiscard]] std::optional<WorkerNumber> find(std::uint64_t hash) const;
-    void set(std::uint64_t hash, WorkerNumber worker);
+    /// Keeps at most `max` of them.
+    void set(std::uint64_t hash, WorkerNumber worker, std::uint64_t max);
 
    private:
     using Uses = std::list<std::pair<std::uint64_t, WorkerNumber>>;
@@ -109,6 +121,7 @@ class Choice {
   void update_totals();
 
   Policy policy_;
+  ChoiceSettings settings_;
   std::minstd_rand random_;
   std::vector<Worker> workers_;
   std::unordered_map<WorkerNumber, std::size_t> places_;
@@ -129,8 +142,9 @@ class Choice {
 class AnswerLengths {
  public:
   void add(std::uint64_t tokens);
-  /// 1,024 until there have been enough answers.
-  [[nodiscard]] std::uint64_t p95() const;
+  /// `first` until there have been enough answers.
+  [[nodiscard]] std::uint64_t p95(std::uint64_t first = kFirst) const;
+  static constexpr std::uint64_t kFirst = 1024;
 
  private:
   std::array<std::uint64_t, 96> counts_{};

@@ -40,7 +40,7 @@ void Demand::on_refused(const std::string& client, base::Duration admitted_at, b
 
 double Demand::rate(base::Duration now) const {
   const std::int64_t first =
-      std::max<std::int64_t>(number_at(now) - static_cast<std::int64_t>(slices_.size()) + 1, 0);
+      std::max<std::int64_t>(number_at(now) - settings_.time / kSlice + 1, 0);
   std::uint64_t admitted = 0;
   std::uint64_t refused = 0;
   for (const Slice& slice : slices_) {
@@ -49,7 +49,9 @@ double Demand::rate(base::Duration now) const {
     refused += slice.refused;
   }
   const plan::Seconds time = std::max(now - started_ - first * kSlice, kSlice);
-  return static_cast<double>(admitted + std::min(refused, admitted)) / time.count();
+  const auto counted = static_cast<double>(admitted);
+  const double more = std::min(static_cast<double>(refused), counted * (settings_.max_factor - 1));
+  return (counted + more) / time.count();
 }
 
 void ServedMean::add(base::Duration ttft, base::Duration total, std::uint64_t prompt_tokens,
@@ -98,7 +100,7 @@ double capacity_ratio(double carried, double demanded) {
 }
 
 void Level::update(double ratio, base::Duration now) {
-  automatic_ = plan::next_degradation(automatic_, ratio, now);
+  automatic_ = plan::next_degradation(automatic_, ratio, now, rules_);
   ratio_ = ratio;
 }
 

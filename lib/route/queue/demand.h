@@ -17,12 +17,21 @@
 
 namespace fo::route {
 
+struct DemandSettings {
+  /// The time that is measured: whole slices of ten seconds, at most an hour.
+  base::Duration time = std::chrono::minutes(10);
+  /// The most that refusals can make of the demand, as a multiple of what was admitted.
+  double max_factor = 2;
+};
+
 /// The requests of the last ten minutes: those that were admitted, and the first refusal of each
 /// client in ten seconds, since clients that are refused send their requests again. Refusals at
 /// most double the demand, so that nobody can degrade the service by being refused.
 class Demand {
  public:
-  explicit Demand(base::Duration now) : started_(now) {}
+  explicit Demand(base::Duration now, const DemandSettings& settings = {})
+      : settings_(settings), started_(now) {}
+  void set_settings(const DemandSettings& settings) { settings_ = settings; }
 
   void on_admitted(base::Duration now);
   /// A request that on_admitted() counted at `admitted_at` was refused before a worker had it. Its
@@ -47,8 +56,9 @@ class Demand {
   Slice& place_of(std::int64_t number);
   Slice& slice_at(base::Duration now);
 
+  DemandSettings settings_;
   base::Duration started_;
-  std::array<Slice, 60> slices_;
+  std::array<Slice, 360> slices_;
   /// The clients that were refused in the present slice.
   std::unordered_set<std::string> refused_;
 };
@@ -95,6 +105,9 @@ double capacity_ratio(double carried, double demanded);
 /// The level of degradation in force: that of the ratio, or one that an operator has pinned.
 class Level {
  public:
+  explicit Level(const plan::DegradationRules& rules = {}) : rules_(rules) {}
+  void set_rules(const plan::DegradationRules& rules) { rules_ = rules; }
+
   /// To be called regularly, because levels are left after a time.
   void update(double ratio, base::Duration now);
   /// nullopt: automatic again, from the level that the ratio has meanwhile required. Throws
@@ -103,10 +116,11 @@ class Level {
 
   [[nodiscard]] std::size_t level() const { return pinned_.value_or(automatic_.level); }
   [[nodiscard]] plan::DegradationSetting setting() const {
-    return plan::setting_of(level(), ratio_);
+    return plan::setting_of(level(), ratio_, rules_);
   }
 
  private:
+  plan::DegradationRules rules_;
   plan::DegradationState automatic_;
   std::optional<std::size_t> pinned_;
   double ratio_ = 1;

@@ -11,7 +11,6 @@
 #include "loop/event.h"
 #include "os/file/random.h"
 #include "os/log.h"
-#include "route/resume/budget.h"
 
 namespace fo::route {
 namespace {
@@ -40,7 +39,7 @@ struct Dispatcher::State {
   };
   struct Set {
     Set(const DispatchOptions& options, std::uint64_t seed)
-        : queue(options.queue), choice(options.policy, seed) {}
+        : queue(options.queue), choice(options.policy, seed, options.choice) {}
     SetQueue queue;
     std::map<std::uint64_t, Waiting*> queued;
     /// Requests that wait beside the queue, and answers that wait to be resumed.
@@ -70,6 +69,7 @@ struct Dispatcher::State {
         options(with),
         workers(its_workers),
         metrics(its_metrics),
+        suspects(options.poison),
         sets_changed(executor) {}
 
   Set& set(const SetKey& key);
@@ -132,8 +132,9 @@ void Dispatcher::set_options(const DispatchOptions& options) {
   state_->options = options;
   for (auto& [key, set] : state_->sets) {
     set.queue.set_limits(options.queue);
-    set.choice.set_policy(options.policy);
+    set.choice.set_policy(options.policy, options.choice);
   }
+  state_->suspects.set_settings(options.poison);
 }
 
 Dispatcher::State::Set& Dispatcher::State::set(const SetKey& key) {
@@ -203,7 +204,7 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   const bool has_one = std::any_of(health.begin(), health.end(),
                                    [](const fleet::SetMember& one) { return one.weight > 0; });
   if (!has_one) add_spares(true);
-  const fleet::SetWeights weights = fleet::weights_of_set(health);
+  const fleet::SetWeights weights = fleet::weights_of_set(health, options.max_out);
   for (std::size_t i = 0; i < in.size(); ++i) in[i]->weight = weights.weights[i];
   // The rate before an outage does not predict the rate after it.
   if (!was_usable && is_usable(key)) set.queue.forget_pace();
@@ -235,7 +236,7 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
       return has_left;
     });
   }
-  set.resumes.set_slots(slots);
+  set.resumes.set_slots(slots, options.budget);
 }
 
 Dispatcher::State::Excluded Dispatcher::State::excluded(const Set& set, const Job& job) const {
@@ -524,7 +525,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
           .status = 503,
           .message = "model " + base::quoted(job.model) + ": each set of its workers has weight 0",
           .code = "no_worker",
-          .retry_after = state.options.takeover};
+          .retry_after = std::min(state.options.takeover, state.options.queue.max_retry_after)};
     }
     job.set = *key;
     State::Set& set = state.set(*key);
@@ -540,8 +541,8 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
                          .code = "worker_misconfigured",
                          .should_retry = false};
     }
-    job.tokens = job.prompt_tokens +
-                 std::min(job.request.max_tokens.value_or(set.lengths.p95()), set.lengths.p95());
+    const std::uint64_t p95 = set.lengths.p95(state.options.first_answer);
+    job.tokens = job.prompt_tokens + std::min(job.request.max_tokens.value_or(p95), p95);
     State::Waiting waiting(job, state.executor);
     Stay stay{*this, set, waiting};
     std::optional<ApiError> refusal = state.enter(set, waiting);

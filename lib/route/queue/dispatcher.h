@@ -12,12 +12,14 @@
 #include <optional>
 #include <set>
 
+#include "fleet/health.h"
 #include "plan/degradation.h"
 #include "route/metrics.h"
 #include "route/queue/choice.h"
 #include "route/queue/job.h"
 #include "route/queue/set_queue.h"
 #include "route/request/api_error.h"
+#include "route/resume/budget.h"
 #include "route/resume/poison_guard.h"
 #include "route/worker/workers.h"
 
@@ -26,6 +28,11 @@ namespace fo::route {
 struct DispatchOptions {
   QueueLimits queue;
   Policy policy = Policy::kPrefix;
+  ChoiceSettings choice;
+  /// Tokens of an answer, as long as a set has given too few of them to know.
+  std::uint64_t first_answer = AnswerLengths::kFirst;
+  PoisonSettings poison;
+  BudgetSettings budget;
   /// Status of a response that refuses a request because capacity is missing.
   int overload_status = 503;
   /// A set of weight 0 takes over when no set with a weight has been usable for `takeover`.
@@ -34,6 +41,8 @@ struct DispatchOptions {
   base::Duration takeover = std::chrono::seconds(10);
   /// Time limit for the one request of a worker in probation.
   base::Duration lease = std::chrono::minutes(10);
+  /// The part of a set that may be out by suspicion (fleet::weights_of_set).
+  double max_out = fleet::kMaxOut;
 };
 
 class Dispatcher {

@@ -8,8 +8,6 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-// A client's short deadline does not move its request forward beyond this part of the timeout.
-constexpr int kMinOrderPart = 4;
 constexpr int kSlices = 64;
 // A request that waited for less did not wait for room.
 constexpr base::Duration kNoWait = std::chrono::milliseconds(10);
@@ -18,8 +16,6 @@ constexpr Seconds kPaceTime{10};
 constexpr Seconds kMinPaceTime{1};
 constexpr Seconds kLongestWait{24 * 3600};
 constexpr Seconds kMinRetryAfter{1};
-constexpr Seconds kMaxRetryAfter{60};
-constexpr double kRetryAfterSpread = 0.2;
 
 }  // namespace
 
@@ -51,7 +47,8 @@ SetQueue::Added SetQueue::add(const QueuedRequest& request, base::Duration now) 
   const auto timeout =
       std::chrono::duration_cast<base::Duration>(limits_.timeout * level_.deadline_factor);
   const base::Duration expires = std::min(request.deadline, now + timeout);
-  const base::Duration order = std::max(expires, now + timeout / kMinOrderPart);
+  const auto min_order = std::chrono::duration_cast<base::Duration>(timeout * limits_.min_order);
+  const base::Duration order = std::max(expires, now + min_order);
   const std::int64_t slice = slice_of(order);
   std::uint64_t before = 0;
   for (const auto& [number, tokens] : tiers_[request.tier].slices) {
@@ -211,10 +208,10 @@ base::Duration SetQueue::predicted_wait(std::size_t tier) const {
 }
 
 base::Duration SetQueue::retry_after(std::size_t tier, double random) const {
-  const double factor = 1 + kRetryAfterSpread * (2 * random - 1);
+  const double factor = 1 + limits_.retry_after_spread * (2 * random - 1);
   const Seconds wait = Seconds(predicted_wait(tier)) * factor;
   return std::chrono::duration_cast<base::Duration>(
-      std::clamp(wait, kMinRetryAfter, kMaxRetryAfter));
+      std::clamp(wait, kMinRetryAfter, Seconds(limits_.max_retry_after)));
 }
 
 }  // namespace fo::route

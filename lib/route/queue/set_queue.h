@@ -30,6 +30,11 @@ struct QueueLimits {
   base::Duration timeout = std::chrono::seconds(30);
   /// A tier that does not use its share leaves it to the others.
   std::array<double, plan::kTiers> shares{4, 2, 1};
+  /// A client's short deadline does not move its request forward beyond this part of the timeout.
+  double min_order = 0.25;
+  /// Limit of retry_after(), and its random part.
+  base::Duration max_retry_after = std::chrono::seconds(60);
+  double retry_after_spread = 0.2;
 };
 
 struct QueuedRequest {
@@ -87,8 +92,8 @@ class SetQueue {
   /// The wait of a request that is the last of its tier, at the present pace; 0 while the pace is
   /// unknown, because no request has had to wait lately.
   [[nodiscard]] base::Duration predicted_wait(std::size_t tier) const;
-  /// Returns the Retry-After of a refusal: the predicted wait, a random part of 20 % more or less,
-  /// 1 to 60 s. `random` is uniform in [0, 1).
+  /// Returns the Retry-After of a refusal: the predicted wait, a random part more or less, at least
+  /// 1 s. `random` is uniform in [0, 1).
   [[nodiscard]] base::Duration retry_after(std::size_t tier, double random) const;
   /// The pace is unknown until it is measured again: a worker has joined, or accepts requests
   /// again, and what was measured without it would refuse requests that it can serve in time.

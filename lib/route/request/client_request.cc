@@ -18,8 +18,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kBytesPerToken = 4;
-constexpr std::uint64_t kTokensPerPart = 1500;
 // Beyond any context; keeps sums far from an overflow.
 constexpr std::uint64_t kMaxTokens = 1'000'000'000;
 constexpr std::size_t kMaxClientId = 64;
@@ -88,8 +86,10 @@ std::optional<std::uint64_t> count_field(const json& body, const char* name) {
 // The prompt of any API: the texts, token ids and other parts in the members that can contain them.
 class Prompt {
  public:
-  explicit Prompt(ClientRequest& request) : request_(request) {}
-  ~Prompt() { request_.prompt_tokens += (bytes_ + kBytesPerToken - 1) / kBytesPerToken; }
+  Prompt(ClientRequest& request, const RequestRules& rules) : request_(request), rules_(rules) {}
+  ~Prompt() {
+    request_.prompt_tokens += (bytes_ + rules_.bytes_per_token - 1) / rules_.bytes_per_token;
+  }
   Prompt(const Prompt&) = delete;
   Prompt& operator=(const Prompt&) = delete;
 
@@ -137,10 +137,13 @@ class Prompt {
       }
     }
     const json* type = fo::json::find(object, "type");
-    if (!is_text && type != nullptr && type->is_string()) request_.prompt_tokens += kTokensPerPart;
+    if (!is_text && type != nullptr && type->is_string()) {
+      request_.prompt_tokens += rules_.tokens_per_part;
+    }
   }
 
   ClientRequest& request_;
+  const RequestRules& rules_;
   std::uint64_t bytes_ = 0;
 };
 
@@ -221,7 +224,7 @@ void read_body(const http::Request& from, const RequestRules& rules, std::size_t
   check_model(request.model);
   request.is_streamed = flag_field(body, "stream");
   request.previous_response = text_field(body, "previous_response_id");
-  Prompt prompt(request);
+  Prompt prompt(request, rules);
   const json* const salt = fo::json::find(body, "cache_salt");
   if (salt != nullptr && salt->is_string()) prompt.add_salt(salt->get_ref<const std::string&>());
   for (const char* name : {"system", "instructions", "tools", "messages", "prompt", "input",
@@ -343,7 +346,7 @@ ReadRequest read_request(const http::Request& from, Api api, const RequestRules&
     if (const auto value = from.header("x-request-timeout")) request.timeout = read_timeout(*value);
     if (api == Api::kOther && text::lower(type).starts_with("multipart/")) {
       request.model = model_of_form(type, request.body);
-      request.prompt_tokens = kTokensPerPart;
+      request.prompt_tokens = rules.tokens_per_part;
     } else if (from.method == "POST" && api != Api::kResponse) {
       read_body(from, rules, tier, request);
     }

@@ -31,6 +31,9 @@ struct RequestRules {
   /// Give requests their tier as the engine's priority, 0 for the first one: vLLM serves lower
   /// values earlier.
   bool priority_by_tier = false;
+  /// The estimate of a prompt's tokens: by its bytes, and for each part that is not text.
+  std::uint64_t bytes_per_token = 4;
+  std::uint64_t tokens_per_part = 1500;
   ResumeOptions resume = {};
 };
 
@@ -54,8 +57,7 @@ struct ClientRequest {
   std::string model;
   /// The client expects server-sent events.
   bool is_streamed = false;
-  /// An estimate, because only the engine knows its tokenizer: four bytes are one token, and a part
-  /// that is not text, such as an image, is 1,500.
+  /// An estimate, because only the engine knows its tokenizer.
   std::uint64_t prompt_tokens = 0;
   /// The number of choices in the answer: "n" times the number of prompts.
   std::uint64_t choices = 1;

@@ -5,17 +5,19 @@
 namespace fo::route {
 namespace {
 
-// A part of 1 in this number.
-constexpr std::uint64_t kPart = 5;
-constexpr std::uint64_t kMinRetries = 10;
+std::uint64_t part_of(std::uint64_t count, double part) {
+  return static_cast<std::uint64_t>(static_cast<double>(count) * part);
+}
 
 }  // namespace
 
-std::size_t ResumeBudget::max_running(std::uint64_t slots) {
-  return std::max<std::size_t>(kMinRunning, slots / kPart);
+std::size_t ResumeBudget::max_running(std::uint64_t slots, const BudgetSettings& settings) {
+  return std::max(settings.min_resumes, part_of(slots, settings.resumes));
 }
 
-void ResumeBudget::set_slots(std::uint64_t slots) { max_running_ = max_running(slots); }
+void ResumeBudget::set_slots(std::uint64_t slots, const BudgetSettings& settings) {
+  max_running_ = max_running(slots, settings);
+}
 
 void ResumeBudget::add(std::uint64_t answer, std::size_t tier, base::Duration deadline) {
   const Place place{tier, deadline, arrivals_++};
@@ -42,8 +44,13 @@ void ResumeBudget::remove(std::uint64_t answer) {
   places_.erase(found);
 }
 
+void RetryBudget::set_settings(const BudgetSettings& settings) {
+  if (settings.time != settings_.time) slices_ = {};
+  settings_ = settings;
+}
+
 RetryBudget::Slice& RetryBudget::slice_at(base::Duration now) {
-  const std::int64_t number = now / kSlice;
+  const std::int64_t number = now / (settings_.time / static_cast<int>(slices_.size()));
   Slice& slice = slices_[static_cast<std::size_t>(number) % slices_.size()];
   if (slice.number != number) slice = {.number = number};
   return slice;
@@ -60,7 +67,8 @@ bool RetryBudget::begin_retry(base::Duration now) {
     requests += slice.requests;
     retries += slice.retries;
   }
-  if (retries >= std::max(kMinRetries, requests / kPart)) return false;
+  if (retries >= std::max(settings_.min_retries, part_of(requests, settings_.retries)))
+    return false;
   ++present.retries;
   return true;
 }

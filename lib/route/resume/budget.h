@@ -16,15 +16,27 @@
 
 namespace fo::route {
 
+struct BudgetSettings {
+  /// The answers that are resumed at a time, as a part of the slots, and their number at least.
+  double resumes = 0.2;
+  std::uint64_t min_resumes = 3;
+  /// The retries as a part of the requests in the last `time`, and their number at least.
+  double retries = 0.2;
+  std::uint64_t min_retries = 10;
+  base::Duration time = std::chrono::seconds(10);
+  /// The retries of one request.
+  std::uint64_t retries_of_one = 2;
+};
+
 /// The answers of a set that are resumed at a time: at most a fifth of the slots of its workers,
 /// but at least three. The others wait: the highest tier is first, then the earliest deadline.
 class ResumeBudget {
  public:
   /// The number of answers that may be resumed at a time by workers with so many slots.
-  static std::size_t max_running(std::uint64_t slots);
+  static std::size_t max_running(std::uint64_t slots, const BudgetSettings& settings = {});
 
   /// Sets the number of slots of the set's workers. When it falls, resumes that have begun go on.
-  void set_slots(std::uint64_t slots);
+  void set_slots(std::uint64_t slots, const BudgetSettings& settings = {});
 
   /// An answer waits to be resumed. Its number is unique among those here.
   void add(std::uint64_t answer, std::size_t tier, base::Duration deadline);
@@ -45,7 +57,6 @@ class ResumeBudget {
   [[nodiscard]] std::size_t max_running() const { return max_running_; }
 
  private:
-  static constexpr std::size_t kMinRunning = 3;
   struct Place {
     std::size_t tier;
     base::Duration deadline;
@@ -53,7 +64,7 @@ class ResumeBudget {
     auto operator<=>(const Place&) const = default;
   };
 
-  std::size_t max_running_ = kMinRunning;
+  std::size_t max_running_ = BudgetSettings{}.min_resumes;
   std::uint64_t arrivals_ = 0;
   std::map<Place, std::uint64_t> waiting_;
   std::map<std::uint64_t, Place> places_;
@@ -64,12 +75,15 @@ class ResumeBudget {
 /// last ten seconds, but at least ten. A retry beyond the budget waits; it does not fail.
 class RetryBudget {
  public:
+  explicit RetryBudget(const BudgetSettings& settings = {}) : settings_(settings) {}
+  /// Another `time` begins anew.
+  void set_settings(const BudgetSettings& settings);
+
   void on_request(base::Duration now);
   /// Whether a request may be retried now; if so, this counts as a retry.
   bool begin_retry(base::Duration now);
 
  private:
-  static constexpr base::Duration kSlice = std::chrono::milliseconds(500);
   /// Counts in the slice with this number since the epoch.
   struct Slice {
     std::int64_t number = -1;
@@ -78,7 +92,8 @@ class RetryBudget {
   };
   Slice& slice_at(base::Duration now);
 
-  /// Ten seconds, to the present slice.
+  BudgetSettings settings_;
+  /// All of the time, to the present slice.
   std::array<Slice, 20> slices_;
 };
 

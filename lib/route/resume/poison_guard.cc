@@ -58,7 +58,9 @@ unsigned Suspects::deaths(std::uint64_t request) const {
   return found == requests_.end() ? 0 : found->second.deaths;
 }
 
-bool Suspects::is_poison(std::uint64_t request) const { return deaths(request) >= kDeaths; }
+bool Suspects::is_poison(std::uint64_t request) const {
+  return deaths(request) >= settings_.deaths;
+}
 
 std::vector<WorkerNumber> Suspects::occupied() const {
   std::vector<WorkerNumber> workers;
@@ -91,7 +93,7 @@ void PoisonBodies::add(std::string_view key, std::string_view body, base::Durati
   for (auto at = entries_.begin(); at != entries_.end();) {
     const auto entry = at++;
     if (!entry->second.refused_at) continue;
-    if (now - *entry->second.refused_at >= kTime) {
+    if (now - *entry->second.refused_at >= settings_.time) {
       permit(entry);
     } else {
       ++refused;
@@ -121,7 +123,7 @@ bool PoisonBodies::contains(std::string_view key, std::string_view body, base::D
   if (entries_.empty()) return false;
   const auto found = entries_.find(digest_of(key, body));
   return found != entries_.end() && found->second.refused_at &&
-         now - *found->second.refused_at < kTime;
+         now - *found->second.refused_at < settings_.time;
 }
 
 PoisonBodies::Ages PoisonBodies::ages(base::Duration now) const {

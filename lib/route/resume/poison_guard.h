@@ -25,12 +25,19 @@
 
 namespace fo::route {
 
+struct PoisonSettings {
+  /// The deaths that make a request poison.
+  std::uint64_t deaths = 2;
+  /// The time for which its body is refused.
+  base::Duration time = std::chrono::minutes(10);
+};
+
 /// The requests that are in the router, and the deaths at which each was in flight. The first one
 /// makes it a suspect until it brings a token on another worker; the second one makes it poison.
 class Suspects {
  public:
-  /// The deaths that make a request poison.
-  static constexpr unsigned kDeaths = 2;
+  explicit Suspects(const PoisonSettings& settings = {}) : settings_(settings) {}
+  void set_settings(const PoisonSettings& settings) { settings_ = settings; }
 
   /// The request is sent to a worker. Its number is unique.
   void begin(std::uint64_t request, WorkerNumber worker);
@@ -64,6 +71,7 @@ class Suspects {
     std::optional<WorkerNumber> worker;
     unsigned deaths = 0;
   };
+  PoisonSettings settings_;
   std::map<std::uint64_t, Request> requests_;
   std::set<std::uint64_t> suspects_;
 };
@@ -82,12 +90,12 @@ class PoisonBodies {
   using Entries = std::map<std::string, Entry>;
 
  public:
-  static constexpr base::Duration kTime = std::chrono::minutes(10);
-  /// The requests that acquit their body: more end well than deaths make poison.
-  static constexpr unsigned kAcquittals = Suspects::kDeaths + 1;
+  /// The requests that acquit their body: more end well than deaths make poison by default.
+  static constexpr std::uint64_t kAcquittals = PoisonSettings{}.deaths + 1;
 
   /// Remembers at most `max_bodies` that are refused, and forgets the oldest first.
   explicit PoisonBodies(std::size_t max_bodies = 4096) : max_bodies_(max_bodies) {}
+  void set_settings(const PoisonSettings& settings) { settings_ = settings; }
 
   /// Counts, from a request's first death on, the other requests with its body that end well.
   class Watch {
@@ -112,7 +120,7 @@ class PoisonBodies {
   void add(std::string_view key, std::string_view body, base::Duration now);
   /// A request with this body has ended well: it was in flight when the body was refused, if so.
   void on_success(std::string_view key, std::string_view body);
-  /// Whether it was added in the last kTime, and is not acquitted since.
+  /// Whether it was added in the last `time`, and is not acquitted since.
   [[nodiscard]] bool contains(std::string_view key, std::string_view body,
                               base::Duration now) const;
 
@@ -126,6 +134,7 @@ class PoisonBodies {
   void permit(Entries::iterator entry);
 
   std::size_t max_bodies_;
+  PoisonSettings settings_;
   Entries entries_;
 };
 

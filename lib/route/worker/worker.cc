@@ -9,7 +9,6 @@
 namespace fo::route {
 namespace {
 
-constexpr base::Duration kUnavailableTime = std::chrono::seconds(10);
 constexpr base::Duration kTakeoverTime = std::chrono::seconds(10);
 
 }  // namespace
@@ -47,11 +46,12 @@ std::uint64_t Share::limit(std::uint64_t slots) const {
   return std::max<std::uint64_t>(std::min(limit_.value_or(slots), slots), 1);
 }
 
-bool Unavailability::on_unavailable(TimePoint now, std::optional<TimePoint> last_token) {
-  const bool continues = since_ && now - last_ < kUnavailableTime && last_token <= since_;
+bool Unavailability::on_unavailable(TimePoint now, std::optional<TimePoint> last_token,
+                                    base::Duration time) {
+  const bool continues = since_ && now - last_ < time && last_token <= since_;
   if (!continues) since_ = now;
   last_ = now;
-  return now - *since_ >= kUnavailableTime;
+  return now - *since_ >= time;
 }
 
 void Rate::add(std::uint64_t amount, base::Duration time) {

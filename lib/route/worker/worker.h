@@ -65,13 +65,14 @@ class Share {
   TimePoint grows_after_;
 };
 
-/// Whether a worker has answered with status 503, and with nothing else, for 10 s: then it is out
+/// Whether a worker has answered with status 503, and with nothing else, for a time: then it is out
 /// as if it refused connections.
 class Unavailability {
  public:
-  /// True if that is so with this 503. `last_token` is that of the worker's streams. After 10 s
-  /// without a 503 the time begins anew.
-  bool on_unavailable(TimePoint now, std::optional<TimePoint> last_token);
+  /// True if that is so with this 503. `last_token` is that of the worker's streams. After this
+  /// time without a 503 it begins anew.
+  bool on_unavailable(TimePoint now, std::optional<TimePoint> last_token,
+                      base::Duration time = std::chrono::seconds(10));
   /// Another answer, or none to expect any more.
   void reset() { since_.reset(); }
 

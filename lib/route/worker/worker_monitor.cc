@@ -23,7 +23,6 @@ using boost::asio::awaitable;
 using Clock = Deadline::Clock;
 
 constexpr base::ByteCount kMaxModelsBytes = base::kMiB;
-constexpr base::Duration kSlowAfter = std::chrono::minutes(1);
 constexpr base::Duration kWithoutMetrics = std::chrono::minutes(1);
 
 enum class Check {
@@ -182,7 +181,7 @@ awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worke
       worker->unreachable_since = Clock::now();
       state->on_change(worker);
     }
-    const bool is_long = Clock::now() - *worker->unreachable_since > kSlowAfter;
+    const bool is_long = Clock::now() - *worker->unreachable_since > options.slow_after;
     co_await loop::pause_for(is_long ? options.slow_retry : options.retry);
   }
   // Meanwhile, the id may be that of another worker.

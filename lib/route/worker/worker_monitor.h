@@ -21,9 +21,10 @@ namespace fo::route {
 class WorkerMonitor {
  public:
   struct Options {
-    /// Interval of attempts to reach a worker, in the first minute and after it.
+    /// Interval of attempts to reach a worker, at first, and once it was out for `slow_after`.
     base::Duration retry = std::chrono::milliseconds(50);
     base::Duration slow_retry = std::chrono::seconds(1);
+    base::Duration slow_after = std::chrono::minutes(1);
     /// Interval in which a reachable worker is asked for its models.
     base::Duration check = std::chrono::seconds(5);
     base::Duration timeout = std::chrono::seconds(1);

@@ -147,13 +147,12 @@ TEST(Outcome, ARefusedContinuationIsTriedElsewhere) {
   }
 }
 
-TEST(Outcome, LimitsOfSilence) {
-  EXPECT_EQ(route::stall_limit(milliseconds(20)), seconds(5));
-  EXPECT_EQ(route::stall_limit(milliseconds(250)), seconds(5));
-  EXPECT_EQ(route::stall_limit(milliseconds(500)), seconds(10));
-  EXPECT_EQ(route::first_token_limit(seconds(60), 0), seconds(60));
-  EXPECT_EQ(route::first_token_limit(seconds(60), 1500), milliseconds(61'500));
-  EXPECT_GT(route::first_token_limit(seconds(60), UINT64_MAX), seconds(60));
+TEST(Outcome, ThePauseOfAnOverloadedWorkerCanBeSet) {
+  const route::OverloadTimes times{.pause = seconds(2), .max_pause = seconds(60)};
+  Attempt attempt{.end = AttemptEnd::kStatus, .status = 429};
+  EXPECT_EQ(classify(attempt, times).pause, seconds(2));
+  attempt.retry_after = seconds(100);
+  EXPECT_EQ(classify(attempt, times).pause, seconds(60));
 }
 
 }  // namespace

@@ -231,5 +231,23 @@ TEST_F(UpstreamCallTest, AClientThatIsGoneEndsIt) {
   loop_.run_until([this] { return server_->ended() == server_->connections(); });
 }
 
+TEST(CallTimes, LimitsOfSilence) {
+  using std::chrono::milliseconds;
+  using std::chrono::seconds;
+  CallTimes times;
+  EXPECT_EQ(times.stall_limit(milliseconds(20)), seconds(5));
+  EXPECT_EQ(times.stall_limit(milliseconds(250)), seconds(5));
+  EXPECT_EQ(times.stall_limit(milliseconds(500)), seconds(10));
+  EXPECT_EQ(times.first_token_limit(0), seconds(60));
+  EXPECT_EQ(times.first_token_limit(1500), milliseconds(61'500));
+  EXPECT_GT(times.first_token_limit(UINT64_MAX), seconds(60));
+  times.stall = seconds(1);
+  times.stall_gaps = 3;
+  times.prefill_rate = 10;
+  EXPECT_EQ(times.stall_limit(milliseconds(20)), seconds(1));
+  EXPECT_EQ(times.stall_limit(milliseconds(500)), milliseconds(1500));
+  EXPECT_EQ(times.first_token_limit(1500), seconds(60 + 150));
+}
+
 }  // namespace
 }  // namespace fo::test

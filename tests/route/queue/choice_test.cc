@@ -298,5 +298,32 @@ TEST(AnswerLengths, IsTheNinetyFifthPercentile) {
   EXPECT_GT(extreme.p95(), 1'000'000U);
 }
 
+TEST(Choice, ItsNumbersCanBeSet) {
+  const std::vector<std::uint64_t> first = prefix_hashes(std::string(300, 'a'));
+  const std::vector<std::uint64_t> second = prefix_hashes(std::string(300, 'b'));
+  Choice choice(Policy::kPrefix, 1, {.known_prefixes = 1, .max_load = 2});
+  for (WorkerNumber worker = 0; worker < 2; ++worker) choice.set_worker(worker, {});
+  const Candidate request{.tokens = 100, .prefixes = first};
+  // With the request, the mean is 200.
+  choice.begin(1, {.tokens = 300, .prefixes = first});
+  EXPECT_EQ(choice.choose(request), 1U);
+  choice.set_policy(Policy::kPrefix, {.known_prefixes = 1});
+  EXPECT_EQ(choice.choose(request), 0U);
+  choice.end(1, 300);
+  EXPECT_EQ(choice.choose(request), 1U);
+  choice.begin(1, {.tokens = 10});
+  EXPECT_EQ(choice.choose(request), 1U);
+  choice.begin(0, {.tokens = 1, .prefixes = second});
+  choice.end(0, 1);
+  EXPECT_EQ(choice.choose(request), 0U) << "the least loaded one";
+}
+
+TEST(AnswerLengths, TheFirstGuessCanBeSet) {
+  AnswerLengths lengths;
+  EXPECT_EQ(lengths.p95(7), 7U);
+  for (int i = 0; i < 20; ++i) lengths.add(100);
+  EXPECT_GE(lengths.p95(7), 100U);
+}
+
 }  // namespace
 }  // namespace fo::test

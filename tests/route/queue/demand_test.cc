@@ -150,5 +150,19 @@ TEST(Level, MayBePinned) {
   EXPECT_EQ(level.level(), 1U);
 }
 
+TEST(Demand, ItsTimeAndTheWeightOfRefusalsCanBeSet) {
+  Demand demand(kDemandStart, {.time = minutes(1), .max_factor = 3});
+  admit_for(demand, 10, kDemandStart, 600);
+  EXPECT_NEAR(demand.rate(kDemandStart + seconds(630)), 4, 0.1);
+  EXPECT_EQ(demand.rate(kDemandStart + seconds(670)), 0);
+  const base::Duration later = kDemandStart + seconds(2000);
+  for (int i = 0; i < 10; ++i) demand.on_admitted(later);
+  for (int i = 0; i < 50; ++i) demand.on_refused(std::to_string(i), kDemandStart, later);
+  demand.set_settings({.time = minutes(1), .max_factor = 2});
+  const double twice = demand.rate(later);
+  demand.set_settings({.time = minutes(1), .max_factor = 3});
+  EXPECT_DOUBLE_EQ(demand.rate(later), twice * 1.5);
+}
+
 }  // namespace
 }  // namespace fo::test

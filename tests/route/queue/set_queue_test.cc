@@ -323,5 +323,15 @@ TEST(SetQueue, NewLimitsAreForRequestsThatArriveFromNowOn) {
   EXPECT_THAT(take_all(queue, kQueueStart), ElementsAre(5, 1, 3));
 }
 
+TEST(SetQueue, ItsNumbersCanBeSet) {
+  SetQueue queue({.min_order = 0, .max_retry_after = seconds(5), .retry_after_spread = 0});
+  queue.add(waiting(1, kPremium, 100, kQueueStart + seconds(8)), kQueueStart);
+  queue.add(waiting(2, kPremium, 100, kQueueStart + seconds(2)), kQueueStart + seconds(1));
+  EXPECT_THAT(take_all(queue, kQueueStart + seconds(1)), ElementsAre(2, 1));
+  SetQueue slow({.max_retry_after = seconds(5), .retry_after_spread = 0});
+  run_at_steady_pace(slow, 20);
+  EXPECT_EQ(slow.retry_after(kPremium, 0), seconds(5));
+}
+
 }  // namespace
 }  // namespace fo::test

@@ -439,5 +439,13 @@ TEST(FindKey, IsInEitherHeader) {
   }
 }
 
+TEST(ReadRequest, TheEstimateOfAPromptCanBeSet) {
+  const http::Request from =
+      post(R"({"messages":[{"content":[{"type":"image_url"},{"type":"text","text":"123456"}]}]})");
+  EXPECT_EQ(read(from).prompt_tokens, 1502U);
+  const RequestRules rules{.bytes_per_token = 2, .tokens_per_part = 10};
+  EXPECT_EQ(read(from, Api::kChat, rules).prompt_tokens, 13U);
+}
+
 }  // namespace
 }  // namespace fo::test

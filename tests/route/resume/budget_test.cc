@@ -75,8 +75,7 @@ TEST(ResumeBudget, TheTierThenTheDeadlineThenTheArrivalDecides) {
   budget.add(4, 0, 3s);
   budget.add(5, 1, base::Duration::max());
   budget.add(6, 0, 9s);
-  for (const std::uint64_t answer : {4U, 2U, 6U, 3U, 5U, 1U})
-    EXPECT_EQ(begin_next(budget), answer);
+  for (const std::uint64_t answer : {4U, 2U, 6U, 3U, 5U, 1U}) EXPECT_EQ(begin_next(budget), answer);
   EXPECT_EQ(begin_next(budget), std::nullopt);
 }
 
@@ -211,6 +210,27 @@ TEST(RetryBudget, AgreesWithAListOfTheTimes) {
   }
   EXPECT_GT(allowed, 1000);
   EXPECT_GT(refused, 1000);
+}
+
+TEST(ResumeBudget, ItsPartAndItsMinimumCanBeSet) {
+  const route::BudgetSettings settings{.resumes = 0.5, .min_resumes = 2};
+  EXPECT_EQ(ResumeBudget::max_running(1, settings), 2U);
+  EXPECT_EQ(ResumeBudget::max_running(100, settings), 50U);
+}
+
+TEST(RetryBudget, ItsNumbersCanBeSet) {
+  RetryBudget budget({.retries = 0.5, .min_retries = 1, .time = 1s});
+  EXPECT_TRUE(budget.begin_retry(1s));
+  EXPECT_FALSE(budget.begin_retry(1s));
+  EXPECT_TRUE(budget.begin_retry(2s));
+  for (int i = 0; i < 10; ++i) budget.on_request(10s);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(budget.begin_retry(10s));
+  EXPECT_FALSE(budget.begin_retry(10s));
+  budget.set_settings({.retries = 1, .min_retries = 1, .time = 1s});
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(budget.begin_retry(10s));
+  EXPECT_FALSE(budget.begin_retry(10s));
+  budget.set_settings({.min_retries = 1, .time = 60s});
+  EXPECT_TRUE(budget.begin_retry(10s));
 }
 
 }  // namespace

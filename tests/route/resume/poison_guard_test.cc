@@ -263,5 +263,20 @@ TEST(PoisonBodies, TheOldestIsForgotten) {
   EXPECT_TRUE(bodies.contains("", "m", 4s));
 }
 
+TEST(PoisonSettings, TheDeathsAndTheTimeCanBeSet) {
+  Suspects suspects({.deaths = 3});
+  for (std::uint64_t worker = 1; worker <= 3; ++worker) {
+    EXPECT_FALSE(suspects.is_poison(1));
+    suspects.begin(1, worker);
+    suspects.on_death(worker);
+  }
+  EXPECT_TRUE(suspects.is_poison(1));
+  PoisonBodies bodies;
+  bodies.set_settings({.time = 5s});
+  bodies.add("key", "body", 0s);
+  EXPECT_TRUE(bodies.contains("key", "body", 4s));
+  EXPECT_FALSE(bodies.contains("key", "body", 5s));
+}
+
 }  // namespace
 }  // namespace fo::test

@@ -176,6 +176,10 @@ TEST(Unavailability, A503AloneForTenSecondsIsAWorkerThatIsOut) {
       << "a token of a stream";
   EXPECT_FALSE(unavailability.on_unavailable(start + seconds(49), start + seconds(39)));
   EXPECT_TRUE(unavailability.on_unavailable(start + seconds(50), start + seconds(39)));
+  unavailability.reset();
+  EXPECT_FALSE(unavailability.on_unavailable(start, std::nullopt, seconds(2)));
+  EXPECT_FALSE(unavailability.on_unavailable(start + seconds(1), std::nullopt, seconds(2)));
+  EXPECT_TRUE(unavailability.on_unavailable(start + seconds(2), std::nullopt, seconds(2)));
 }
 
 TEST(Worker, OneThatWasJustLostCountsAsCapacityUnlessItMayNotReturn) {
