@@ -323,6 +323,16 @@ TEST(SetQueue, NewLimitsAreForRequestsThatArriveFromNowOn) {
   EXPECT_THAT(take_all(queue, kQueueStart), ElementsAre(5, 1, 3));
 }
 
+TEST(SetQueue, UnderNewLimitsTheWaitBehindTheOthersIsKnown) {
+  SetQueue queue;
+  run_at_steady_pace(queue, 10);
+  queue.set_limits({.timeout = seconds(640)});
+  EXPECT_EQ(queue.add(waiting(1, kPremium, 100, kQueueStart + seconds(5)), kQueueStart).answer,
+            SetQueue::Answer::kTooLate);
+  EXPECT_EQ(queue.add(waiting(2, kPremium, 100, kQueueStart + seconds(15)), kQueueStart).answer,
+            SetQueue::Answer::kQueued);
+}
+
 TEST(SetQueue, ItsNumbersCanBeSet) {
   SetQueue queue({.min_order = 0, .max_retry_after = seconds(5), .retry_after_spread = 0});
   queue.add(waiting(1, kPremium, 100, kQueueStart + seconds(8)), kQueueStart);
