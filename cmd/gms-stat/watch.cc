@@ -96,7 +96,8 @@ class Watcher {
         std::max(kMarked, *options_.watch));
     redraw_ = false;
     const cli::Screen::Size size = screen_->size();
-    put(screen_->drawing(watch_.screen(size.lines, size.columns, title_, now, now - marked)));
+    put(screen_->drawing(watch_.screen(size.lines, size.columns, title_, now, now - marked,
+                                       screen_->has_colors())));
   }
 
   // The rest is dropped if the end was requested or the screen was restored meanwhile.

@@ -4,9 +4,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string_view>
-
-#include "cli/screen/color.h"
 
 namespace fo::cli {
 namespace {
@@ -17,9 +16,19 @@ constexpr std::string_view kGiveBack = "\x1b[?25h\x1b[?1049l";
 // The timeout for restoring a terminal that accepts no output.
 constexpr int kPatienceMs = 1000;
 
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool is_capable_terminal(int fd) {
+  const std::string_view kind = variable("TERM");
+  return !kind.empty() && kind != "dumb" && ::isatty(fd) == 1;
+}
+
 }  // namespace
 
-Screen::Screen(int fd) : fd_(fd), has_colors_(wants_colors(fd)) {}
+Screen::Screen(int fd) : fd_(fd), has_colors_(variable("NO_COLOR").empty() && is_capable_terminal(fd)) {}
 
 bool Screen::is_there() { return is_capable_terminal(STDOUT_FILENO); }
 
@@ -36,7 +45,7 @@ std::string Screen::drawing(const std::vector<std::string>& lines) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     // Erased first: after a line as wide as the screen, erasing would remove its last character.
     text += i == 0 ? "\x1b[K" : "\r\n\x1b[K";
-    text += has_colors_ ? lines[i] : without_colors(lines[i]);
+    text += lines[i];
   }
   if (lines.size() < size().lines) text += "\r\n\x1b[J";
   return text;

@@ -10,7 +10,8 @@ namespace fo::cli {
 
 class Screen {
  public:
-  /// Whether stdout is such a terminal.
+  /// Whether stdout is a terminal that supports escape sequences: $TERM is set, not empty and not
+  /// "dumb".
   static bool is_there();
 
   /// Writes to the terminal through `fd`, which the caller keeps open.
@@ -25,10 +26,12 @@ class Screen {
   };
   /// The current size.
   [[nodiscard]] Size size() const;
+  /// Whether to draw in colours: unless $NO_COLOR is set and not empty (https://no-color.org).
+  [[nodiscard]] bool has_colors() const { return has_colors_; }
 
   /// The bytes that replace the whole screen. The caller writes all of them, unless restore() is
-  /// called meanwhile. The lines must fit; they may contain escape sequences for styles. Colours
-  /// are removed unless wanted.
+  /// called meanwhile. The lines must fit; they may contain escape sequences for styles, and for
+  /// colours if has_colors().
   [[nodiscard]] std::string drawing(const std::vector<std::string>& lines);
 
   /// Restores the terminal until the next drawing(), for example before the process is stopped.

@@ -223,7 +223,8 @@ std::vector<StatWatch::Change> StatWatch::update(std::vector<StatRow> found, Tim
   return changes;
 }
 
-std::vector<std::string> StatWatch::table(std::size_t columns, Time now, Time marked_since) const {
+std::vector<std::string> StatWatch::table(std::size_t columns, Time now, Time marked_since,
+                                          bool has_colors) const {
   // The field that a column shows; empty for a constant column.
   constexpr std::array<std::string_view, 11> kFields{"",
                                                      "",
@@ -264,7 +265,7 @@ std::vector<std::string> StatWatch::table(std::size_t columns, Time now, Time ma
                  (is_marked(kFields[column]) || (column == 2 && is_marked("error")))) {
         style = kMarked;
       } else if (column == 2 && !server->row.stat) {
-        style = kAlarm;
+        style = has_colors ? kAlarm : "";
       }
       line.add(rows[i][column], style);
     }
@@ -275,7 +276,7 @@ std::vector<std::string> StatWatch::table(std::size_t columns, Time now, Time ma
 
 std::vector<std::string> StatWatch::screen(std::size_t lines, std::size_t columns,
                                            std::string_view title, Time now,
-                                           Time marked_since) const {
+                                           Time marked_since, bool has_colors) const {
   std::vector<std::string> out;
   Line head(columns);
   const std::string clock = clock_text(now);
@@ -283,7 +284,7 @@ std::vector<std::string> StatWatch::screen(std::size_t lines, std::size_t column
   head.add(fmt::format("{:<{}}{}", text::shown(title).substr(0, room), room, clock));
   out.push_back(head.take());
   out.emplace_back();
-  std::vector<std::string> rows = table(columns, now, marked_since);
+  std::vector<std::string> rows = table(columns, now, marked_since, has_colors);
   const std::size_t fit = lines > out.size() ? lines - out.size() : 0;
   if (rows.size() > fit && fit > 0) {
     const std::size_t hidden = rows.size() - fit + 1;

@@ -35,11 +35,11 @@ class StatWatch {
   std::vector<Change> update(std::vector<StatRow> found, Time now);
 
   /// A table of all servers with the latest changes below it, within `lines` and `columns`. Changes
-  /// at or after `marked_since` are marked with escape sequences of a terminal. `title` is one
-  /// plain line.
+  /// at or after `marked_since` are marked with escape sequences of a terminal; colours are used
+  /// if `has_colors`. `title` is one plain line.
   [[nodiscard]] std::vector<std::string> screen(std::size_t lines, std::size_t columns,
                                                 std::string_view title, Time now,
-                                                Time marked_since) const;
+                                                Time marked_since, bool has_colors) const;
 
  private:
   enum class Condition { kAnswers, kGone, kSilent };
@@ -58,7 +58,8 @@ class StatWatch {
   static const char* absence_of(const Server& server);
   static std::string describe(const Server& server);
   Change take(Server& server, StatRow row, Time now);
-  std::vector<std::string> table(std::size_t columns, Time now, Time marked_since) const;
+  std::vector<std::string> table(std::size_t columns, Time now, Time marked_since,
+                                 bool has_colors) const;
 
   bool has_looked_ = false;
   std::vector<Server> servers_;

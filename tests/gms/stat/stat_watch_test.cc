@@ -78,7 +78,7 @@ class Watch : public testing::Test {
   [[nodiscard]] std::vector<std::string> screen(std::size_t lines = 24, std::size_t columns = 100,
                                                 base::Duration marked = 500ms) const {
     const auto ago = std::chrono::duration_cast<Time::duration>(marked);
-    return watch_.screen(lines, columns, "title", now_, now_ - ago);
+    return watch_.screen(lines, columns, "title", now_, now_ - ago, true);
   }
 
   StatWatch watch_;
