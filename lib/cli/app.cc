@@ -18,8 +18,8 @@
 #include "cli/config/variables.h"
 #include "cli/help.h"
 #include "cli/screen/output.h"
-#include "cli/suggest.h"
 #include "os/log.h"
+#include "text/nearest_name.h"
 
 namespace fo::cli {
 namespace {
@@ -101,7 +101,7 @@ std::string suggestion(CLI::App& app, const std::string& word, bool is_first) {
     }
     if (is_first) known.emplace_back("completion");
   }
-  return did_you_mean(word, known);
+  return text::did_you_mean(word, {known.begin(), known.end()});
 }
 
 // If a subcommand is expected and the first word is not one: a message that lists them. Else empty.

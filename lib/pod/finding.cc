@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "text/ascii.h"
-#include "yaml/printable.h"
+#include "yaml/scalar.h"
 
 namespace fo::pod {
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,5 +13,8 @@ namespace fo::text {
 /// differ from all.
 std::optional<std::string_view> nearest_name(std::string_view name,
                                              const std::vector<std::string_view>& known);
+
+/// "; did you mean 'KNOWN'?" for that name; empty if there is none.
+std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& known);
 
 }  // namespace fo::text

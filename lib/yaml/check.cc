@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "yaml/printable.h"
+#include "yaml/scalar.h"
 
 namespace fo::yaml {
 namespace {

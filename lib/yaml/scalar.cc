@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "text/ascii.h"
-#include "yaml/printable.h"
 
 namespace fo::yaml {
 namespace {
@@ -209,6 +208,15 @@ std::string json_of(const Number& number) {
 }
 
 }  // namespace
+
+bool is_printable(char32_t code) {
+  constexpr char32_t kLineSeparator = 0x2028;
+  constexpr char32_t kParagraphSeparator = 0x2029;
+  constexpr char32_t kByteOrderMark = 0xfeff;
+  if (code < 0x20 || (code >= 0x7f && code < 0xa0)) return false;
+  return code != kLineSeparator && code != kParagraphSeparator && code != kByteOrderMark &&
+         code != 0xfffe && code != 0xffff;
+}
 
 ScalarType type_of(std::string_view plain_text) {
   constexpr std::array<std::string_view, 5> kNulls = {"", "~", "null", "Null", "NULL"};

@@ -1,5 +1,5 @@
-// The meaning of plain scalars in YAML 1.1, as kubectl, Helm and kustomize read them: "on" is a
-// boolean, 0644 an octal number and 1e3 a float. Pure.
+// The characters of scalars, and the meaning of plain ones in YAML 1.1, as kubectl, Helm and
+// kustomize read them: "on" is a boolean, 0644 an octal number and 1e3 a float. Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,17 @@
 #include <string>
 #include <string_view>
 
+#include "base/utf8.h"
 #include "yaml/node.h"
 
 namespace fo::yaml {
+
+using base::Character;
+using base::first_character;
+
+/// Whether every YAML reader accepts the character unescaped, and not as a line break. Tabs and
+/// newlines are not printable.
+bool is_printable(char32_t code);
 
 enum class ScalarType { kNull, kBoolean, kInteger, kFloat, kTimestamp, kMerge, kString };
 

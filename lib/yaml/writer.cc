@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "yaml/printable.h"
 #include "yaml/scalar.h"
 
 namespace fo::yaml {

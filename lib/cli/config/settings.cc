@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/config/config.h"
-#include "cli/suggest.h"
+#include "text/nearest_name.h"
 
 namespace fo::cli {
 namespace {
@@ -178,7 +178,7 @@ void Settings::settle_file() {
         }
       }
       refuse(file_, "key " + base::quoted(setting.option) + ": no such option" +
-                        did_you_mean(setting.option, known));
+                        text::did_you_mean(setting.option, {known.begin(), known.end()}));
     }
     if (is_given(*option) || in_environment(*option) || has_rival(*option, true)) continue;
     if (setting.values.empty()) {
