@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/hex.h"
-#include "base/text.h"
 #include "base/utf8.h"
 #include "json/object.h"
 
@@ -34,23 +32,6 @@ std::u16string to_utf16(std::string_view text) {
     text.remove_prefix(size);
   }
   return units;
-}
-
-void write_text(std::string& out, std::string_view text) {
-  constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
-  constexpr std::string_view kLetters = "\"\\bfnrt";
-  to_utf16(text);  // throws if it is not UTF-8
-  out += '"';
-  for (const char c : text) {
-    if (const std::size_t at = kEscaped.find(c); at != kEscaped.npos) {
-      out += {'\\', kLetters[at]};
-    } else if (base::is_control(c) && c != 0x7f) {
-      out += "\\u00" + base::to_hex(std::array{static_cast<std::byte>(c)});
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
 }
 
 // Number::toString of ECMA-262: the value is 0.DIGITS times 10 to the power of `point`.
@@ -99,7 +80,7 @@ void write_object(std::string& out, const json& object) {
   char before = '{';
   for (const auto& [units, member] : members) {
     out += std::exchange(before, ',');
-    write_text(out, member.key());
+    out += json(member.key()).dump();
     out += ':';
     write(out, member.value());
   }
@@ -117,14 +98,11 @@ void write(std::string& out, const json& value) {
       write(out, value[i]);
     }
     out += ']';
-  } else if (value.is_string()) {
-    write_text(out, value.get_ref<const std::string&>());
   } else if (value.is_number()) {
     write_number(out, value.get<double>());
-  } else if (value.is_boolean()) {
-    out += value.get<bool>() ? "true" : "false";
   } else {
-    out += "null";
+    if (value.is_string()) to_utf16(value.get_ref<const std::string&>());  // throws if not UTF-8
+    out += value.dump();
   }
 }
 
