@@ -138,9 +138,9 @@ constexpr Command kCommands[] = {
 void declare(CLI::App& app, Options& options) {
   app.require_subcommand(1);
   for (const Command& command : kCommands) {
-    CLI::App* const sub = app.add_subcommand(command.name, command.description);
-    sub->callback([&options, &command] { options.run = command.run; });
-    command.declare(*sub, options);
+    command.declare(
+        *cli::add_command(app, options.run, command.run, command.name, command.description),
+        options);
   }
 }
 

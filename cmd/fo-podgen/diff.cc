@@ -3,6 +3,7 @@
 
 #include "cli/screen/output.h"
 #include "commands.h"
+#include "os/file/input.h"
 #include "os/log.h"
 #include "pod/manifest.h"
 #include "sources.h"
@@ -30,6 +31,7 @@ std::optional<std::vector<yaml::Node>> output_of(const std::string& file, const 
 }  // namespace
 
 base::ExitStatus diff(const Options& options) {
+  os::check_inputs({options.before, options.after});
   const auto before = output_of(options.before, options);
   const auto after = output_of(options.after, options);
   if (!before || !after) return base::ExitStatus::kBadData;

@@ -1,11 +1,11 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <map>
 
 #include "base/error.h"
 #include "cli/options.h"
+#include "commands.h"
 #include "pod/generate/generate_options.h"
 
 namespace fo::fo_podgen {
@@ -65,18 +65,18 @@ void add_pod_options(CLI::App& app, Options& options) {
       ->default_str("true");
 }
 
-CLI::App* add_command(CLI::App& app, Options& options, Options::Command command, const char* name,
+CLI::App* add_command(CLI::App& app, Options& options,
+                      base::ExitStatus (*run)(const Options& options), const char* name,
                       const char* description) {
   CLI::App* sub = app.add_subcommand(name, description);
-  sub->callback([&app, &options, command, name] {
-    options.command = command;
+  sub->callback([&app, &options, run, name] {
+    options.run = run;
     for (const char* const other : {"--output", "--output-dir", "--only", "--generated-only"}) {
       if (app.get_option(other)->count() > 0) {
         throw CLI::ValidationError(std::string(other), std::string("cannot be used with ") + name);
       }
     }
-    const bool reads = command == Options::Command::kCheck;
-    if (!reads && app.get_option("--file")->count() > 0) {
+    if (run != fo_podgen::check && app.get_option("--file")->count() > 0) {
       throw CLI::ValidationError("--file", std::string("cannot be used with ") + name);
     }
   });
@@ -87,6 +87,7 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
 
 void declare(CLI::App& app, Options& options) {
   app.require_subcommand(0, 1);
+  options.run = generate;
   add_files(app, options);
   CLI::Option* output = app.add_option_function<std::string>(
       "-o,--output", [&options](const std::string& name) { options.format = kFormats.at(name); },
@@ -102,30 +103,21 @@ void declare(CLI::App& app, Options& options) {
                "leave out objects that are only copied");
   add_pod_options(app, options);
 
-  using enum Options::Command;
-  CLI::App* check =
-      add_command(app, options, kCheck, "check", "report what generate would refuse, and why");
+  CLI::App* check = add_command(app, options, fo_podgen::check, "check",
+                                "report what generate would refuse, and why");
   add_files(*check, options);
   check->add_flag("--strict", options.strict, "exit with 65 for warnings, too");
   add_pod_options(*check, options);
-  CLI::App* diff =
-      add_command(app, options, kDiff, "diff", "show how the objects of two files differ");
+  CLI::App* diff = add_command(app, options, fo_podgen::diff, "diff",
+                               "show how the objects of two files differ");
   diff->add_option("OLD", options.before, "a file, - for stdin")->required()->type_name("FILE");
   diff->add_option("NEW", options.after, "a file, - for stdin")->required()->type_name("FILE");
   add_pod_options(*diff, options);
-  CLI::App* install =
-      add_command(app, options, kInstall, "install", "copy the tools: for an init container");
+  CLI::App* install = add_command(app, options, fo_podgen::install, "install",
+                                  "copy the tools: for an init container");
   install->add_option("DIR", options.folder, "where bin and libexec are made")
       ->required()
       ->type_name("DIR");
-}
-
-void check_usage(const Options& options) {
-  std::vector<std::string> files = options.files;
-  if (options.command == Options::Command::kDiff) files = {options.before, options.after};
-  if (std::count(files.begin(), files.end(), "-") > 1) {
-    throw base::Error(base::ExitStatus::kUsage, "standard input: can be read only once");
-  }
 }
 
 }  // namespace fo::fo_podgen

@@ -10,11 +10,11 @@
 namespace fo::fo_podgen {
 
 struct Options {
-  enum class Command { kGenerate, kCheck, kDiff, kInstall };
   enum class Format { kYaml, kJson, kName };
 
   cli::CommonOptions common;
-  Command command = Command::kGenerate;
+  /// Does the work of the subcommand; without one, generate.
+  base::ExitStatus (*run)(const Options& options) = nullptr;
   /// "-" is stdin.
   std::vector<std::string> files = {"-"};
   Format format = Format::kYaml;
@@ -34,8 +34,5 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& options);
-
-/// Checks combinations of options. Throws Error(kUsage).
-void check_usage(const Options& options);
 
 }  // namespace fo::fo_podgen

@@ -1,10 +1,5 @@
 #include "sources.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include "base/error.h"
-#include "os/file/file.h"
 #include "os/file/input.h"
 #include "pod/krm_function.h"
 
@@ -13,13 +8,8 @@ namespace fo::fo_podgen {
 Source read_source(const std::string& file) {
   constexpr yaml::ReadLimits kLimits;
   Source source;
-  if (file == "-") {
-    source.name = "standard input";
-    source.text = os::read_all(STDIN_FILENO, "read standard input", kLimits.bytes);
-  } else {
-    source.name = file;
-    source.text = os::read_file(file, kLimits.bytes);
-  }
+  source.name = os::input_name(file);
+  source.text = os::read_input(file, kLimits.bytes);
   source.documents = yaml::read_yaml(source.text, source.name, kLimits);
   return source;
 }
@@ -29,6 +19,7 @@ bool is_function_input(const Source& source) {
 }
 
 std::vector<Source> read_sources(const std::vector<std::string>& files) {
+  os::check_inputs(files);
   std::vector<Source> sources;
   for (const std::string& file : files) sources.push_back(read_source(file));
   return sources;

@@ -18,7 +18,7 @@ struct Source {
   std::vector<yaml::Document> documents;
 };
 
-/// "-" is stdin. Throws Error(kNoInput, kBadData …).
+/// "-" is stdin. Throws Error(kNoInput, kBadData …); kUsage if stdin is named twice.
 Source read_source(const std::string& file);
 std::vector<Source> read_sources(const std::vector<std::string>& files);
 

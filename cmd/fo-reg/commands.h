@@ -19,7 +19,7 @@ base::ExitStatus explain(const Options& options);
 // --- Of a registry. Those that select records return kNo if there is none.
 
 /// Runs a worker and keeps its record; returns the worker's exit status.
-int run(const Options& options);
+base::ExitStatus run(const Options& options);
 /// Keeps the record of a worker until a signal arrives, or writes a record of another kind.
 base::ExitStatus put(const Options& options);
 base::ExitStatus rm(const Options& options);

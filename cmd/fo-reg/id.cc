@@ -7,7 +7,7 @@
 #include "cli/screen/output.h"
 #include "commands.h"
 #include "fleet/record/deployment_hash.h"
-#include "input.h"
+#include "os/file/input.h"
 #include "pod/dgd/dgd.h"
 #include "yaml/reader.h"
 
@@ -18,9 +18,7 @@ namespace {
 void find_deployments(const yaml::Node& document, std::vector<const yaml::Node*>& found) {
   if (pod::is_dgd(document)) found.push_back(&document);
   if (document.text_at({"kind"}) != "List") return;
-  const yaml::Node* items = document.find("items");
-  if (items == nullptr) return;
-  for (const yaml::Node& item : items->items()) find_deployments(item, found);
+  for (const yaml::Node& item : document.items_at({"items"})) find_deployments(item, found);
 }
 
 void print(const fleet::DeploymentIds& ids, bool json) {
@@ -39,11 +37,12 @@ void print(const fleet::DeploymentIds& ids, bool json) {
 }  // namespace
 
 base::ExitStatus id(const Options& options) {
+  os::check_inputs(options.files);
   constexpr yaml::ReadLimits kLimits;
   std::vector<fleet::DeploymentIds> all;
   for (const std::string& file : options.files) {
-    const std::string name = input_name(file);
-    const auto documents = yaml::read_yaml(read_input(file, kLimits.bytes), name, kLimits);
+    const std::string name = os::input_name(file);
+    const auto documents = yaml::read_yaml(os::read_input(file, kLimits.bytes), name, kLimits);
     std::vector<const yaml::Node*> found;
     for (const yaml::Document& document : documents) find_deployments(document.root, found);
     if (found.empty()) {

@@ -1,26 +1,17 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstddef>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/config/variables.h"
 #include "cli/options.h"
+#include "commands.h"
 #include "text/dns_name.h"
 
 namespace fo::fo_reg {
 namespace {
-
-using Command = Options::Command;
-
-CLI::App* add_command(CLI::App& app, Options& options, Command command, const char* name,
-                      const char* description) {
-  CLI::App* sub = app.add_subcommand(name, description);
-  sub->callback([&options, command] { options.command = command; });
-  return sub;
-}
 
 // CLI11 would accept "-1" as a large number.
 CLI::Validator whole_number() {
@@ -91,40 +82,33 @@ void declare_explain(CLI::App& app, Options& options) {
 
 void declare(CLI::App& app, Options& options) {
   app.require_subcommand(1);
-  declare_id(*add_command(app, options, Command::kId, "id",
-                          "print the endpoint ids of a DynamoGraphDeployment"),
-             options);
-  declare_card(*add_command(app, options, Command::kCard, "card", "print the card of a model"),
-               options);
-  declare_explain(*add_command(app, options, Command::kExplain, "explain",
+  using cli::add_command;
+  declare_id(
+      *add_command(app, options.run, id, "id", "print the endpoint ids of a DynamoGraphDeployment"),
+      options);
+  declare_card(*add_command(app, options.run, card, "card", "print the card of a model"), options);
+  declare_explain(*add_command(app, options.run, explain, "explain",
                                "show how two cards differ, and what follows"),
                   options);
-  const auto add = [&](Command command, const char* name, const char* description,
-                       void (*declare_own)(CLI::App&, RecordOptions&)) {
-    CLI::App* sub = add_command(app, options, command, name, description);
+  const auto add = [&](base::ExitStatus (*command)(const Options&), const char* name,
+                       const char* description, void (*declare_own)(CLI::App&, RecordOptions&)) {
+    CLI::App* sub = add_command(app, options.run, command, name, description);
     if (declare_own != nullptr) declare_own(*sub, options.records);
     declare_registry(*sub, options.records);
   };
-  add(Command::kRun, "run", "run a worker, and register it as long as it lives", declare_run);
-  add(Command::kPut, "put", "register a worker that another program runs, or write a record",
-      declare_put);
-  add(Command::kRm, "rm", "deregister a worker, or remove a record", declare_selection);
-  add(Command::kDrain, "drain", "let a worker finish, without new requests", declare_selection);
-  add(Command::kUndrain, "undrain", "undo drain", declare_selection);
-  add(Command::kSet, "set", "set or remove labels of a worker", declare_set);
-  add(Command::kLs, "ls", "list records; exit 1 without any", declare_prefix);
-  add(Command::kGet, "get", "print a record; exit 1 if it is missing", declare_get);
-  add(Command::kWatch, "watch", "print the records, and every change, as JSON lines",
-      declare_prefix);
-  add(Command::kCheck, "check", "check that the registry can be used", nullptr);
+  add(run, "run", "run a worker, and register it as long as it lives", declare_run);
+  add(put, "put", "register a worker that another program runs, or write a record", declare_put);
+  add(rm, "rm", "deregister a worker, or remove a record", declare_selection);
+  add(drain, "drain", "let a worker finish, without new requests", declare_selection);
+  add(undrain, "undrain", "undo drain", declare_selection);
+  add(set, "set", "set or remove labels of a worker", declare_set);
+  add(ls, "ls", "list records; exit 1 without any", declare_prefix);
+  add(get, "get", "print a record; exit 1 if it is missing", declare_get);
+  add(watch, "watch", "print the records, and every change, as JSON lines", declare_prefix);
+  add(check_registry, "check", "check that the registry can be used", nullptr);
 }
 
 void check(Options& options) {
-  std::vector<std::string> inputs = options.files;
-  if (options.command == Command::kExplain) inputs = {options.card_a, options.card_b};
-  if (std::count(inputs.begin(), inputs.end(), "-") > 1) {
-    refuse("standard input: can be read only once");
-  }
   if (!text::is_dns_label(options.endpoint)) {
     refuse("--endpoint: " + base::quoted(options.endpoint) +
            " is not a DNS label: " + text::kDnsLabelRule);

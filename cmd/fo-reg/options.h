@@ -15,24 +15,9 @@ class App;
 namespace fo::fo_reg {
 
 struct Options {
-  enum class Command {
-    kId,
-    kCard,
-    kExplain,
-    kRun,
-    kPut,
-    kRm,
-    kDrain,
-    kUndrain,
-    kSet,
-    kLs,
-    kGet,
-    kWatch,
-    kCheck
-  };
-
   cli::CommonOptions common;
-  Command command = Command::kId;
+  /// Does the work of the subcommand that was given.
+  base::ExitStatus (*run)(const Options& options) = nullptr;
   /// The inputs of id; "-" is stdin.
   std::vector<std::string> files = {"-"};
   /// The last part of the ids.
@@ -49,7 +34,7 @@ struct Options {
 
 void declare(CLI::App& app, Options& options);
 
-/// Checks values and their combinations, and converts the adapters. Throws Error(kUsage).
+/// Checks values of id and card, and converts the adapters. Throws Error(kUsage).
 void check(Options& options);
 
 }  // namespace fo::fo_reg

@@ -14,8 +14,8 @@
 #include "fleet/registry/key.h"
 #include "fleet/registry/registry.h"
 #include "fleet/verdict.h"
-#include "input.h"
 #include "loop/run.h"
+#include "os/file/input.h"
 #include "worker.h"
 
 namespace fo::fo_reg {
@@ -33,7 +33,7 @@ fleet::Record read_record(const std::string& key) {
     refuse("key " + base::quoted(key) +
            ": a process keeps such a record: give --endpoint and --url");
   }
-  fleet::Record record{key, base::one_line(read_input("-", fleet::kMaxRecordBytes))};
+  fleet::Record record{key, base::one_line(os::read_input("-", fleet::kMaxRecordBytes))};
   if (fleet::is_verdict_key(key)) static_cast<void>(fleet::decode_verdict(record));
   return record;
 }

@@ -10,7 +10,7 @@
 
 namespace fo::fo_reg {
 
-int run(const Options& options) {
+base::ExitStatus run(const Options& options) {
   RecordOptions wanted = options.records;
   if (options.common.command.empty()) {
     refuse("expected a command after '--'");
@@ -26,7 +26,7 @@ int run(const Options& options) {
   run.card = std::move(worker.card);
   run.command = options.common.command;
   run.timeout = wanted.timeout;
-  return fleet::run_worker(*registry, run);
+  return base::ExitStatus{fleet::run_worker(*registry, run)};
 }
 
 }  // namespace fo::fo_reg

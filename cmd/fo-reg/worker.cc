@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "fleet/card/card.h"
-#include "input.h"
+#include "os/file/input.h"
 #include "os/process/process.h"
 #include "text/time_text.h"
 
@@ -15,7 +15,7 @@ namespace {
 // Returns the card's record, and adds the card's values to the worker.
 fleet::Record read_card(const std::string& file, fleet::Instance& worker) {
   const fleet::Card card =
-      fleet::parse_card(read_input(file, fleet::kMaxCardBytes), input_name(file));
+      fleet::parse_card(os::read_input(file, fleet::kMaxCardBytes), os::input_name(file));
   worker.card = fleet::checksum(card);
   worker.kv_abi = card.kv_abi;
   if (worker.model.empty()) worker.model = card.name;

@@ -66,4 +66,14 @@ void set_log(const Tool& tool, const CommonOptions& common);
 int run(int argc, char** argv, const Tool& tool, CommonOptions& common, const Declare& declare,
         const std::function<int()>& body);
 
+/// The same for a tool's own options, which contain the common ones. `body` returns an int or an
+/// ExitStatus.
+template <typename Options, typename Body>
+int run(int argc, char** argv, const Tool& tool, Options& options,
+        void (*declare)(CLI::App&, Options&), Body body) {
+  return run(
+      argc, argv, tool, options.common, [&](CLI::App& app) { declare(app, options); },
+      [&] { return static_cast<int>(body()); });
+}
+
 }  // namespace fo::cli

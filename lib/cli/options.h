@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/strong.h"
@@ -15,6 +16,15 @@
 #include "cli/endpoint_options.h"
 
 namespace fo::cli {
+
+/// Adds a subcommand; `chosen` becomes `value` if it is given.
+template <typename Value>
+CLI::App* add_command(CLI::App& app, Value& chosen, std::type_identity_t<Value> value,
+                      const std::string& name, const std::string& description) {
+  CLI::App* sub = app.add_subcommand(name, description);
+  sub->callback([&chosen, value] { chosen = value; });
+  return sub;
+}
 
 /// Parses the duration given to an option. Throws CLI::ValidationError with an example of a valid
 /// one.

@@ -5,9 +5,7 @@ namespace fo::pod {
 void InputObjects::add(const yaml::Node& document) {
   const std::string& kind = document.text_at({"kind"});
   if (kind == "List") {
-    const yaml::Node* items = document.find("items");
-    if (items == nullptr) return;
-    for (const yaml::Node& item : items->items()) add(item);
+    for (const yaml::Node& item : document.items_at({"items"})) add(item);
     return;
   }
   const yaml::Node* data = kind == "ConfigMap" ? document.find("data") : nullptr;

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "yaml/scalar.h"
+
 namespace fo::pod {
 namespace {
 
@@ -31,6 +33,10 @@ std::vector<Located> items_of(const Located& list) {
 const std::string& text_of(const Located& located) {
   static const std::string kNone;
   return located.node == nullptr ? kNone : located.node->text();
+}
+
+bool is_true(const Located& located) {
+  return located.node != nullptr && yaml::as_boolean(*located.node) == true;
 }
 
 void refuse(Findings& findings, const Located& where, std::string reason, std::string remedy) {

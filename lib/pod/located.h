@@ -25,6 +25,9 @@ std::vector<Located> items_of(const Located& list);
 /// The text of a scalar; "" for any other value.
 const std::string& text_of(const Located& located);
 
+/// The value of a boolean; false for any other value.
+bool is_true(const Located& located);
+
 void refuse(Findings& findings, const Located& where, std::string reason, std::string remedy = {});
 void warn(Findings& findings, const Located& where, std::string reason, std::string remedy = {});
 

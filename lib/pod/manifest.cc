@@ -162,11 +162,6 @@ std::map<std::string, const yaml::Node*> by_name(const std::vector<yaml::Node>& 
 
 }  // namespace
 
-std::string manifest_name(const yaml::Node& manifest) {
-  const std::string kind = kind_of(manifest);
-  return kind.empty() ? kind : kind + "/" + name_of(manifest);
-}
-
 std::string kubectl_name(const yaml::Node& manifest) {
   if (kind_of(manifest).empty()) return "unnamed";
   const std::string group = group_of(manifest);
@@ -191,7 +186,7 @@ bool matches(const yaml::Node& manifest, std::string_view selector) {
   if (wanted.empty() || kind_of(manifest).empty()) return false;
   const std::string kubectls = text::lower(kubectl_name(manifest));
   return wanted == text::lower(kind_of(manifest)) ||
-         wanted == text::lower(manifest_name(manifest)) || wanted == kubectls ||
+         wanted == text::lower(kind_of(manifest) + "/" + name_of(manifest)) || wanted == kubectls ||
          wanted == kubectls.substr(0, kubectls.find('/'));
 }
 

@@ -9,9 +9,6 @@
 
 namespace fo::pod {
 
-/// "Deployment/vllm-agg-worker", as --only takes it; "" without a kind.
-std::string manifest_name(const yaml::Node& manifest);
-
 /// In kubectl's form: "deployment.apps/vllm-agg-worker", "pod/one"; "unnamed" without a kind. One
 /// line, whatever the names contain.
 std::string kubectl_name(const yaml::Node& manifest);

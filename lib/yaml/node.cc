@@ -95,6 +95,12 @@ const std::string& Node::text_at(std::initializer_list<std::string_view> keys) c
   return node == nullptr ? kNone : node->text();
 }
 
+const std::vector<Node>& Node::items_at(std::initializer_list<std::string_view> keys) const {
+  static const std::vector<Node> kNone;
+  const Node* node = find_path(keys);
+  return node == nullptr ? kNone : node->items();
+}
+
 Node& Node::operator[](std::string_view key) {
   if (is_null()) become(Kind::kMap);
   for (Member& member : members_) {

@@ -63,6 +63,9 @@ class Node {
   [[nodiscard]] const Node* find_path(std::initializer_list<std::string_view> keys) const;
   /// The text of the value at a path; "" if it is missing.
   [[nodiscard]] const std::string& text_at(std::initializer_list<std::string_view> keys) const;
+  /// The items of the list at a path; empty if it is missing.
+  [[nodiscard]] const std::vector<Node>& items_at(
+      std::initializer_list<std::string_view> keys) const;
   /// The value of a member, which is created if it is missing; a null becomes a map.
   Node& operator[](std::string_view key);
   /// Replaces the member's value in place, or appends the member; a null becomes a map.

@@ -22,11 +22,9 @@ yaml::Node node(const std::string& text) { return nodes(text).at(0); }
 TEST(Manifest, HasNames) {
   const yaml::Node one =
       node("{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: b}}");
-  EXPECT_EQ(manifest_name(one), "Deployment/a");
   EXPECT_EQ(kubectl_name(one), "deployment.apps/a");
   EXPECT_EQ(manifest_file_name(one), "b-deployment-a");
   EXPECT_EQ(kubectl_name(node("{apiVersion: v1, kind: Pod, metadata: {name: p}}")), "pod/p");
-  EXPECT_EQ(manifest_name(node("{a: 1}")), "");
 }
 
 TEST(Manifest, FileNamesStayInTheirFolder) {

@@ -100,9 +100,7 @@ std::vector<ConfigSetting> read_toml(const std::string& text, const std::string&
 }  // namespace
 
 std::vector<ConfigSetting> read_config(const std::string& path) {
-  const std::string text = path == "-"
-                               ? os::read_all(STDIN_FILENO, "read standard input", base::kMiB)
-                               : os::read_file(path, base::kMiB);
+  const std::string text = os::read_input(path, base::kMiB);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string::npos && text[first] == '{';
   return is_json ? read_json(text, path) : read_toml(text, path);

@@ -91,10 +91,6 @@ class Reader {
     if (!services_.emplace(name, at).second) refuse(at, base::quoted(name) + ": appears twice");
   }
 
-  static bool is_true(const Located& at) {
-    return at.node != nullptr && yaml::as_boolean(*at.node) == true;
-  }
-
   std::string component_of(const Located& service) {
     const Located at = service.member(type_);
     std::string type = text::lower(text_of(at));

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -82,6 +83,19 @@ std::string read_all(int fd, const std::string& what, base::ByteCount limit) {
     if (content.size() > limit) {
       throw Error(ExitStatus::kBadData, what + ": longer than " + base::format_size(limit));
     }
+  }
+}
+
+std::string input_name(const std::string& file) { return file == "-" ? "standard input" : file; }
+
+std::string read_input(const std::string& file, base::ByteCount limit) {
+  return file == "-" ? read_all(STDIN_FILENO, "read standard input", limit)
+                     : read_file(file, limit);
+}
+
+void check_inputs(const std::vector<std::string>& files) {
+  if (std::count(files.begin(), files.end(), "-") > 1) {
+    throw Error(ExitStatus::kUsage, "standard input: can be read only once");
   }
 }
 

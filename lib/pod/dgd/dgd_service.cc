@@ -192,10 +192,6 @@ void check_probe(const Located& probe, const Located& container, Findings& findi
   }
 }
 
-bool is_true(const Located& located) {
-  return located.node != nullptr && yaml::as_boolean(*located.node) == true;
-}
-
 void warn_not_carried(const Located& map, std::initializer_list<std::string_view> members,
                       Findings& findings) {
   for (const std::string_view key : members) {

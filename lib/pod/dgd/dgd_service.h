@@ -42,9 +42,6 @@ bool has_room(const Dgd& dgd, const Service& service, Findings& findings);
 /// and the probe fails in the pod.
 void check_probe(const Located& probe, const Located& container, Findings& findings);
 
-/// The value of a boolean; false if it is missing.
-bool is_true(const Located& located);
-
 /// Warns of members that only Dynamo's operator implements.
 void warn_not_carried(const Located& map, std::initializer_list<std::string_view> members,
                       Findings& findings);

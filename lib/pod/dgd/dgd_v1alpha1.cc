@@ -55,9 +55,7 @@ void merge_resources(yaml::Node& main, const yaml::Node* resources) {
   const yaml::Node* claims = resources->find("claims");
   if (claims == nullptr) return;
   yaml::Node all = *claims;
-  if (const yaml::Node* more = own.find("claims")) {
-    for (const yaml::Node& claim : more->items()) all.push_back(claim);
-  }
+  for (const yaml::Node& claim : own.items_at({"claims"})) all.push_back(claim);
   own.set("claims", std::move(all));
 }
 
@@ -66,9 +64,7 @@ void merge_secret(yaml::Node& main, const yaml::Node* secret) {
   yaml::Node source;
   source["secretRef"].set("name", *secret);
   yaml::Node all = yaml::Node::list({std::move(source)});
-  if (const yaml::Node* own = main.find("envFrom")) {
-    for (const yaml::Node& one : own->items()) all.push_back(one);
-  }
+  for (const yaml::Node& one : main.items_at({"envFrom"})) all.push_back(one);
   main.set("envFrom", std::move(all));
 }
 
@@ -108,9 +104,7 @@ class ServiceReader {
       }
     }
     service.pod_template = pod_template(main);
-    const Located no_memory = at_.member("sharedMemory").member("disabled");
-    service.wants_no_shared_memory =
-        no_memory.node != nullptr && yaml::as_boolean(*no_memory.node) == true;
+    service.wants_no_shared_memory = is_true(at_.member("sharedMemory").member("disabled"));
     service.global_namespace = is_true(at_.member("globalDynamoNamespace"));
     check_service(parts_, DgdVersion::kV1Alpha1, service, findings_);
   }
@@ -187,9 +181,8 @@ class ServiceReader {
     mount_volumes(pod, main);
     mount_shared_memory(pod, main);
     std::vector<yaml::Node> containers = {std::move(main)};
-    if (const yaml::Node* others = pod.find("containers")) {
-      containers.insert(containers.end(), others->items().begin(), others->items().end());
-    }
+    const std::vector<yaml::Node>& others = pod.items_at({"containers"});
+    containers.insert(containers.end(), others.begin(), others.end());
     pod.set("containers", yaml::Node::list(std::move(containers)));
 
     yaml::Node made;
@@ -225,9 +218,7 @@ class ServiceReader {
       }
       add_mount(main, text_of(name), *where.node, where, findings_);
       const Located cache = mount.member("useAsCompilationCache");
-      if (cache.node != nullptr && yaml::as_boolean(*cache.node) == true) {
-        warn_of_cache(cache, main, text_of(where), findings_);
-      }
+      if (is_true(cache)) warn_of_cache(cache, main, text_of(where), findings_);
     }
   }
 
@@ -235,8 +226,7 @@ class ServiceReader {
     const Located memory = at_.member("sharedMemory");
     if (memory.node == nullptr) return;
     const Located size = memory.member("size");
-    const Located disabled = memory.member("disabled");
-    if (disabled.node == nullptr || yaml::as_boolean(*disabled.node) != true) {
+    if (!is_true(memory.member("disabled"))) {
       share_memory(pod, main, size.node, memory, findings_);
     } else if (size.node != nullptr) {
       refuse(findings_, size, "a size, although it is disabled", "leave one of them out");
@@ -267,8 +257,7 @@ bool has_failover(const Located& service, Findings& findings) {
 
 void read_v1alpha1(const Located& spec, Dgd& dgd, Findings& findings) {
   for (Located& pvc : items_of(spec.member("pvcs"))) {
-    const Located create = pvc.member("create");
-    if (create.node != nullptr && yaml::as_boolean(*create.node) == true) {
+    if (is_true(pvc.member("create"))) {
       dgd.volume_claims.push_back({std::move(pvc.path), *pvc.node});
     }
   }

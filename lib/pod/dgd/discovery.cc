@@ -67,18 +67,9 @@ void put(yaml::Node& env, yaml::Node& front, yaml::Node entry) {
 }  // namespace
 
 bool may_be_dynamo_worker(const EngineCommand& command, const GenerateOptions& options) {
-  switch (command.program()) {
-    case EngineProgram::kDynamoVllm:
-    case EngineProgram::kDynamo:
-      return true;
-    case EngineProgram::kUnknown:
-      return options.engine != "vllm" && options.engine != "sglang";
-    case EngineProgram::kVllm:
-    case EngineProgram::kSglang:
-    case EngineProgram::kRefEngine:
-      break;
-  }
-  return false;
+  const bool is_unknown = command.program() == EngineProgram::kUnknown;
+  return is_dynamo_worker(command.program()) ||
+         (is_unknown && options.engine != "vllm" && options.engine != "sglang");
 }
 
 bool is_found_by_kubernetes(const Dgd& dgd, const Service& service, const EngineCommand& command,

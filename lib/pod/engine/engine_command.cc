@@ -172,11 +172,10 @@ bool is_engine(const std::vector<std::string>& words) {
 
 EngineCommand::EngineCommand(const yaml::Node& container, Environment environment)
     : environment_(std::make_shared<const Environment>(std::move(environment))) {
-  if (const yaml::Node* command = container.find("command")) items_ = command->items();
+  items_ = container.items_at({"command"});
   command_items_ = items_.size();
-  if (const yaml::Node* args = container.find("args")) {
-    items_.insert(items_.end(), args->items().begin(), args->items().end());
-  }
+  const std::vector<yaml::Node>& args = container.items_at({"args"});
+  items_.insert(items_.end(), args.begin(), args.end());
   find_script();
   read_script();
   find_program();

@@ -35,6 +35,10 @@ enum class EngineProgram {
   kUnknown,
 };
 
+constexpr bool is_dynamo_worker(EngineProgram program) {
+  return program == EngineProgram::kDynamoVllm || program == EngineProgram::kDynamo;
+}
+
 /// The program of this toolkit under which a command runs its engine.
 struct EngineWaiter {
   enum class Kind {

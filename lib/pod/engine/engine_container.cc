@@ -90,9 +90,7 @@ void check_variables(const yaml::Node& main, const EngineCommand& command, const
 
 // Among the ports that the main container declares.
 const yaml::Node* find_port(const yaml::Node& main, int number) {
-  const yaml::Node* ports = main.find("ports");
-  if (ports == nullptr) return nullptr;
-  for (const yaml::Node& port : ports->items()) {
+  for (const yaml::Node& port : main.items_at({"ports"})) {
     const yaml::Node* own = port.find("containerPort");
     if (own != nullptr && port_of(*own) == number) return &port;
   }
@@ -120,9 +118,7 @@ yaml::Node make_ports(const yaml::Node& main, const std::optional<PublishedApi>&
 
 void check_host_ports(const yaml::Node& main, const std::optional<PublishedApi>& api,
                       const PodPlan& plan) {
-  const yaml::Node* ports = main.find("ports");
-  if (ports == nullptr) return;
-  for (const yaml::Node& port : ports->items()) {
+  for (const yaml::Node& port : main.items_at({"ports"})) {
     const yaml::Node* host_port = port.find("hostPort");
     if (host_port == nullptr) continue;
     const yaml::Node* number = port.find("containerPort");

@@ -62,8 +62,7 @@ constexpr std::array<Variable, 15> kVariables = {{
 
 bool listens_anyway(Listens listens, const EngineCommand& command, const GenerateOptions& options) {
   const EngineProgram program = command.program();
-  const bool is_dynamo = program == EngineProgram::kDynamoVllm ||
-                         program == EngineProgram::kDynamo ||
+  const bool is_dynamo = is_dynamo_worker(program) ||
                          (program == EngineProgram::kUnknown && options.engine == "dynamo");
   const bool is_vllm = program == EngineProgram::kVllm || program == EngineProgram::kDynamoVllm ||
                        (program == EngineProgram::kUnknown &&

@@ -14,10 +14,6 @@ namespace {
 constexpr int kVllmPort = 8000;
 constexpr int kSglangPort = 30000;
 
-bool is_dynamo_worker(EngineProgram program) {
-  return program == EngineProgram::kDynamoVllm || program == EngineProgram::kDynamo;
-}
-
 // "" if the command does not tell.
 std::string kind_of(EngineProgram program) {
   switch (program) {

@@ -15,9 +15,7 @@ bool is_within(std::string_view path, std::string_view service) {
 std::string names_of(const yaml::Node& pod_spec) {
   std::string names;
   for (const char* const list : {"containers", "initContainers"}) {
-    const yaml::Node* containers = pod_spec.find(list);
-    if (containers == nullptr) continue;
-    for (const yaml::Node& container : containers->items()) {
+    for (const yaml::Node& container : pod_spec.items_at({list})) {
       names += (names.empty() ? "" : ", ") + container.text_at({"name"});
     }
   }

@@ -137,9 +137,7 @@ void warn_of_guard(const yaml::Node& main, const PodPlan& plan) {
   constexpr std::array<std::string_view, 5> kQuestions = {"memory.used", "memory.free",
                                                           "utilization", "compute-apps", "pmon"};
   for (const char* const field : {"command", "args"}) {
-    const yaml::Node* words = main.find(field);
-    if (words == nullptr) continue;
-    for (const yaml::Node& word : words->items()) {
+    for (const yaml::Node& word : main.items_at({field})) {
       const std::string& text = word.text();
       if (text.find("nvidia-smi") == std::string::npos) continue;
       if (std::none_of(kQuestions.begin(), kQuestions.end(), [&](std::string_view question) {

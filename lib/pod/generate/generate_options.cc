@@ -5,6 +5,7 @@
 #include <functional>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -83,15 +84,6 @@ const std::vector<Option>& all_options() {
 
 }  // namespace
 
-const std::vector<std::string>& option_names() {
-  static const std::vector<std::string> kNames = [] {
-    std::vector<std::string> names;
-    for (const Option& option : all_options()) names.push_back(option.name);
-    return names;
-  }();
-  return kNames;
-}
-
 void set_option(GenerateOptions& options, std::string_view name, const std::string& value) {
   for (const Option& option : all_options()) {
     if (option.name != name) continue;
@@ -100,7 +92,7 @@ void set_option(GenerateOptions& options, std::string_view name, const std::stri
                 option.name + " " + base::quoted(value) + ": expected " + option.wanted);
   }
   std::string known;
-  for (const std::string& one : option_names()) known += (known.empty() ? "" : ", ") + one;
+  for (const Option& one : all_options()) known += (known.empty() ? "" : ", ") + one.name;
   throw Error(ExitStatus::kUsage,
               base::quoted(name) + ": unknown option; the options are: " + known);
 }

@@ -3,14 +3,10 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "pod/generate/generate.h"
 
 namespace fo::pod {
-
-/// "layout", "kube-version" …, in the order of a help text.
-const std::vector<std::string>& option_names();
 
 /// Sets one option by its name, without leading dashes. Throws Error(kUsage): "layout 'x': expected
 /// plan or dynamo". Options without a value on the command line take "true" and "false".

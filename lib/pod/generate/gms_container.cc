@@ -73,8 +73,7 @@ GmsProgram choose_gms(const yaml::Node& main, const EngineCommand& command, cons
     return GmsProgram::kOurs;
   }
   const bool needs_ours = options.supervise || options.lock == LockKind::kLockd;
-  const bool is_dynamo = program == EngineProgram::kDynamoVllm ||
-                         program == EngineProgram::kDynamo ||
+  const bool is_dynamo = is_dynamo_worker(program) ||
                          (program == EngineProgram::kUnknown && options.engine == "dynamo");
   if (is_dynamo && !needs_ours) return GmsProgram::kUpstream;
   const yaml::Node* image = main.find("image");

@@ -30,9 +30,7 @@ void check_names(const yaml::Node* list, const Path& path, const std::set<std::s
 void check_references(const yaml::Node& spec, const std::set<std::string>& volumes,
                       const std::set<std::string>& claims, const PodPlan& plan) {
   for (const char* const list : {"initContainers", "containers"}) {
-    const yaml::Node* containers = spec.find(list);
-    if (containers == nullptr) continue;
-    for (const yaml::Node& container : containers->items()) {
+    for (const yaml::Node& container : spec.items_at({list})) {
       const auto path_of = [&](std::string_view field) {
         return is_main(container) ? plan.main_path(field)
                                   : plan.container_path(list, container) + "." + std::string(field);
@@ -74,9 +72,7 @@ void add_collisions(std::vector<PortUse>& uses, const yaml::Node& spec, const Po
   for (const PortUse& use : uses) taken.insert(use.port);
   const std::size_t most = uses.size() + kMaxFindings;
   for (const char* const list : {"containers", "initContainers"}) {
-    const yaml::Node* containers = spec.find(list);
-    if (containers == nullptr) continue;
-    for (const yaml::Node& container : containers->items()) {
+    for (const yaml::Node& container : spec.items_at({list})) {
       const yaml::Node* name = container.find("name");
       const yaml::Node* ports = container.find("ports");
       if (ports == nullptr || name == nullptr || is_main(container)) continue;

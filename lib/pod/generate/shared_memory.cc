@@ -21,10 +21,9 @@ bool mounts(const yaml::Node& container, const std::string& volume) {
 }  // namespace
 
 const yaml::Node* shared_memory_mount(const yaml::Node& container) {
-  const yaml::Node* all = container.find("volumeMounts");
-  if (all == nullptr) return nullptr;
-  const auto found = std::find_if(all->items().begin(), all->items().end(), is_there);
-  return found == all->items().end() ? nullptr : &*found;
+  const std::vector<yaml::Node>& all = container.items_at({"volumeMounts"});
+  const auto found = std::find_if(all.begin(), all.end(), is_there);
+  return found == all.end() ? nullptr : &*found;
 }
 
 std::string remove_shared_memory(yaml::Node& pod_spec, yaml::Node& container) {
@@ -34,9 +33,7 @@ std::string remove_shared_memory(yaml::Node& pod_spec, yaml::Node& container) {
   std::erase_if(container["volumeMounts"].items(), is_there);
   bool is_used = mounts(container, volume);
   for (const char* const list : {"containers", "initContainers"}) {
-    const yaml::Node* others = pod_spec.find(list);
-    if (others == nullptr) continue;
-    for (const yaml::Node& other : others->items()) {
+    for (const yaml::Node& other : pod_spec.items_at({list})) {
       // The list may still contain the original of the container itself.
       const bool is_itself = other.text_at({"name"}) == container.text_at({"name"});
       is_used = is_used || (!is_itself && mounts(other, volume));

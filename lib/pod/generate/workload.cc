@@ -76,13 +76,11 @@ void check_workload(const PodPlan& plan) {
 }
 
 bool uses_volume_claim(const Service& service, const std::string& claim) {
-  const yaml::Node* volumes = service.pod_template.find_path({"spec", "volumes"});
-  if (volumes == nullptr) return false;
-  return std::any_of(
-      volumes->items().begin(), volumes->items().end(), [&](const yaml::Node& volume) {
-        const yaml::Node* name = volume.find_path({"persistentVolumeClaim", "claimName"});
-        return name != nullptr && name->text() == claim;
-      });
+  const std::vector<yaml::Node>& volumes = service.pod_template.items_at({"spec", "volumes"});
+  return std::any_of(volumes.begin(), volumes.end(), [&](const yaml::Node& volume) {
+    const yaml::Node* name = volume.find_path({"persistentVolumeClaim", "claimName"});
+    return name != nullptr && name->text() == claim;
+  });
 }
 
 // Refuses a claim without a required field.

@@ -8,12 +8,10 @@ namespace fo::pod {
 
 Environment::Environment(const yaml::Node& container, const InputObjects& inputs,
                          std::string_view name_space) {
-  if (const yaml::Node* sources = container.find("envFrom")) {
-    for (const yaml::Node& source : sources->items()) take_source(source, inputs, name_space);
+  for (const yaml::Node& source : container.items_at({"envFrom"})) {
+    take_source(source, inputs, name_space);
   }
-  const yaml::Node* env = container.find("env");
-  if (env == nullptr) return;
-  for (const yaml::Node& entry : env->items()) {
+  for (const yaml::Node& entry : container.items_at({"env"})) {
     const yaml::Node* name = entry.find("name");
     if (name == nullptr) continue;
     std::optional<std::string> value;
