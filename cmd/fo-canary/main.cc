@@ -1,5 +1,4 @@
 // fo-canary: checks that the answers of a fleet's engines are still right.
-#include "cli/app.h"
 #include "options.h"
 
 int main(int argc, char** argv) {
@@ -9,7 +8,6 @@ int main(int argc, char** argv) {
                        .summary = "Check that the answers of engines are still right.",
                        .version = FO_VERSION,
                        .is_daemon = true};
-  return cli::run(
-      argc, argv, tool, options.common, [&](CLI::App& app) { fo_canary::declare(app, options); },
-      [&] { return options.run(options); });
+  return cli::run(argc, argv, tool, options, fo_canary::declare,
+                  [&] { return options.run(options); });
 }

@@ -72,18 +72,15 @@ int main(int argc, char** argv) {
   const cli::Tool tool{.name = "fo-gpu",
                        .summary = "Ask the CUDA driver (a private helper).",
                        .version = FO_VERSION};
-  const auto body = [&] {
+  return cli::run(argc, argv, tool, options, fo_gpu::declare, [&] {
     switch (options.command) {
       case fo_gpu::Options::Command::kFree:
-        return base::to_int(print_free(options));
+        return print_free(options);
       case fo_gpu::Options::Command::kMapCheck:
-        return base::to_int(map_check(options));
+        return map_check(options);
       case fo_gpu::Options::Command::kHealth:
         break;
     }
-    return base::to_int(fo_gpu::print_health(options));
-  };
-  return cli::run(
-      argc, argv, tool, options.common, [&](CLI::App& app) { fo_gpu::declare(app, options); },
-      body);
+    return fo_gpu::print_health(options);
+  });
 }

@@ -11,17 +11,10 @@
 namespace fo::fo_gpu {
 namespace {
 
-CLI::App* add_command(CLI::App& app, Options& options, Options::Command command, const char* name,
-                      const char* description) {
-  CLI::App* sub = app.add_subcommand(name, description);
-  sub->callback([&options, command] { options.command = command; });
-  return sub;
-}
-
 // A command that uses the CUDA driver.
 CLI::App* add_driver_command(CLI::App& app, Options& options, Options::Command command,
                              const char* name, const char* description) {
-  CLI::App* sub = add_command(app, options, command, name, description);
+  CLI::App* sub = cli::add_command(app, options.command, command, name, description);
   cli::add_device(*sub, options.device, "CUDA device");
   cli::add_driver(*sub, options.driver);
   cli::add_variables(*sub, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*"});
@@ -67,8 +60,9 @@ void declare(CLI::App& app, Options& options) {
   cli::add_duration(*free, "--timeout", options.free_timeout,
                     "limit for --until-free; default: none")
       ->needs(until);
-  CLI::App* health = add_command(app, options, Options::Command::kHealth, "health",
-                                 "print what NVML counts of faults; exit 1 if a GPU needs service");
+  CLI::App* health =
+      cli::add_command(app, options.command, Options::Command::kHealth, "health",
+                       "print what NVML counts of faults; exit 1 if a GPU needs service");
   add_uuid(*health, options, "only this GPU");
 }
 

@@ -76,7 +76,5 @@ int main(int argc, char** argv) {
   const cli::Tool tool{.name = "fo-plan",
                        .summary = "Compute failures, spares, capacity, migration and canaries.",
                        .version = FO_VERSION};
-  return cli::run(
-      argc, argv, tool, options.common, [&](CLI::App& app) { fo_plan::declare(app, options); },
-      [&] { return base::to_int(run(options)); });
+  return cli::run(argc, argv, tool, options, fo_plan::declare, [&] { return run(options); });
 }

@@ -13,8 +13,8 @@ namespace {
 using Command = Options::Command;
 
 void declare_serve(CLI::App& app, Options& options) {
-  CLI::App* sub = app.add_subcommand("serve", "run the engine");
-  sub->callback([&options] { options.command = Command::kServe; });
+  CLI::App* sub =
+      cli::add_command(app, options.command, Command::kServe, "serve", "run the engine");
   refengine::EngineOptions& serve = options.serve;
   sub->add_option("--model", serve.model, "folder with the model's config.json")
       ->required()
@@ -50,8 +50,8 @@ void declare_serve(CLI::App& app, Options& options) {
 }
 
 void declare_make_model(CLI::App& app, Options& options) {
-  CLI::App* sub = app.add_subcommand("make-model", "write a model with random weights");
-  sub->callback([&options] { options.command = Command::kMakeModel; });
+  CLI::App* sub = cli::add_command(app, options.command, Command::kMakeModel, "make-model",
+                                   "write a model with random weights");
   refengine::MakeModelOptions& model = options.make_model;
   const auto number = [&](const char* name, std::uint32_t& value, const char* description) {
     return sub->add_option(name, value, description)->capture_default_str()->type_name("N");
@@ -87,9 +87,9 @@ void declare_make_model(CLI::App& app, Options& options) {
 }
 
 void declare_rank(CLI::App& app, Options& options) {
-  CLI::App* sub = app.add_subcommand("rank", "one rank's process, started by serve");
+  CLI::App* sub = cli::add_command(app, options.command, Command::kRank, "rank",
+                                   "one rank's process, started by serve");
   sub->group("");
-  sub->callback([&options] { options.command = Command::kRank; });
   sub->add_option("RANK", options.rank)->required();
 }
 

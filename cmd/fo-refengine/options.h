@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/options.h"
+#include "cli/app.h"
+#include "cli/endpoint_options.h"
 #include "refengine/engine.h"
 #include "refengine/model/make_model.h"
 
@@ -14,6 +15,7 @@ namespace fo::refengine_tool {
 
 struct Options {
   enum class Command { kServe, kMakeModel, kRank };
+  cli::CommonOptions common;
   Command command = Command::kServe;
   refengine::EngineOptions serve;
   cli::EndpointOptions endpoint;

@@ -37,18 +37,15 @@ int main(int argc, char** argv) {
                            .takes_command = true,
                            .without_command = {"status", "switchover"},
                            .is_daemon = true};
-  return fo::cli::run(
-      argc, argv, tool, options.common,
-      [&](CLI::App& app) { fo::fo_shadow::declare(app, options); },
-      [&] {
-        switch (options.command) {
-          case Options::Command::kStatus:
-            return status(options);
-          case Options::Command::kSwitchOver:
-            return switch_over(options);
-          case Options::Command::kRun:
-            break;
-        }
-        return fo::engine::run_shadow(fo::fo_shadow::to_shadow_options(options));
-      });
+  return fo::cli::run(argc, argv, tool, options, fo::fo_shadow::declare, [&] {
+    switch (options.command) {
+      case Options::Command::kStatus:
+        return status(options);
+      case Options::Command::kSwitchOver:
+        return switch_over(options);
+      case Options::Command::kRun:
+        break;
+    }
+    return fo::engine::run_shadow(fo::fo_shadow::to_shadow_options(options));
+  });
 }

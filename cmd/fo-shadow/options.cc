@@ -130,11 +130,11 @@ void declare_group(CLI::App& app, Options& options, const char* heading,
 
 void declare_pair(CLI::App& app, Options& options) {
   app.require_subcommand(0, 1);
-  CLI::App* status = app.add_subcommand("status", "show both engines, who is active, the GMS");
-  status->callback([&options] { options.command = Options::Command::kStatus; });
+  CLI::App* status = cli::add_command(app, options.command, Options::Command::kStatus, "status",
+                                      "show both engines, who is active, the GMS");
   add_pair_lock(*status, options, Options::Command::kStatus);
-  CLI::App* over = app.add_subcommand("switchover", "have the active engine hand over");
-  over->callback([&options] { options.command = Options::Command::kSwitchOver; });
+  CLI::App* over = cli::add_command(app, options.command, Options::Command::kSwitchOver,
+                                    "switchover", "have the active engine hand over");
   add_pair_lock(*over, options, Options::Command::kSwitchOver);
   cli::add_duration(*over, "--timeout", options.timeout, "until the other one is active");
 }

@@ -79,10 +79,8 @@ int main(int argc, char** argv) {
   const cli::Tool tool{.name = "gms-load",
                        .summary = "Publish weights into a GMS, import what is there, or drop it.",
                        .version = FO_VERSION};
-  return cli::run(
-      argc, argv, tool, options.common, [&](CLI::App& app) { gms_load::declare(app, options); },
-      [&] {
-        gms_load::check(options);
-        return base::to_int(options.unpublish ? unpublish(options) : load(options));
-      });
+  return cli::run(argc, argv, tool, options, gms_load::declare, [&] {
+    gms_load::check(options);
+    return options.unpublish ? unpublish(options) : load(options);
+  });
 }

@@ -19,12 +19,11 @@ namespace {
 using fo::base::ExitStatus;
 using fo::gms_lock::Options;
 
-int acquire(Options& options, const fo::cli::CommonOptions& common,
-            std::vector<fo::lock::LockUri> locks) {
+int acquire(Options& options, std::vector<fo::lock::LockUri> locks) {
   fo::lock::AcquireOptions& wanted = options.acquire;
   wanted.locks = std::move(locks);
   wanted.id = options.id.empty() ? fo::lock::lock_id_from_environment() : options.id;
-  wanted.command = common.command;
+  wanted.command = options.common.command;
   if (options.nonblock) {
     // A query by another process may hold the lock for an instant; locks across a network need time
     // for requests.
@@ -32,15 +31,16 @@ int acquire(Options& options, const fo::cli::CommonOptions& common,
     wanted.timeout = is_near ? std::chrono::milliseconds(50) : std::chrono::seconds(2);
   }
   const auto end = fo::lock::acquire(wanted, [&](const fo::lock::Grant& grant) {
-    fo::cli::print(common.json ? fo::lock::to_json(grant) + "\n" : fo::lock::to_text(grant));
+    fo::cli::print(options.common.json ? fo::lock::to_json(grant) + "\n"
+                                       : fo::lock::to_text(grant));
     fo::cli::finish_output();
   });
   return end.signal != 0 ? fo::os::die_of_signal(end.signal) : end.status;
 }
 
-int owner(const fo::cli::CommonOptions& common, const fo::lock::LockUri& lock) {
+int owner(const Options& options, const fo::lock::LockUri& lock) {
   const std::optional<std::string> id = fo::lock::find_owner(lock);
-  if (common.json) {
+  if (options.common.json) {
     fo::cli::print_line(fo::lock::owner_json(id));
   } else if (id) {
     fo::cli::print_line(*id);
@@ -48,38 +48,36 @@ int owner(const fo::cli::CommonOptions& common, const fo::lock::LockUri& lock) {
   return fo::base::to_int(id ? ExitStatus::kOk : ExitStatus::kNo);
 }
 
-int status(const fo::cli::CommonOptions& common, const fo::lock::LockUri& lock) {
+int status(const Options& options, const fo::lock::LockUri& lock) {
   const fo::lock::LockStatus status = fo::lock::read_lock_status(lock);
-  fo::cli::print(common.json ? fo::lock::to_json(status) + "\n" : fo::lock::to_text(status));
+  fo::cli::print(options.common.json ? fo::lock::to_json(status) + "\n"
+                                     : fo::lock::to_text(status));
   return fo::base::to_int(ExitStatus::kOk);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  fo::cli::CommonOptions common;
   Options options;
   const fo::cli::Tool tool{.name = "gms-lock",
                            .summary = "Become the active engine of a failover pair",
                            .version = FO_VERSION,
                            .takes_command = true,
                            .without_command = {"owner", "status"}};
-  const auto body = [&] {
-    fo::gms_lock::check(options, common.command);
+  return fo::cli::run(argc, argv, tool, options, fo::gms_lock::declare, [&] {
+    fo::gms_lock::check(options);
     std::vector<fo::lock::LockUri> locks;
     for (const std::string& uri : options.place().locks) {
       locks.push_back(fo::lock::parse_lock_uri(uri, options.place().kube_api));
     }
     switch (options.command) {
       case Options::Command::kAcquire:
-        return acquire(options, common, std::move(locks));
+        return acquire(options, std::move(locks));
       case Options::Command::kOwner:
-        return owner(common, locks.front());
+        return owner(options, locks.front());
       case Options::Command::kStatus:
-        return status(common, locks.front());
+        return status(options, locks.front());
     }
     return fo::base::to_int(ExitStatus::kSoftware);
-  };
-  return fo::cli::run(
-      argc, argv, tool, common, [&](CLI::App& app) { fo::gms_lock::declare(app, options); }, body);
+  });
 }

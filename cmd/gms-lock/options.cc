@@ -15,8 +15,7 @@ namespace {
 
 CLI::App* add_command(CLI::App& app, Options& options, Options::Command command, const char* name,
                       const char* description) {
-  CLI::App* sub = app.add_subcommand(name, description);
-  sub->callback([&options, command] { options.command = command; });
+  CLI::App* sub = cli::add_command(app, options.command, command, name, description);
   Options::Place& place = options.places[static_cast<std::size_t>(command)];
   place.locks = {std::string(lock::kDefaultLockPath)};
   CLI::Option* lock = cli::add_locks(*sub, place.locks);
@@ -71,14 +70,15 @@ void declare(CLI::App& app, Options& options) {
                      {"ENGINE_ID", "FO_LIBEXEC_DIR", "GMS_DRIVER", "KUBERNETES_SERVICE_*"});
 }
 
-void check(const Options& options, const std::vector<std::string>& command) {
+void check(const Options& options) {
   const auto refuse = [](const char* reason) {
     throw base::Error(base::ExitStatus::kUsage, reason);
   };
   if (options.command != Options::Command::kAcquire && options.place().locks.size() != 1) {
     refuse("only acquire takes several locks");
   }
-  if (options.acquire.exec && command.empty()) refuse("--exec needs a command after '--'");
+  const bool has_command = !options.common.command.empty();
+  if (options.acquire.exec && !has_command) refuse("--exec needs a command after '--'");
 }
 
 }  // namespace fo::gms_lock

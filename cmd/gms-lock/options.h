@@ -5,16 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/app.h"
 #include "lock/acquire.h"
-
-namespace CLI {
-class App;
-}
 
 namespace fo::gms_lock {
 
 struct Options {
   enum class Command { kAcquire, kOwner, kStatus };
+  cli::CommonOptions common;
   Command command = Command::kAcquire;
   /// The values of the options.
   struct Place {
@@ -35,6 +33,6 @@ struct Options {
 void declare(CLI::App& app, Options& options);
 
 /// Checks combinations of options. Throws Error(kUsage).
-void check(const Options& options, const std::vector<std::string>& command);
+void check(const Options& options);
 
 }  // namespace fo::gms_lock

@@ -8,7 +8,6 @@ int main(int argc, char** argv) {
                        .summary = "Serve the lock of a failover pair.",
                        .version = FO_VERSION,
                        .is_daemon = true};
-  return cli::run(
-      argc, argv, tool, options.common, [&](CLI::App& app) { gms_lockd::declare(app, options); },
-      [&] { return lock::serve_lock(options.serve); });
+  return cli::run(argc, argv, tool, options, gms_lockd::declare,
+                  [&] { return lock::serve_lock(options.serve); });
 }

@@ -77,7 +77,5 @@ int main(int argc, char** argv) {
   const cli::Tool tool{.name = "gms-probe",
                        .summary = "Answer one probe with an exit status.",
                        .version = FO_VERSION};
-  return cli::run(
-      argc, argv, tool, options.common, [&](CLI::App& app) { gms_probe::declare(app, options); },
-      [&] { return base::to_int(probe(options)); });
+  return cli::run(argc, argv, tool, options, gms_probe::declare, [&] { return probe(options); });
 }

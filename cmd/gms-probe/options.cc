@@ -19,13 +19,6 @@ namespace {
 // Starting a driver takes longer than the answer of a server.
 constexpr base::Duration kDriverTime = std::chrono::seconds(30);
 
-CLI::App* add_probe(CLI::App& app, Options& options, Options::Probe probe, const char* name,
-                    const char* question) {
-  CLI::App* sub = app.add_subcommand(name, question);
-  sub->callback([&options, probe] { options.probe = probe; });
-  return sub;
-}
-
 void add_wait(CLI::App& app, base::Duration& wait) {
   cli::add_duration(app, "--wait", wait, "retry for this long");
 }
@@ -38,8 +31,8 @@ void add_timeout(CLI::App& app, base::Duration& timeout, base::Duration value) {
 void declare_sockets(CLI::App& app, Options& options) {
   gms::SocketsProbe& probe = options.sockets;
   probe.tags = {"weights", "kv_cache"};
-  CLI::App* sockets =
-      add_probe(app, options, Options::Probe::kSockets, "sockets", "does every GMS server answer?");
+  CLI::App* sockets = cli::add_command(app, options.probe, Options::Probe::kSockets, "sockets",
+                                       "does every GMS server answer?");
   cli::add_socket_dir(*sockets, probe.socket_dir);
   cli::add_devices(*sockets, probe.devices, "devices to expect; all: those found in the folder");
   cli::add_tags(*sockets, probe.tags, "tags to expect, on each device");
@@ -51,8 +44,8 @@ void declare_sockets(CLI::App& app, Options& options) {
 
 void declare_http(CLI::App& app, Options& options) {
   http::HttpProbe& probe = options.http;
-  CLI::App* http = add_probe(app, options, Options::Probe::kHttp, "http",
-                             "does this endpoint answer as expected?");
+  CLI::App* http = cli::add_command(app, options.probe, Options::Probe::kHttp, "http",
+                                    "does this endpoint answer as expected?");
   http->add_option("URL", probe.url, "http://HOST:PORT/PATH or unix:SOCKET:/PATH")
       ->required()
       ->type_name("");
@@ -82,8 +75,8 @@ void declare_engine(CLI::App& app, Options& options) {
   options.engine_lock = lock::kDefaultLockPath;
   std::vector<std::string> states;
   for (const auto state : engine::kAllStates) states.emplace_back(engine::state_name(state));
-  CLI::App* engine =
-      add_probe(app, options, Options::Probe::kEngine, "engine", "is this engine in that state?");
+  CLI::App* engine = cli::add_command(app, options.probe, Options::Probe::kEngine, "engine",
+                                      "is this engine in that state?");
   engine
       ->add_option_function<std::vector<std::string>>(
           "--state",
@@ -118,8 +111,8 @@ void declare_engine(CLI::App& app, Options& options) {
 void declare_lock(CLI::App& app, Options& options) {
   lock::LockProbe& probe = options.lock;
   options.lock_uri = lock::kDefaultLockPath;
-  CLI::App* lock = add_probe(app, options, Options::Probe::kLock, "lock",
-                             "does the lock service answer, and who holds it?");
+  CLI::App* lock = cli::add_command(app, options.probe, Options::Probe::kLock, "lock",
+                                    "does the lock service answer, and who holds it?");
   cli::add_lock(*lock, options.lock_uri);
   cli::add_kube_api(*lock, options.kube_api);
   lock->add_flag("--held", probe.held, "the lock must be held");
@@ -130,8 +123,8 @@ void declare_lock(CLI::App& app, Options& options) {
 
 void declare_remap(CLI::App& app, Options& options) {
   gms::RemapProbe& probe = options.remap;
-  CLI::App* remap = add_probe(app, options, Options::Probe::kRemap, "remap",
-                              "could an engine that sleeps wake on this layout?");
+  CLI::App* remap = cli::add_command(app, options.probe, Options::Probe::kRemap, "remap",
+                                     "could an engine that sleeps wake on this layout?");
   cli::add_endpoint(*remap, options.endpoint);
   remap->add_option("--expect-hash", options.expect_hash, "the layout must have this hash")
       ->type_name("HASH");
@@ -142,8 +135,8 @@ void declare_remap(CLI::App& app, Options& options) {
 
 void declare_gpu(CLI::App& app, Options& options) {
   device::GpuProbe& probe = options.gpu;
-  CLI::App* gpu = add_probe(app, options, Options::Probe::kGpu, "gpu",
-                            "does the device have this much free memory?");
+  CLI::App* gpu = cli::add_command(app, options.probe, Options::Probe::kGpu, "gpu",
+                                   "does the device have this much free memory?");
   cli::add_size(*gpu, "--free", probe.wanted, "how much")->required()->default_str("");
   cli::add_device(*gpu, probe.device, "CUDA device");
   add_timeout(*gpu, probe.timeout, kDriverTime);

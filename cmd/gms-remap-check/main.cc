@@ -48,8 +48,6 @@ int main(int argc, char** argv) {
                        .summary = "Prove that a sleeping engine could wake.",
                        .version = FO_VERSION,
                        .takes_command = true};
-  return cli::run(
-      argc, argv, tool, options.common,
-      [&](CLI::App& app) { gms_remap_check::declare(app, options); },
-      [&] { return check(options); });
+  return cli::run(argc, argv, tool, options, gms_remap_check::declare,
+                  [&] { return check(options); });
 }

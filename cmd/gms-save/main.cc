@@ -72,7 +72,5 @@ int main(int argc, char** argv) {
   const cli::Tool tool{.name = "gms-save",
                        .summary = "Write what a GMS has published to a snapshot directory.",
                        .version = FO_VERSION};
-  return cli::run(
-      argc, argv, tool, options.common, [&](CLI::App& app) { gms_save::declare(app, options); },
-      [&] { return save(options); });
+  return cli::run(argc, argv, tool, options, gms_save::declare, [&] { return save(options); });
 }

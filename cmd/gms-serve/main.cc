@@ -8,7 +8,6 @@ int main(int argc, char** argv) {
                        .summary = "Own GPU memory and lend it to other processes.",
                        .version = FO_VERSION,
                        .is_daemon = true};
-  return cli::run(
-      argc, argv, tool, options.common, [&](CLI::App& app) { gms_serve::declare(app, options); },
-      [&] { return gms::serve(gms_serve::to_config(options)); });
+  return cli::run(argc, argv, tool, options, gms_serve::declare,
+                  [&] { return gms::serve(gms_serve::to_config(options)); });
 }

@@ -64,20 +64,17 @@ int main(int argc, char** argv) {
   const cli::Tool tool{.name = "gms-stat",
                        .summary = "Show what a GMS holds and who holds it.",
                        .version = FO_VERSION};
-  const auto body = [&] {
+  return cli::run(argc, argv, tool, options, gms_stat::declare, [&] {
     const cli::EndpointOptions& endpoint = options.endpoint;
     options.stat.server_uid = endpoint.server_uid;
     const std::string dir = gms::socket_dir_or_default(endpoint.socket_dir);
     const std::string socket =
         gms::resolve_socket(endpoint.socket, dir, endpoint.device, endpoint.tag);
-    if (options.holders) return base::to_int(show_holders(options, dir));
+    if (options.holders) return show_holders(options, dir);
     if (options.watch) {
       gms_stat::watch(options, dir, options.all ? "" : socket);
-      return base::to_int(ExitStatus::kOk);
+      return ExitStatus::kOk;
     }
-    return base::to_int(options.all ? show_all(options, dir) : show_one(options, socket));
-  };
-  return cli::run(
-      argc, argv, tool, options.common, [&](CLI::App& app) { gms_stat::declare(app, options); },
-      body);
+    return options.all ? show_all(options, dir) : show_one(options, socket);
+  });
 }

@@ -20,12 +20,12 @@ base::ByteCount read_size(const std::string& name, const std::string& text) {
 }
 
 // An option whose text `read` converts to a value, or rejects.
-template <typename Read, typename Store>
+template <typename Read, typename Value>
 CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::string& description,
-                        const char* type, Read read, Store store) {
+                        const char* type, Read read, Value& value) {
   return app
       .add_option_function<std::string>(
-          name, [=](const std::string& text) { store(read(name, text)); }, description)
+          name, [=, &value](const std::string& text) { value = read(name, text); }, description)
       ->type_name(type);
 }
 
@@ -68,15 +68,13 @@ base::Duration read_duration(const std::string& name, const std::string& text) {
 
 CLI::Option* add_duration(CLI::App& app, const std::string& name, base::Duration& value,
                           const std::string& description) {
-  CLI::Option* option = add_parsed(app, name, description, kDuration, read_duration,
-                                   [&value](base::Duration parsed) { value = parsed; });
-  return option->default_str(base::format_duration(value));
+  return add_parsed(app, name, description, kDuration, read_duration, value)
+      ->default_str(base::format_duration(value));
 }
 
 CLI::Option* add_duration(CLI::App& app, const std::string& name,
                           std::optional<base::Duration>& value, const std::string& description) {
-  return add_parsed(app, name, description, kDuration, read_duration,
-                    [&value](base::Duration parsed) { value = parsed; });
+  return add_parsed(app, name, description, kDuration, read_duration, value);
 }
 
 CLI::Option* add_positive_duration(CLI::App& app, const std::string& name, base::Duration& value,
@@ -92,15 +90,12 @@ CLI::Option* add_positive_duration(CLI::App& app, const std::string& name, base:
 
 CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& value,
                       const std::string& description) {
-  CLI::Option* option = add_parsed(app, name, description, kSize, read_size,
-                                   [&value](base::ByteCount parsed) { value = parsed; });
-  return option->default_str(size_text(value));
+  return add_parsed(app, name, description, kSize, read_size, value)->default_str(size_text(value));
 }
 
 CLI::Option* add_size(CLI::App& app, const std::string& name, std::optional<base::ByteCount>& value,
                       const std::string& description) {
-  return add_parsed(app, name, description, kSize, read_size,
-                    [&value](base::ByteCount parsed) { value = parsed; });
+  return add_parsed(app, name, description, kSize, read_size, value);
 }
 
 CLI::Option* add_text(CLI::App& app, const std::string& name, std::string& value,
@@ -114,11 +109,9 @@ CLI::Option* add_list(CLI::App& app, const std::string& name, std::vector<std::s
 }
 
 CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir) {
-  return app
-      .add_option("--socket-dir", socket_dir,
-                  "folder of the GMS sockets (default: $TMPDIR, else /tmp)")
-      ->envname("GMS_SOCKET_DIR")
-      ->type_name("DIR");
+  return add_text(app, "--socket-dir", socket_dir,
+                  "folder of the GMS sockets (default: $TMPDIR, else /tmp)", "DIR")
+      ->envname("GMS_SOCKET_DIR");
 }
 
 CLI::Option* add_server_uid(CLI::App& app, std::optional<uid_t>& server_uid) {
@@ -137,12 +130,11 @@ CLI::Option* add_server_uid(CLI::App& app, std::optional<uid_t>& server_uid) {
 }
 
 CLI::Option* add_id(CLI::App& app, std::string& id, const std::string& description) {
-  return app.add_option("--id", id, description + " (default: engine-$ENGINE_ID)")->type_name("ID");
+  return add_text(app, "--id", id, description + " (default: engine-$ENGINE_ID)", "ID");
 }
 
 CLI::Option* add_metrics(CLI::App& app, std::string& address) {
-  return app.add_option("--metrics", address, "serve Prometheus metrics there")
-      ->type_name("HOST:PORT");
+  return add_text(app, "--metrics", address, "serve Prometheus metrics there", "HOST:PORT");
 }
 
 void add_tls(CLI::App& app, std::string& certificate, std::string& key) {
@@ -217,9 +209,9 @@ CLI::Option* add_locks(CLI::App& app, std::vector<std::string>& uris) {
 }
 
 CLI::Option* add_kube_api(CLI::App& app, std::string& url) {
-  return app.add_option("--kube-api", url, "the API server of k8s: (default: the pod's cluster)")
-      ->envname("FAILOVER_KUBE_API")
-      ->type_name("URL");
+  return add_text(app, "--kube-api", url, "the API server of k8s: (default: the pod's cluster)",
+                  "URL")
+      ->envname("FAILOVER_KUBE_API");
 }
 
 CLI::Option* add_driver(CLI::App& app, std::string& driver) {

@@ -14,7 +14,6 @@ using cli::ParseResult;
 
 struct Parsed {
   Options options;
-  cli::CommonOptions common;
   ParseResult result;
 };
 
@@ -22,7 +21,7 @@ Parsed parse(const std::vector<std::string>& arguments) {
   Parsed parsed;
   const cli::Tool tool{.name = "gms-lock", .summary = "s", .version = "1", .takes_command = true};
   parsed.result = cli::parse(
-      tool, parsed.common, [&](CLI::App& app) { declare(app, parsed.options); }, arguments);
+      tool, parsed.options.common, [&](CLI::App& app) { declare(app, parsed.options); }, arguments);
   return parsed;
 }
 
@@ -35,7 +34,7 @@ TEST(GmsLockOptions, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(parsed.options.acquire.grace, std::chrono::seconds(5));
   EXPECT_FALSE(parsed.options.acquire.timeout);
   EXPECT_TRUE(parsed.options.acquire.exec);
-  EXPECT_EQ(parsed.common.command, (std::vector<std::string>{"true", "--", "x"}));
+  EXPECT_EQ(parsed.options.common.command, (std::vector<std::string>{"true", "--", "x"}));
 }
 
 TEST(GmsLockOptions, FlagBeatsTheEnvironment) {
@@ -81,8 +80,8 @@ TEST(GmsLockOptions, TakesWhatFlockTakes) {
 }
 
 TEST(GmsLockOptions, ExecNeedsACommand) {
-  EXPECT_THROW(check(parse({"acquire", "--exec"}).options, {}), base::Error);
-  EXPECT_NO_THROW(check(parse({"acquire"}).options, {}));
+  EXPECT_THROW(check(parse({"acquire", "--exec"}).options), base::Error);
+  EXPECT_NO_THROW(check(parse({"acquire"}).options));
 }
 
 }  // namespace
