@@ -53,8 +53,7 @@ podgen() { fo-podgen "$@" 3>&-; }
 }
 
 @test "an invalid value is reported with the valid ones" {
-  run -64 --separate-stderr podgen --layout other </dev/null
-  [ "${stderr%%$'\n'*}" = "fo-podgen: error: --layout 'other': expected plan or dynamo" ]
+  fails 64 "--layout 'other': expected plan or dynamo" podgen --layout other </dev/null
 }
 
 @test "missing files are 66, invalid YAML is 65 with its place" {
@@ -62,8 +61,7 @@ podgen() { fo-podgen "$@" 3>&-; }
   printf 'a: 1\na: 2\n' >"$T/twice"
   fails 65 "$T/twice:2:1: *'a'*" podgen -f "$T/twice"
   [ "$(wc -l <<<"$stderr")" -eq 1 ]
-  run -65 --separate-stderr podgen <<<'a: ['
-  [[ $stderr == "fo-podgen: error: standard input:"[0-9]*:[0-9]*": "* ]]
+  fails 65 "standard input:[0-9]*:[0-9]*: *" podgen <<<'a: ['
 }
 
 # --- the filter -----------------------------------------------------------------------------------
@@ -129,8 +127,8 @@ deployment-chat-worker.yaml
 dynamographdeployment-chat.yaml
 resourceclaimtemplate-chat-worker-gpu.yaml" ]
   cmp "$T/other.yaml" "$T/out/deep/configmap-settings.yaml"
-  run -65 --separate-stderr podgen -f "$T/other.yaml" -f "$T/other.yaml" --output-dir "$T/out2"
-  [ "$stderr" = "fo-podgen: error: write '$T/out2/configmap-settings.yaml': two objects have this file name" ]
+  fails 65 "write '$T/out2/configmap-settings.yaml': two objects have this file name" \
+    podgen -f "$T/other.yaml" -f "$T/other.yaml" --output-dir "$T/out2"
   [ ! -e "$T/out2" ]
   # Two groups have an object of the same kind and name.
   printf 'apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: s}\n' |
@@ -217,81 +215,6 @@ service.serving.knative.dev-s.json" ]
 worker() {
   sed "s|command: .python3, -m, dynamo.vllm.|command: $1|; s|args: .--model.*|args: ${2:-[]}|" \
     "$T/dgd.yaml" >"$T/worker.yaml"
-}
-
-# refused MESSAGE OPTION...: expects status 65 and only this line, given without its place.
-refused() {
-  local at="$T/worker.yaml:[0-9]*:[0-9]*: spec.services.Worker"
-  local command
-  local -a has_tools=(--gms ours)
-  if [[ " $* " == *" --gms "* ]]; then has_tools=(); fi
-  for command in "" check; do
-    run --separate-stderr podgen ${command:+"$command"} "${@:2}" "${has_tools[@]}" -f "$T/worker.yaml"
-    [ "$status" -eq 65 ] || { echo "status $status for: $command ${*:2}"; return 1; }
-    if [ -n "$command" ]; then
-      # shellcheck disable=SC2053
-      [[ $(grep '(error)$' <<<"$output") == $at$1" (error)" ]] || { echo "$output"; return 1; }
-    else
-      [ -z "$output" ]
-      # shellcheck disable=SC2053
-      [[ $(grep error: <<<"$stderr") == "fo-podgen: error: "$at$1 ]] || { echo "$stderr"; return 1; }
-    fi
-  done
-}
-
-@test "a command that does not wait for the lock is refused" {
-  local main=.extraPodSpec.mainContainer layout
-  for layout in plan dynamo; do
-    for engine in "[vllm, serve, m]" "[python3, -m, sglang.launch_server]" "[fo-refengine, serve]"; do
-      worker "$engine"
-      refused "$main.command: this engine does not wait for the lock: both would serve, on one port; use --supervise: fo-shadow takes the lock for both" \
-        --layout "$layout"
-    done
-    worker "[python3, -m, dynamo.sglang]"
-    refused "$main.command: only Dynamo's vLLM worker waits for the lock: both would serve; use --supervise" \
-      --layout "$layout"
-    worker "[/run.sh]"
-    refused "$main.command: it is unknown whether this engine waits for the lock: both might serve; use --supervise, or --engine dynamo for a worker dynamo.vllm, which takes the lock in its shadow mode" \
-      --layout "$layout"
-    run -0 podgen -q --layout "$layout" --engine dynamo -f "$T/worker.yaml"
-    worker "[python3, -m, dynamo.vllm]"
-    refused "$main.command: Dynamo's workers take a file for their lock, not a lock server; use --supervise, or --lock flock" \
-      --layout "$layout" --lock lockd
-    worker "[env, DYN_VLLM_GMS_SHADOW_MODE=false, python3, -m, dynamo.vllm]"
-    refused "$main.command: it sets DYN_VLLM_GMS_SHADOW_MODE to 'false': without its shadow mode the engine does not wait for the lock; leave that out" \
-      --layout "$layout"
-  done
-}
-
-@test "two programs that would wait for one lock are refused" {
-  local main=.extraPodSpec.mainContainer layout
-  for layout in plan dynamo; do
-    worker "[gms-lock, acquire, --, vllm, serve, m]"
-    refused "$main.command: gms-lock in it would wait for the lock that fo-shadow holds; leave it out, or leave out --supervise" \
-      --layout "$layout" --supervise
-    run -0 podgen -q --layout "$layout" -f "$T/worker.yaml"
-    worker "[python3, -m, dynamo.vllm]" "[--gms-shadow-mode]"
-    refused "$main.args: --gms-shadow-mode: the engine would wait for the lock that fo-shadow holds for it; leave it out" \
-      --layout "$layout" --supervise --engine cold
-    worker "[vllm, serve, m]"
-    refused ": fo-shadow can't find the sockets of Dynamo's GMS, which are named by the GPU; use --gms ours" \
-      --layout "$layout" --supervise --gms upstream
-  done
-}
-
-@test "check reports the costs of a standby, and arguments that can't be added" {
-  local at="$T/worker.yaml:[0-9]*:[0-9]*: spec.services.Worker.extraPodSpec.mainContainer"
-  worker "[python3, -m, dynamo.vllm]"
-  run -0 podgen check --supervise --tools-image tools -f "$T/worker.yaml"
-  # shellcheck disable=SC2053
-  [[ $output == *$at".command: the standby is started only when it has the lock (--engine cold): "*" (warning)" ]]
-  run -0 podgen check --supervise --tools-image tools --engine dynamo -f "$T/worker.yaml"
-  # shellcheck disable=SC2053
-  [[ $output == *$at".command: both workers are registered for a moment: "*" (warning)" ]]
-  worker '[sh, -c, "python3 -m dynamo.vllm \| next"]'
-  run -0 podgen check -f "$T/worker.yaml"
-  # shellcheck disable=SC2053
-  [[ $output == *$at".args: the engine needs --load-format gms, which cannot be added: the script has a pipe; make sure that it has them (warning)"* ]]
 }
 
 @test "fo-shadow accepts every generated command line" {

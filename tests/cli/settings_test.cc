@@ -214,9 +214,10 @@ TEST_F(SettingsTest, ArePrintedWithWhoSetThem) {
 }
 
 TEST_F(SettingsTest, ArePrintedAsTheyAreReadBack) {
-  const std::string first = parse_words({"--print-config", "--other", "a#b\n\t\"'\\", "--place",
-                                         "x,y", "--place=-z", "--tags", "a,b", "-q", "--number=0"})
-                                .text;
+  const std::string first =
+      parse_words({"--print-config", "--other", "a#b\n\t\"'\\", "--place", "x,y", "--place=-z",
+                   "--place", "[b,c]", "--tags", "a,b", "-q", "--number=0"})
+          .text;
   std::istringstream one(first);
   std::istringstream two(parse_words({"--print-config", "--config", config(first)}).text);
   std::string line;
@@ -227,7 +228,7 @@ TEST_F(SettingsTest, ArePrintedAsTheyAreReadBack) {
   }
   EXPECT_EQ(lines, 12);
   EXPECT_EQ(other_, "a#b\n\t\"'\\");
-  EXPECT_EQ(places_, (Words{"x,y", "-z"}));
+  EXPECT_EQ(places_, (Words{"x,y", "-z", "[b,c]"}));
 }
 
 TEST_F(SettingsTest, ThatNoFileCanHaveAreComments) {

@@ -22,6 +22,7 @@ inline const std::string kReadOnly = R"(|--model-loader-extra-config|{"gms_read_
 
 struct Generated {
   std::vector<yaml::Node> manifests;
+  std::vector<std::string> needs;
   Findings findings;
 
   /// The Pod or Deployment.
@@ -97,18 +98,24 @@ struct Worker {
                 "]}}");
   }
 
-  [[nodiscard]] Generated generate(GenerateOptions options = {}) const {
+  [[nodiscard]] Generated generate(const GenerateOptions& options = {}) const {
+    Dgd dgd;
+    dgd.name = "vllm";
+    return generate_in(std::move(dgd), options);
+  }
+  /// As a service of this deployment, which gets the inputs.
+  [[nodiscard]] Generated generate_in(Dgd dgd, GenerateOptions options) const {
     if (!options.gms) options.gms = gms;
     options.operator_defaults = operator_defaults;
     Service made = service;
     if (made.pod_template.is_null()) made.pod_template = pod_template();
-    Dgd dgd;
-    dgd.name = "vllm";
     auto objects = std::make_shared<InputObjects>();
     objects->add(node(inputs));
     dgd.inputs = std::move(objects);
     Generated result;
-    result.manifests = pod::generate(dgd, made, options, result.findings).manifests;
+    FailoverPod pod = pod::generate(dgd, made, options, result.findings);
+    result.manifests = std::move(pod.manifests);
+    result.needs = std::move(pod.needs);
     return result;
   }
 };

@@ -21,23 +21,17 @@ struct Graph {
   std::string annotations = "{}";
   std::string kept_type = "frontend";
 
-  [[nodiscard]] Generated generate(GenerateOptions options = {}) const {
-    options.operator_defaults = false;
-    if (!options.gms) options.gms = GmsProgram::kOurs;
+  [[nodiscard]] Generated generate(const GenerateOptions& options = {}) const {
     Service kept;
     kept.name = "Frontend";
     kept.path = "spec.services.Frontend";
     kept.component_type = kept_type;
-    Service made = worker.service;
-    made.pod_template = worker.pod_template();
     Dgd dgd;
     dgd.name = name;
     dgd.name_space = name_space;
     dgd.annotations = node(annotations);
-    dgd.services = {kept, made};
-    Generated result;
-    result.manifests = pod::generate(dgd, made, options, result.findings).manifests;
-    return result;
+    dgd.services = {kept, worker.service};
+    return worker.generate_in(std::move(dgd), options);
   }
 };
 

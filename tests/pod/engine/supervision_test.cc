@@ -342,6 +342,9 @@ TEST(Supervision, ShadowModeIsNeededByWhatHoldsTheLockItself) {
     EXPECT_EQ(script("DYN_VLLM_GMS_SHADOW_MODE=true"), "");
     EXPECT_EQ(script("DYN_VLLM_GMS_SHADOW_MODE=off"),
               "command: it sets DYN_VLLM_GMS_SHADOW_MODE to 'off': " + without + "that out");
+    EXPECT_EQ(
+        alone(R"("command":["env","DYN_VLLM_GMS_SHADOW_MODE=false","python3","-m","dynamo.vllm"])"),
+        "command: it sets DYN_VLLM_GMS_SHADOW_MODE to 'false': " + without + "that out");
     EXPECT_EQ(script("export DYN_VLLM_GMS_SHADOW_MODE=$X;"),
               "command: it sets DYN_VLLM_GMS_SHADOW_MODE to an unknown value: a variable is in "
               "its value; leave that out");

@@ -9,22 +9,15 @@
 namespace fo::pod {
 namespace {
 
-using test::node;
 using test::Worker;
 
 // The needs of a worker, one per line.
-std::string needs_of(const Worker& worker, GenerateOptions options = {}) {
-  if (!options.gms) options.gms = worker.gms;
-  Service service = worker.service;
-  service.pod_template = worker.pod_template();
+std::string needs_of(Worker worker, const GenerateOptions& options = {}) {
+  worker.operator_defaults = true;
   Dgd dgd;
   dgd.name = "chat";
-  auto objects = std::make_shared<InputObjects>();
-  objects->add(node(worker.inputs));
-  dgd.inputs = std::move(objects);
-  Findings findings;
   std::string text;
-  for (const std::string& line : generate(dgd, service, options, findings).needs) {
+  for (const std::string& line : worker.generate_in(dgd, options).needs) {
     text += (text.empty() ? "" : "\n") + line;
   }
   return text;

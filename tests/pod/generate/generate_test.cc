@@ -656,16 +656,11 @@ TEST(Refused, EachWithItsReason) {
   const std::string main = "f: spec.services.Decode.extraPodSpec.mainContainer.";
   const std::string spec = "f: spec.services.Decode.extraPodSpec.";
   const Case cases[] = {
-      {R"("args":["--model","m"])", "", "", true,
-       main + "command: missing: the image's own entrypoint cannot run under fo-shadow; set the "
-              "command, or leave out --supervise"},
       {R"("command":["tini","--","sh","-c","vllm serve m"])", "", "", true,
        main + "command: each engine needs a --port of its own: the script has a command before its "
               "shell: 'tini'; make the command a list, or a script of one command"},
       {R"("command":["sh","-c","./run | ./next"])", "", "", true,
        main + "command: it does not tell which engine it is: the script has a pipe; use --engine"},
-      {R"("command":["/start.sh"])", "", "", true,
-       main + "command: it does not tell which engine it is; use --engine"},
       {R"j("command":["vllm","serve","m","--enable-sleep-mode","--port","$(P)"],
           "env":[{"name":"VLLM_SERVER_DEV_MODE","value":"1"}])j",
        "", "", true,
@@ -676,9 +671,6 @@ TEST(Refused, EachWithItsReason) {
       {R"("command":["fo-refengine","serve","--host","10.0.0.1"])", "", "", true,
        main + "args: --host: the engine has to listen at 127.0.0.1, not '10.0.0.1'; leave --host "
               "out: fo-shadow listens for the pod's clients"},
-      {dynamo + R"(,"env":[{"name":"DYN_VLLM_GMS_SHADOW_MODE","value":"true"}])", "", "", true,
-       main + "env[DYN_VLLM_GMS_SHADOW_MODE]: the engine would wait for the lock that fo-shadow "
-              "holds for it; leave it out"},
       {dynamo + R"(,"readinessProbe":{"httpGet":{"path":"/ping","port":1}})", "", "", true,
        main + "readinessProbe.httpGet.path: '/ping': fo-shadow answers for the engine, at /live "
               "and /health; use one of those, or leave the probe out"},
