@@ -84,8 +84,7 @@ requests() { curl -sSf "${URLS[$1 - 1]}/metrics" | sed -n 's/^oracle_requests_to
   fault 3 wrong@2
   wait_for '[ "$(seen 3)" = "convicted 0" ]'
   wait_for "[ \"\$(FO_ROUTE_ADMIN=$T/route2/route.sock seen 3)\" = 'convicted 0' ]"
-  kill -KILL "$CANARY"
-  wait_exit "$CANARY"
+  kill_now "$CANARY"
   fault 3 none
   local before
   before=$(requests 3)
@@ -101,8 +100,7 @@ requests() { curl -sSf "${URLS[$1 - 1]}/metrics" | sed -n 's/^oracle_requests_to
   fault 3 error@start
   fault 4 wrong@2
   wait_for '[ "$(seen 3)" = "unhealthy 0" ] && [ "$(seen 4)" = "convicted 0" ]'
-  kill -KILL "$CANARY"
-  wait_exit "$CANARY"
+  kill_now "$CANARY"
   wait_for '[ "$(seen 1)" = "unknown 1" ] && [ "$(seen 3)" = "unknown 1" ]'
   [ "$(seen 4)" = "convicted 0" ]
   [ "$(state .healthy)" -eq 5 ]
@@ -114,8 +112,7 @@ requests() { curl -sSf "${URLS[$1 - 1]}/metrics" | sed -n 's/^oracle_requests_to
   local n
   for n in $(seq 20); do
     read -rt "0.$((RANDOM % 500 + 100))" <> <(:) || :
-    kill -KILL "$CANARY"
-    wait_exit "$CANARY"
+    kill_now "$CANARY"
     fo-reg get "verdicts/$(id 4)/a" | jq -e '.health == "convicted" and .expires == null'
     if [ -e "$T/state.json" ]; then jq -e .version "$T/state.json"; fi
     if [ $((n % 2)) -eq 0 ]; then rm -f "$T/state.json"; fi

@@ -60,9 +60,7 @@ END
   wait_for "! test -s $T/log"
   echo 'NVRM: Xid (PCI:0000:3b:00): 95, a' >>"$T/log"
   wait_for "grep -q '\"xid\":95' $T/follow.out"
-  kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 143 ]
+  terminate "$BG_PID" 143
   [ "$(wc -l <"$T/follow.out")" -eq 4 ]
   [ ! -s "$T/follow.err" ]
 }
@@ -83,9 +81,7 @@ END
   echo "NVRM: Xid (PCI:0000:3b:00): 79, a test of failover $T" >/dev/kmsg
   wait_for "grep -q 'a test of failover $T' $T/kernel.out"
   [ "$(grep -F "a test of failover $T" "$T/kernel.out" | jq -r '"\(.bus_id) \(.xid) \(.class)"')" = "0000:3b:00.0 79 fatal" ]
-  kill "$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 143 ]
+  terminate "$BG_PID" 143
 }
 
 @test "a file that can't be read, and an output that can't be written" {

@@ -97,8 +97,7 @@ CONVICTED='"health":"convicted","weight":0,"reason":"wrong tokens","expires":nul
   convict_the_fourth
   wait_for "fo-reg get verdicts/$(id 4)/a | jq -e '.health == \"convicted\" and .expires == null and .weight == 0'"
   wait_for "jq -e '.workers[] | select(.health == \"convicted\")' $T/state.json"
-  kill -KILL "$CANARY"
-  wait_exit "$CANARY"
+  kill_now "$CANARY"
   fault 4 none
   start_canary --state "$T/state.json"
   await_healths "healthy healthy healthy convicted"
@@ -115,8 +114,7 @@ CONVICTED='"health":"convicted","weight":0,"reason":"wrong tokens","expires":nul
   wait_for "grep -q \"read '$T/state.json': not the state of a canary; starting without it\" $T/canary.err"
   await_healths "healthy healthy"
   wait_for "jq -e '.version == 1 and (.workers | length) == 2' $T/state.json"
-  kill -KILL "$CANARY"
-  wait_exit "$CANARY"
+  kill_now "$CANARY"
   start_canary --state "$T/missing/state.json"
   wait_for "grep -q \"$T/missing/state.json.*: No such file or directory\" $T/canary.err"
   await_healths "healthy healthy"
@@ -218,8 +216,8 @@ CONVICTED='"health":"convicted","weight":0,"reason":"wrong tokens","expires":nul
   mkfifo "$T/pipe"
   local path
   for path in "$T/pipe" "$T" /dev/null; do
-    run -64 --separate-stderr timeout 30 fo-canary run --canaries "$T/canaries.json" --xid "gpu-1=$path"
-    [ "${stderr_lines[0]}" = "fo-canary: error: --xid: '$path' is neither a file nor the kernel's log" ]
+    fails 64 "--xid: '$path' is neither a file nor the kernel's log" \
+      timeout 30 fo-canary run --canaries "$T/canaries.json" --xid "gpu-1=$path"
   done
 }
 

@@ -123,8 +123,8 @@ END
   [ "$(jq -c .inputs <<<"$output")" = '{"gpus":1024,"afr":"0.03","tp":8}' ]
   FO_PLAN_GPUS=16 run -0 fo-plan mtbf --config - --json <"$T/plan.toml"
   [ "$(jq .results.groups <<<"$output")" -eq 2 ]
-  run -78 --separate-stderr fo-plan mtbf --config - <<<'{"gpus": 8, "afr": "many"}'
-  [ "$stderr" = "fo-plan: error: read configuration '-': afr: 'many': expected a fraction such as 0.03 or 3%" ]
+  fails 78 "read configuration '-': afr: 'many': expected a fraction such as 0.03 or 3%" \
+    fo-plan mtbf --config - <<<'{"gpus": 8, "afr": "many"}'
   fails 78 "read configuration '-': not JSON" fo-plan mtbf --config - <<<'{"gpus": 8'
   FO_PLAN_AFR=x fails 78 "read FO_PLAN_AFR: 'x': expected a fraction such as 0.03 or 3%" fo-plan mtbf --gpus 8
 }
@@ -185,8 +185,7 @@ PLOT=(mtbf --afr 3% --sweep "gpus=8:24:8" --plot)
   echo old >"$T/x.svg"
   stub_gnuplot 'echo "<svg"; exit 3'
   fails 69 "draw '$T/x.svg': gnuplot ended with status 3" fo-plan "${PLOT[@]}" "$T/x.svg"
-  run -69 --separate-stderr env PATH="$FO_BIN" fo-plan "${PLOT[@]}" "$T/x.svg"
-  [ "$stderr" = "fo-plan: error: draw '$T/x.svg': run 'gnuplot': No such file or directory" ]
+  fails 69 "draw '$T/x.svg': run 'gnuplot': No such file or directory" env PATH="$FO_BIN" fo-plan "${PLOT[@]}" "$T/x.svg"
   [ "$(ls "$T")" = $'stubs\nx.svg' ]
   [ "$(<"$T/x.svg")" = old ]
 }
@@ -235,8 +234,8 @@ PLOT=(mtbf --afr 3% --sweep "gpus=8:24:8" --plot)
   fails 64 "afr '3': expected 1e-15 to 1" fo-plan mtbf --gpus 8 --afr 3
   fails 64 "--afr is required" fo-plan mtbf --gpus 8
   fails 64 "--gpus: '-8': expected a whole number" fo-plan mtbf --gpus -8 --afr 3%
-  run -64 --separate-stderr fo-plan mtbf --gpus 8 --sweep groups=1:2:1
-  [ "${stderr_lines[0]}" = "fo-plan: error: --sweep 'groups=1:2:1': mtbf has no 'groups'; it has gpus, afr, tp, at-least" ]
+  fails 64 "--sweep 'groups=1:2:1': mtbf has no 'groups'; it has gpus, afr, tp, at-least" \
+    fo-plan mtbf --gpus 8 --sweep groups=1:2:1
   while read -r reason options; do
     # shellcheck disable=SC2086
     fails 64 "${reason//_/ }" fo-plan canary --false-result 0 $options

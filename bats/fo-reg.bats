@@ -34,9 +34,6 @@ reg() { timeout 30 fo-reg "$@" 3>&-; }
 # a_model FOLDER: creates a small model of random weights, always the same.
 a_model() { fo-refengine make-model -q --hidden 64 --layers 1 --seed 1 "$1" >/dev/null; }
 
-# hash_of FILE: prints the hash in the ids of a deployment.
-hash_of() { reg id -f "$1" --json | jq -rs 'map(.hash) | unique | .[]'; }
-
 # --- registries -----------------------------------------------------------------------------------
 
 ENDPOINT=llama-0123456789abcdef/worker/generate
@@ -292,30 +289,6 @@ $1 -" ]
   [ ! -e "$T/ran" ]
   reg put weights/a <<<'{}'
   [ "$(stat -c %a "$T/registry")" = 700 ]
-}
-
-@test "dir: a folder of another user is refused" {
-  need_root
-  use_dir
-  chmod 755 "$T"
-  mkdir -m 700 "$T/registry"
-  chown 65534 "$T/registry"
-  fails 77 "registry 'dir:$T/registry': it belongs to user 65534" reg ls
-}
-
-@test "dir: invalid records are ignored, with a warning" {
-  use_dir
-  reg put weights/good <<<'{}'
-  echo '[' >"$T/registry/weights/bad"
-  head -c 70000 /dev/zero >"$T/registry/weights/long"
-  ln -s /etc/passwd "$T/registry/weights/link"
-  mkfifo "$T/registry/weights/pipe"
-  mkdir "$T/registry/other"
-  echo '{}' >"$T/registry/other/x"
-  run -0 --separate-stderr reg ls weights/
-  [ "$output" = "weights/good  {}" ]
-  [ "$(sort <<<"$stderr")" = "fo-reg: warning: registry 'dir:$T/registry': record 'weights/bad' is ignored: expected an object
-fo-reg: warning: registry 'dir:$T/registry': record 'weights/long' is ignored: too long" ]
 }
 
 @test "etcd: invalid records are ignored, with a warning, and servers that are not etcd are 76" {
@@ -612,15 +585,6 @@ STUBBORN='trap "touch $0/term" TERM; setsid sleep 1000 & (trap "" TERM HUP; exec
   wait_for "! kill -0 $(cat "$T/run.out")"
   # Its files do not prevent a worker with the same id.
   run -0 reg run "${WORKER[@]}" --id "$ID" -- true
-}
-
-@test "a stopped fo-reg is alive" {
-  use_dir
-  ready start_run -- sleep 1000
-  kill -STOP "$RUN"
-  [ "$(life)" = ready ]
-  kill -CONT "$RUN"
-  terminate "$RUN" 143
 }
 
 @test "SIGTERM waits for the end of requests, for --drain-timeout" {
@@ -981,29 +945,14 @@ is_pair() {
   [ "$(jq -c '[.deployment, .service, .id == "llama-\(.hash)/worker-decode/generate"]' <<<"${lines[0]}")" = '["llama","Decode",true]' ]
 }
 
-@test "id prints the same for another order, JSON, and anchors" {
-  local hash
-  hash=$(hash_of "$T/dgd.yaml")
-  fo-podgen -q -f "$T/dgd.yaml" -o json | jq '.items[0]? // .' >"$T/dgd.json"
-  [ "$(hash_of "$T/dgd.json")" = "$hash" ]
-  jq -S . "$T/dgd.json" >"$T/sorted.json"
-  [ "$(hash_of "$T/sorted.json")" = "$hash" ]
-  jq '{kind: "List", apiVersion: "v1", items: [{kind: "ConfigMap"}, .]}' "$T/dgd.json" >"$T/list.json"
-  [ "$(hash_of "$T/list.json")" = "$hash" ]
-  sed 's/vllm:1/\&i vllm:1/' "$T/dgd.yaml" >"$T/anchor.yaml"
-  [ "$(hash_of "$T/anchor.yaml")" = "$hash" ]
-  sed 's/replicas: 2/replicas: 3/' "$T/dgd.yaml" >"$T/scaled.yaml"
-  [ "$(hash_of "$T/scaled.yaml")" = "$hash" ]
-  sed 's/vllm:1/vllm:2/' "$T/dgd.yaml" >"$T/new.yaml"
-  [ "$(hash_of "$T/new.yaml")" != "$hash" ]
-}
-
 @test "id reads several files and documents, or prints nothing" {
   sed 's/name: llama/name: qwen/' "$T/dgd.yaml" >"$T/qwen.yaml"
   run -0 reg id -f "$T/dgd.yaml" -f "$T/qwen.yaml"
   [ "${#lines[@]}" -eq 4 ]
   run -0 reg id -f - < <(cat "$T/dgd.yaml"; echo ---; echo 'kind: ConfigMap'; echo ---; cat "$T/qwen.yaml")
   [ "${#lines[@]}" -eq 4 ]
+  run -0 reg id < <(printf 'kind: List\nitems:\n- kind: ConfigMap\n- '; sed '2,$s/^/  /' "$T/dgd.yaml")
+  [ "${#lines[@]}" -eq 2 ]
   fails 65 "read 'standard input': no DynamoGraphDeployment in it" reg id -f "$T/dgd.yaml" -f - <<<'kind: ConfigMap'
 }
 
@@ -1011,8 +960,8 @@ is_pair() {
   fails 66 "open '$T/absent': No such file or directory" reg id -f "$T/absent"
   fails 65 "standard input:2:*" reg id <<<'a: ['
   sed -i 's/componentType: worker/componentType: my-worker/' "$T/dgd.yaml"
-  run -65 --separate-stderr reg id -f "$T/dgd.yaml"
-  [[ $stderr == "fo-reg: error: $T/dgd.yaml:8:22: spec.services.Decode.componentType: 'my-worker-decode': not a component"* ]]
+  fails 65 "$T/dgd.yaml:8:22: spec.services.Decode.componentType: 'my-worker-decode': not a component*" \
+    reg id -f "$T/dgd.yaml"
 }
 
 # --- card and explain -----------------------------------------------------------------------------
@@ -1050,19 +999,6 @@ may not pair: kv_abi differs' ]
   fails 66 "open '$T/absent': No such file or directory" reg explain "$T/a.json" "$T/absent"
 }
 
-@test "card needs a folder with a configuration and whole weights" {
-  fails 66 "open '$T/absent': No such file or directory" reg card "$T/absent"
-  a_model "$T/model"
-  truncate -s -1 "$T/model/model.safetensors"
-  fails 65 "read '$T/model/model.safetensors': *" reg card "$T/model"
-  rm "$T/model/model.safetensors"
-  fails 66 "open model '$T/model': no model.safetensors.index.json or model.safetensors" reg card "$T/model"
-  ln -s ../blobs/gone "$T/model/model.safetensors"
-  fails 66 "open '$T/model/model.safetensors': it links to '../blobs/gone', which does not exist" reg card "$T/model"
-  echo '{' >"$T/model/config.json"
-  fails 65 "read '$T/model/config.json': not JSON" reg card "$T/model"
-}
-
 @test "card reports files that it may not read" {
   need_root
   a_model "$T/model"
@@ -1073,37 +1009,17 @@ may not pair: kv_abi differs' ]
   [ "${stderr_lines[-1]}" = "fo-reg: error: open '$T/model/model.safetensors': Permission denied" ]
 }
 
-@test "card keeps digests, and does without a cache" {
+@test "card keeps digests, and does without a damaged cache" {
   a_model "$T/model"
   local card
   card=$(reg card "$T/model")
   # A digest is kept once the file's last change is older than the clock's resolution.
   wait_for 'reg card "$T/model" && jq -e ".files | length == 1" "$XDG_CACHE_HOME/fo/digests.json"'
-  [ "$(reg card "$T/model")" = "$card" ]
   echo garbage >"$XDG_CACHE_HOME/fo/digests.json"
   answers 0 "$card" reg card "$T/model"
-  touch "$T/file"
-  XDG_CACHE_HOME=$T/file run -0 --separate-stderr reg card "$T/model"
-  [ "$output" = "$card" ]
-  [[ $stderr == "fo-reg: warning: create folder '$T/file/fo': Not a directory: the files will be read again next time" ]]
-  XDG_CACHE_HOME='' HOME='' answers 0 "$card" reg card "$T/model"
 }
 
-@test "card prints a card although the disk of its cache is full" {
-  need_mount
-  a_model "$T/model"
-  mkdir "$T/disk"
-  # shellcheck disable=SC2016
-  run -0 --separate-stderr unshare --map-root-user --mount sh -c '
-    mount -t tmpfs -o size=8k none "$0/disk" || exit 1
-    mkdir "$0/disk/fo"
-    head -c 8192 /dev/zero >"$0/disk/filler" 2>/dev/null
-    XDG_CACHE_HOME=$0/disk exec fo-reg card "$0/model" 3>&-' "$T"
-  [[ $stderr == "fo-reg: warning: write '$T/disk/fo/digests.json': No space left on device: "* ]]
-  [ "$output" = "$(reg card "$T/model")" ]
-}
-
-@test "card does not read the blobs of the Hugging Face cache without --verify" {
+@test "card --verify reads the blobs of the Hugging Face cache" {
   local snapshot=$T/models--org--tiny/snapshots/abc sum
   a_model "$T/model"
   sum=$(sha256sum <"$T/model/model.safetensors")
@@ -1112,12 +1028,8 @@ may not pair: kv_abi differs' ]
   cp "$T/model/config.json" "$snapshot"
   mv "$T/model/model.safetensors" "$T/models--org--tiny/blobs/$sum"
   ln -s "../../blobs/$sum" "$snapshot/model.safetensors"
-  run -0 reg card "$snapshot" --json
-  [ "$(jq -c '[.name, .revision]' <<<"$output")" = '["org/tiny","abc"]' ]
-  [ "$(reg card "$snapshot" --json --verify)" = "$output" ]
-  [ ! -e "$XDG_CACHE_HOME" ]
   printf x | dd of="$T/models--org--tiny/blobs/$sum" bs=1 seek=9000 conv=notrunc status=none
-  [ "$(reg card "$snapshot" --json)" = "$output" ]
+  reg card "$snapshot" --json
   fails 65 "read '$snapshot/model.safetensors': its SHA-256 is *, but it is named $sum" reg card "$snapshot" --verify
 }
 

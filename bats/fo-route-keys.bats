@@ -40,6 +40,7 @@ ask() {
   [ "$(jq -r .error.code "$T/answer")" = invalid_api_key ]
   [ "$(curl -sS -o /dev/null -w '%{http_code}' "$URL/v1/models")" = 401 ]
   [ "$(curl -sS -o /dev/null -w '%{http_code}' -H 'x-api-key: good' "$URL/v1/models")" = 200 ]
+  run -1 grep -wE 'good|bad' "$T/router.err"
 }
 
 @test "a key of other models does not see this one" {

@@ -97,8 +97,7 @@ more_load() {
     [ "$(cat "$T/next$i.ready")" = "$ADDRESS" ]
     more_load
     if [ "$i" -gt 1 ]; then
-      wait_exit "$before"
-      [ "$status" -eq 0 ]
+      expect_exit "$before" 0
     fi
     before=$ROUTER
   done
@@ -106,13 +105,10 @@ more_load() {
   wait "$stream"
   grep -qx 'data: \[DONE\]' "$T/stream"
   [ "$(grep -c '"text"' "$T/stream")" -ge 200 ]
-  wait_exit "$FIRST"
-  [ "$status" -eq 0 ]
+  expect_exit "$FIRST" 0
   run fo-route ctl --admin "$ADMIN" state
   [ "$status" -eq 0 ]
-  kill -TERM "$ROUTER"
-  wait_exit "$ROUTER"
-  [ "$status" -eq 0 ]
+  terminate "$ROUTER"
   [ ! -e "$ADMIN" ] && [ ! -e "$ADMIN.next" ]
 }
 
@@ -197,8 +193,7 @@ hold() {
   grep -q '^HTTP/1.1 200' "$T/answer"
   grep -qi '^connection: close' "$T/answer"
   # With no connection left, it does not wait.
-  wait_exit "$FIRST"
-  [ "$status" -eq 0 ]
+  expect_exit "$FIRST" 0
 }
 
 @test "two takeovers at once happen one after the other" {
@@ -211,8 +206,7 @@ hold() {
   start_router b --listen "$ADDRESS" --worker "$ENGINE" --takeover
   local b=$ROUTER
   wait_for "is_ready a && is_ready b"
-  wait_exit "$FIRST"
-  [ "$status" -eq 0 ]
+  expect_exit "$FIRST" 0
   wait_for "[ \$(grep -l 'another router has taken over' $T/a.err $T/b.err | wc -l) = 1 ]"
   more_load
   end_load
@@ -237,16 +231,14 @@ half_taken() {
 
 @test "the next router is killed before it serves: nothing has happened" {
   half_taken
-  kill -KILL "$NEXT"
-  wait_exit "$NEXT"
+  kill_now "$NEXT"
   more_load
   end_load
   fo-route ctl --admin "$ADMIN" state
   # Another one takes over.
   start_router third --listen "$ADDRESS" --worker "$ENGINE" --takeover
   wait_for "is_ready third"
-  wait_exit "$FIRST"
-  [ "$status" -eq 0 ]
+  expect_exit "$FIRST" 0
 }
 
 @test "the running router is killed when the next one has its sockets: no connection is refused" {
@@ -254,8 +246,7 @@ half_taken() {
   touch "$T/enough"
   wait "${LOAD[@]}"
   rm "$T/enough"
-  kill -KILL "$FIRST"
-  wait_exit "$FIRST"
+  kill_now "$FIRST"
   # It waits in the queue of the socket.
   can_answer
   wait_for "is_ready next"
@@ -267,9 +258,7 @@ half_taken() {
 
 @test "the running router ends when the next one has its sockets" {
   half_taken
-  kill -TERM "$FIRST"
-  wait_exit "$FIRST"
-  [ "$status" -eq 0 ]
+  terminate "$FIRST"
   wait_for "is_ready next"
   more_load
   end_load
@@ -294,8 +283,7 @@ half_taken() {
   start_engine engine
   first_router --worker "$ENGINE" --takeover
   wait_for can_answer
-  kill -KILL "$FIRST"
-  wait_exit "$FIRST"
+  kill_now "$FIRST"
   start_router next --listen "$ADDRESS" --worker "$ENGINE" --takeover
   wait_for "is_ready next"
   wait_for can_answer
@@ -322,14 +310,13 @@ REGISTERED=(--namespace llama)
   wait_for can_answer
   wait_for "grep -q llama $T/state"
   [ "$(stat -c %a "$T/state")" = 600 ]
-  kill -KILL "$FIRST"
-  wait_exit "$FIRST"
+  kill_now "$FIRST"
   pick_port
   local unreachable=etcd:http://127.0.0.1:$PORT/fleet
   start_router next --listen "$ADDRESS" --registry "$unreachable" "${REGISTERED[@]}" --state "$T/state"
   wait_for can_answer
-  kill -KILL "$ROUTER"
-  wait_exit "$ROUTER"
+  fo-route ctl --admin "$ADMIN" state --json | jq -e '.workers[0].stale'
+  kill_now "$ROUTER"
   # A truncated file is one line, and no reason not to start.
   truncate -s 10 "$T/state"
   start_router last --listen "$ADDRESS" --registry "$unreachable" "${REGISTERED[@]}" --state "$T/state"
@@ -350,9 +337,7 @@ REGISTERED=(--namespace llama)
   ADMIN=$T/fo/other.sock
   start_router other --listen 127.0.0.1:0 --registry "dir:$T/registry" "${REGISTERED[@]}" --slots 8
   wait_for "slots $ADMIN 4 && slots $first_admin 4"
-  kill -TERM "$ROUTER"
-  wait_exit "$ROUTER"
-  [ "$status" -eq 0 ]
+  terminate "$ROUTER"
   wait_for "slots $first_admin 8"
   ADMIN=$T/fo/third.sock
   start_router third --listen 127.0.0.1:0 --registry "dir:$T/registry" "${REGISTERED[@]}" --slots 8 \

@@ -257,8 +257,7 @@ SigBlk:	0000000000000000" ]
 }
 
 @test "a register command that fails ends it: 69" {
-  run -69 --separate-stderr shadow "${BY_COMMANDS[@]}" --register false --deregister "gms-lock owner >$T/owner" -- sleep 1000
-  [ "$stderr" = "fo-shadow: error: register: status 1" ]
+  fails 69 "register: status 1" shadow "${BY_COMMANDS[@]}" --register false --deregister "gms-lock owner >$T/owner" -- sleep 1000
   [ "$(cat "$T/owner")" = engine-0 ]
 }
 

@@ -25,6 +25,7 @@
 #include "support/await.h"
 #include "support/failure.h"
 #include "support/forked.h"
+#include "support/must_run.h"
 #include "support/soon.h"
 #include "support/stderr_text.h"
 #include "support/temp_dir.h"
@@ -84,9 +85,10 @@ TEST_F(DirRegistryTest, AFolderThatOthersMayWriteToIsRefused) {
 
 TEST_F(DirRegistryTest, AnotherUsersFolderIsRefused) {
   ASSERT_EQ(::mkdir(path_.c_str(), 0700), 0);
-  if (::chown(path_.c_str(), 65534, 65534) != 0) GTEST_SKIP() << "needs root";
-  EXPECT_EQ(failure_of([&] { list(); }).message,
-            "registry 'dir:" + path_ + "': it belongs to user 65534");
+  if (::chown(path_.c_str(), 65534, 65534) != 0) FO_SKIP("root", "needs root");
+  const auto failure = failure_of([&] { list(); });
+  EXPECT_EQ(failure.status, ExitStatus::kNotPermitted);
+  EXPECT_EQ(failure.message, "registry 'dir:" + path_ + "': it belongs to user 65534");
 }
 
 TEST_F(DirRegistryTest, WhatIsNotAFolderIsNoRegistry) {
