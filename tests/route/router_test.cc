@@ -70,8 +70,12 @@ TEST_F(Router, PathsThatControlAnEngineAreNotServed) {
   Fleet fleet;
   fleet.add_engine();
   for (const char* path :
-       {"/sleep", "/wake_up", "/oracle", "/v1/../sleep", "//sleep", "/metrics"}) {
-    EXPECT_EQ(fleet.ask(json::object(), path)->status(), 404) << path;
+       {"/sleep", "/wake_up", "/v1/load_lora_adapter", "/update_weights_from_disk",
+        "/release_memory_occupation", "/collective_rpc", "/oracle", "/v1/../sleep",
+        "/v1/%2e%2e/sleep", "//sleep", "/metrics", "/"}) {
+    const Client call = fleet.ask(json::object(), path);
+    EXPECT_EQ(call->status(), 404) << path;
+    EXPECT_EQ(call->error_code(), "unknown_path") << path;
     EXPECT_EQ(fleet.get(path)->status(), 404) << path;
   }
   EXPECT_EQ(fleet.get("/v1/chat/completions")->status(), 405);
@@ -81,13 +85,15 @@ TEST_F(Router, PathsThatControlAnEngineAreNotServed) {
 TEST_F(Router, FieldsOfTheEnginesInsidesAreRefused) {
   Fleet fleet;
   fleet.add_engine();
-  for (const char* field : {"priority", "kv_transfer_params", "bootstrap_room", "rid", "lora_path",
-                            "data_parallel_rank", "custom_logit_processor"}) {
+  for (const char* field :
+       {"priority", "kv_transfer_params", "bootstrap_host", "bootstrap_room", "rid", "lora_path",
+        "data_parallel_rank", "session_params", "custom_logit_processor"}) {
     json body = chat(false);
     body[field] = 1;
     const Client call = fleet.ask(body);
     EXPECT_EQ(call->status(), 400) << field;
     EXPECT_EQ(call->error_code(), "field_refused") << field;
+    EXPECT_EQ(call->json()["error"]["param"], field);
   }
   EXPECT_EQ(fleet.counts(0).requests, 0U);
 }
