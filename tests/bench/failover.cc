@@ -32,6 +32,7 @@
 #include "os/socket/status_fd.h"
 #include "report.h"
 #include "support/ports.h"
+#include "support/temp_dir.h"
 
 namespace {
 
@@ -146,20 +147,15 @@ bool has_room(const std::string& path, std::uint64_t mib) {
 
 class Place {
  public:
-  Place(std::uint64_t weights_mib, std::uint64_t kv_mib) : kv_mib_(kv_mib) {
-    const bool in_memory = has_room("/dev/shm", weights_mib + 3 * kv_mib);
-    const auto make = [](std::string name) {
-      if (::mkdtemp(name.data()) == nullptr) base::throw_errno(errno, "make a folder");
-      return name;
-    };
-    dir_ = make("/tmp/fo-bench.XXXXXX");
-    device_ = make(in_memory ? "/dev/shm/fo-bench.XXXXXX" : "/tmp/fo-bench.XXXXXX");
+  Place(std::uint64_t weights_mib, std::uint64_t kv_mib)
+      : kv_mib_(kv_mib),
+        device_(has_room("/dev/shm", weights_mib + 3 * kv_mib) ? "/dev/shm" : "/tmp") {
     os::set_environment("GMS_DRIVER", "sim");
-    os::set_environment("GMS_SIM_DIR", device_);
+    os::set_environment("GMS_SIM_DIR", device_.path());
     os::set_environment("GMS_SIM_VRAM",
                         std::to_string(weights_mib + weights_mib / 8 + kv_mib * 3 / 2) + "MiB");
-    os::set_environment("GMS_SOCKET_DIR", dir_);
-    os::set_environment("FAILOVER_LOCK_PATH", dir_ + "/failover.lock");
+    os::set_environment("GMS_SOCKET_DIR", dir_.path());
+    os::set_environment("FAILOVER_LOCK_PATH", file("failover.lock"));
     // A layer of this shape has 43 MiB, and everything outside the layers 32 MiB.
     const std::uint64_t layers = std::max<std::uint64_t>(1, (weights_mib - 32) / 43);
     Program({"fo-refengine", "make-model", model(), "--layers", std::to_string(layers), "--hidden",
@@ -167,14 +163,8 @@ class Place {
              "2816", "--dtype", "f32", "--seed", "7"})
         .wait(0);
   }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-  ~Place() {
-    std::filesystem::remove_all(dir_);
-    std::filesystem::remove_all(device_);
-  }
-  [[nodiscard]] std::string model() const { return dir_ + "/model"; }
-  [[nodiscard]] std::string file(const std::string& name) const { return dir_ + "/" + name; }
+  [[nodiscard]] std::string model() const { return file("model"); }
+  [[nodiscard]] std::string file(const std::string& name) const { return dir_.path(name); }
   /// The published port for clients, and the port of an engine under fo-shadow.
   [[nodiscard]] int port() const { return ports_[0]; }
   [[nodiscard]] int engine_port(int n) const { return ports_[1 + static_cast<std::size_t>(n)]; }
@@ -198,8 +188,8 @@ class Place {
 
  private:
   std::uint64_t kv_mib_;
-  std::string dir_;
-  std::string device_;
+  test::TempDir dir_;
+  test::TempDir device_;
   std::vector<std::uint16_t> ports_ = test::free_ports(3);
 };
 

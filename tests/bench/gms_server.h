@@ -14,10 +14,10 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
-#include "folder.h"
 #include "os/file/pipe.h"
 #include "os/process/process.h"
 #include "support/driver.h"
+#include "support/temp_dir.h"
 
 namespace fo::bench {
 
@@ -43,7 +43,7 @@ class Device {
   [[nodiscard]] std::string path(const std::string& name) const { return folder_.path(name); }
 
  private:
-  const Folder folder_{"/dev/shm"};
+  const test::TempDir folder_{"/dev/shm"};
 };
 
 /// gms-serve for one socket, ready when the constructor returns; the destructor ends it.

@@ -32,11 +32,11 @@
 #include "base/error.h"
 #include "cuda/device.h"
 #include "cuda/memory.h"
-#include "folder.h"
 #include "os/file/file.h"
 #include "os/process/process.h"
 #include "report.h"
 #include "support/driver.h"
+#include "support/temp_dir.h"
 #include "weights/file/model.h"
 #include "weights/lane.h"
 #include "weights/save.h"
@@ -494,8 +494,8 @@ class Bench {
   const std::size_t runs_;
   bench::Report& report_;
   std::size_t threads_ = 1;
-  const bench::Folder shm_{"/dev/shm"};
-  const bench::Folder disk_;
+  const test::TempDir shm_{"/dev/shm"};
+  const test::TempDir disk_;
   std::shared_ptr<const cuda::Driver> driver_;
   std::unique_ptr<cuda::DeviceInfo> device_;
   std::string socket_;

@@ -32,6 +32,7 @@
 #include "os/process/exec.h"
 #include "os/process/process.h"
 #include "report.h"
+#include "support/temp_dir.h"
 
 namespace {
 
@@ -361,28 +362,23 @@ os::Child start_lockd(const std::string& socket, const std::string& state) {
 }
 
 void run(std::size_t runs, bool quick, bench::Report& report) {
-  std::string folder = "/tmp/lock-bench.XXXXXX";
-  std::string memory = "/dev/shm/lock-bench.XXXXXX";
-  for (std::string* made : {&folder, &memory}) {
-    if (::mkdtemp(made->data()) == nullptr) base::throw_errno(errno, "create a folder");
-  }
+  const test::TempDir folder;
+  const test::TempDir memory("/dev/shm");
   {
     std::vector<os::Child> servers;
-    servers.push_back(start_lockd(folder + "/memory.sock", memory + "/state"));
-    servers.push_back(start_lockd(folder + "/disk.sock", folder + "/state"));
-    Handover handover(folder, runs, report);
+    servers.push_back(start_lockd(folder.path("memory.sock"), memory.path("state")));
+    servers.push_back(start_lockd(folder.path("disk.sock"), folder.path("state")));
+    Handover handover(folder.path(), runs, report);
     handover.with_holders_of(0);
     if (!quick) handover.with_holders_of(2 * base::kGiB);
     for (const os::Child& server : servers) end_server(server);
   }
   try {
-    across_machines(folder, runs, report);
+    across_machines(folder.path(), runs, report);
   } catch (const base::Error& error) {
     if (error.status() != base::ExitStatus::kNotFound) throw;
     report.skip(kAcross, "etcd, etcdctl or python3 is not installed");
   }
-  std::filesystem::remove_all(folder);
-  std::filesystem::remove_all(memory);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "os/file/pipe.h"
 #include "os/process/process.h"
 #include "report.h"
+#include "support/forked.h"
 #include "support/temp_dir.h"
 #include "usage.h"
 
@@ -95,36 +96,12 @@ class Lines {
   std::string text_;
 };
 
-// A process that calls `hold`, sends a byte, and stays until it is killed.
-class Holder {
- public:
-  explicit Holder(const std::function<std::shared_ptr<void>()>& hold)
-      : child_(os::fork_child([&] {
-          const std::shared_ptr<void> held = hold();
-          if (::write(ready_.writer.get(), "x", 1) != 1) return 1;
-          for (;;) ::pause();
-          return 0;
-        })) {
-    char byte = 0;
-    ready_.writer.reset();
-    if (::read(ready_.reader.get(), &byte, 1) != 1) {
-      throw base::Error(base::ExitStatus::kSoftware, "hold: the process ended");
-    }
-  }
-  void kill() const {
-    child_.signal(SIGKILL);
-    static_cast<void>(child_.wait(Deadline::never()));
-  }
-
- private:
-  os::Pipe ready_;
-  os::Child child_;
-};
-
 double ours_after_kill(const std::string& folder, Lines& watch) {
   const fleet::Record record = new_record();
-  const Holder holder([&]() -> std::shared_ptr<void> {
-    return loop::run_to_end(fleet::make_dir_registry(folder)->keep(record, soon()));
+  test::Forked holder([&](int ready) {
+    const auto kept = loop::run_to_end(fleet::make_dir_registry(folder)->keep(record, soon()));
+    test::say(ready, 1);
+    return test::pause_for_ever();
   });
   watch.await("\"event\":\"put\"");
   return bench::seconds_of([&] {
@@ -142,14 +119,15 @@ bool is_locked(const std::string& path) {
 
 // The least that a watcher has to do: it knows the one file, and queries its lock all the time.
 double inotify_after_kill(const std::string& path) {
-  const Holder holder([&]() -> std::shared_ptr<void> {
-    const auto fd =
-        std::make_shared<base::UniqueFd>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  test::Forked holder([&](int ready) {
+    const base::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     struct flock range {};
     range.l_type = F_WRLCK;
-    ::fcntl(fd->get(), F_OFD_SETLK, &range);
-    return fd;
+    ::fcntl(fd.get(), F_OFD_SETLK, &range);
+    test::say(ready, 1);
+    return test::pause_for_ever();
   });
+  holder.read();
   const base::UniqueFd inotify(::inotify_init1(IN_CLOEXEC));
   ::inotify_add_watch(inotify.get(), path.c_str(), IN_CLOSE_WRITE);
   return bench::seconds_of([&] {

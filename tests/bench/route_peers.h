@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "base/error.h"
-#include "folder.h"
 #include "http/client.h"
 #include "os/file/file.h"
 #include "os/process/process.h"
 #include "support/ports.h"
 #include "support/soon.h"
+#include "support/temp_dir.h"
 
 namespace fo::bench {
 
@@ -171,7 +171,6 @@ class Proxy {
   Proxy(Kind kind, const Cores& cores, const Engines& engines, std::size_t streams)
       : kind_(kind),
         streams_(streams),
-        folder_("/tmp"),
         headers_(kind == Kind::kGateway ? gateway_headers(engines) : http::Fields{}) {
     if (kind_ != Kind::kNoProxy) process_ = cores.start_on_last(command(engines));
     port_number_ = process_ ? port_.number() : engines.front().port();
@@ -301,7 +300,7 @@ http {
 
   Kind kind_;
   std::size_t streams_;
-  Folder folder_;
+  test::TempDir folder_;
   http::Fields headers_;
   test::ReservedPort port_;
   std::uint16_t port_number_ = 0;

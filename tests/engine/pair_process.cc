@@ -37,12 +37,6 @@ const std::string kBin = FO_BUILD_DIR "/bin/";
 // What wait_until() waits for; read by a signal handler.
 char waits_for[256] = "nothing";
 
-std::string make_folder(const std::string& parent) {
-  std::string name = parent + "/fo.XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr) base::throw_errno(errno, "create a folder");
-  return name;
-}
-
 // In containers, /dev/shm has 64 MiB by default.
 std::string roomy_folder() {
   struct statvfs shm {};
@@ -117,8 +111,7 @@ void limit_run(std::chrono::seconds time) {
 
 Pair::Pair(const PairOptions& options)
     : options_(options),
-      folder_(make_folder("/tmp")),
-      sim_(make_folder(roomy_folder())),
+      sim_(roomy_folder()),
       null_(os::open_file("/dev/null", O_RDWR)),
       events_(os::open_file(file("events"), O_WRONLY | O_CREAT | O_APPEND)) {
   if (options_.vllm) options_.ranks = 1;
@@ -131,7 +124,7 @@ Pair::Pair(const PairOptions& options)
     ::unsetenv(name);
   }
   ::setenv("GMS_DRIVER", "sim", 1);
-  ::setenv("GMS_SIM_DIR", sim_.c_str(), 1);
+  ::setenv("GMS_SIM_DIR", sim_.path().c_str(), 1);
   ::setenv("GMS_SIM_DEVICES", std::to_string(devices()).c_str(), 1);
   ::setenv("GMS_SIM_VRAM", std::to_string(kPairVram).c_str(), 1);
   ::setenv("GMS_SIM_CONTEXT_SIZE", "2MiB", 1);
@@ -152,9 +145,6 @@ Pair::~Pair() {
   }
   if (lockd_) lockd_->signal(SIGKILL);
   for (const pid_t pid : processes()) ::kill(pid, SIGKILL);
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
-  std::filesystem::remove_all(sim_, ignored);
 }
 
 std::unique_ptr<os::Child> Pair::run(const std::vector<std::string>& argv,
@@ -167,7 +157,7 @@ std::unique_ptr<os::Child> Pair::run(const std::vector<std::string>& argv,
   options.stderr_fd = err.get();
   options.keep_fds = {events_.get()};
   options.environment.assign(environment.begin(), environment.end());
-  options.environment.emplace_back(kMark, folder_);
+  options.environment.emplace_back(kMark, folder_.path());
   return std::make_unique<os::Child>(os::spawn(argv, options));
 }
 
@@ -405,7 +395,7 @@ std::vector<base::ByteCount> Pair::free_memory() const {
 }
 
 std::vector<pid_t> Pair::processes() const {
-  const std::string mark = std::string(kMark) + "=" + folder_;
+  const std::string mark = std::string(kMark) + "=" + folder_.path();
   std::vector<pid_t> found;
   for (const pid_t pid : all_pids()) {
     // The file is empty once the process has ended.

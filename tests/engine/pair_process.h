@@ -22,6 +22,7 @@
 #include "lock/lock_uri.h"
 #include "os/process/process.h"
 #include "support/ports.h"
+#include "support/temp_dir.h"
 
 namespace fo::test {
 
@@ -135,7 +136,7 @@ class Pair {
   /// Opens a connection to the published address, requests many tokens, and closes it.
   void cut_a_client() const;
 
-  [[nodiscard]] std::string file(const std::string& name) const { return folder_ + "/" + name; }
+  [[nodiscard]] std::string file(const std::string& name) const { return folder_.path(name); }
   [[nodiscard]] std::string model() const { return file("model"); }
   [[nodiscard]] const lock::LockUri& lock() const { return lock_; }
   [[nodiscard]] std::string gms_socket(int device) const;
@@ -163,8 +164,8 @@ class Pair {
            std::vector<std::string>& wrong) const;
 
   PairOptions options_;
-  std::string folder_;
-  std::string sim_;
+  test::TempDir folder_;
+  test::TempDir sim_;
   lock::LockUri lock_;
   std::map<int, ReservedPort> ports_;
   ReservedPort published_;

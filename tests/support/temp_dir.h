@@ -1,21 +1,24 @@
-// A test's own folder, with a path short enough for sockets; removed at the end.
+// A folder of its own for a test or a measuring program, with a path short enough for sockets;
+// removed at the end.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <system_error>
+
+#include "base/error.h"
 
 namespace fo::test {
 
 class TempDir {
  public:
-  TempDir() {
-    char name[] = "/tmp/fo.XXXXXX";
-    EXPECT_NE(::mkdtemp(name), nullptr);
-    path_ = name;
+  explicit TempDir(const std::string& parent = "/tmp") : path_(parent + "/fo.XXXXXX") {
+    if (::mkdtemp(path_.data()) == nullptr) {
+      base::throw_errno(errno, "create a folder in " + base::quoted(parent));
+    }
   }
   ~TempDir() {
     // Processes that still run may write meanwhile.
