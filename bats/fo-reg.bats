@@ -1017,6 +1017,9 @@ may not pair: kv_abi differs' ]
   wait_for 'reg card "$T/model" && jq -e ".files | length == 1" "$XDG_CACHE_HOME/fo/digests.json"'
   echo garbage >"$XDG_CACHE_HOME/fo/digests.json"
   answers 0 "$card" reg card "$T/model"
+  touch "$T/file"
+  XDG_CACHE_HOME=$T/file run -0 --separate-stderr reg card "$T/model"
+  [ "$output" = "$card" ]
 }
 
 @test "card --verify reads the blobs of the Hugging Face cache" {

@@ -163,7 +163,9 @@ $T/lock
   [ "$output" = "inner
 $T/inner
 engine-0" ]
-  run -78 --separate-stderr lock acquire --exec -- gms-lock acquire --exec -- true
+  # From any ancestor, not only from the last one.
+  run -78 --separate-stderr lock acquire --exec -- gms-lock acquire --exec --lock "$T/inner" -- \
+    gms-lock acquire --exec -- true
   [[ $stderr == "gms-lock: error: acquire lock '$T/lock': already inherited, on descriptor "* ]]
 }
 
@@ -678,6 +680,9 @@ EOT
   answers 0 $'me\nme\n1' lock acquire --lock "$T/one" --lock "flock:$T/two" --id me -- sh "$T/command"
   answers 0 $'me\nme\n2' lock acquire --exec --lock "$T/one" --lock "$T/two" --id me -- sh "$T/command"
   run -1 lock owner --lock "$T/one"
+  start_holder other --lock "$T/two"
+  warns 75 "acquire lock '$T/one and $T/two': held by 'other'" \
+    lock acquire --lock "$T/one" --lock "$T/two" --timeout 50ms -- true
 }
 
 @test "several locks: owner and status take one, and the exec form takes files" {

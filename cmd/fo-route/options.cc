@@ -41,8 +41,7 @@ void declare_serve(CLI::App& app, Options& options) {
   cli::add_list(app, "--worker", options.workers, "an engine; repeatable", "[NAME=]URL");
   cli::add_text(
       app, "--registry", serve.registry,
-      "find engines here, and weights and verdicts; those in the other one if this one is "
-      "only read",
+      "find engines here; verdicts and weights, too, or in the other one if this is only read",
       "URI");
   cli::add_text(app, "--state-registry", serve.state_registry, "", "URI");
   cli::add_text(app, "--state", serve.state,
@@ -136,9 +135,9 @@ void declare_serve(CLI::App& app, Options& options) {
   app.add_flag("--takeover", serve.takeover,
                "take over from the router with this admin socket, which finishes its requests");
   cli::add_duration(app, "--lame-duck", serve.lame_duck,
-                    "after SIGTERM, before connections are refused");
-  cli::add_duration(app, "--drain", serve.drain,
-                    "then, for requests to end; also those of a drained engine");
+                    "after SIGTERM until connections are refused; for requests to end, then and on "
+                    "drained engines");
+  cli::add_duration(app, "--drain", serve.drain, "");
   cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
   declare_tuning(app, serve);
   cli::add_variables(app, {"NOTIFY_SOCKET", "WATCHDOG_*"});

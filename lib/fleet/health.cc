@@ -72,6 +72,7 @@ bool Health::Window::is_mostly_faults(base::Duration now, std::uint64_t outcomes
 
 void Health::set_rules(const HealthRules& rules) {
   rules_ = rules;
+  failed_probations_ = std::min(failed_probations_, max_failed_probations());
   window_.set_time(rules.window);
 }
 
@@ -162,9 +163,9 @@ unsigned Health::max_failed_probations() const {
 void Health::become_unhealthy(base::Duration now, double random) {
   enter(HealthState::kUnhealthy, now);
   const double factor = (1U << failed_probations_) * (1 + rules_.jitter * (2 * random - 1));
-  const std::chrono::duration<double> cool_down = rules_.cool_down * factor;
-  cool_down_ends_ =
-      now + std::min(std::chrono::duration_cast<base::Duration>(cool_down), rules_.max_cool_down);
+  using Seconds = std::chrono::duration<double>;
+  const Seconds cool_down = std::min<Seconds>(rules_.cool_down * factor, rules_.max_cool_down);
+  cool_down_ends_ = now + std::chrono::duration_cast<base::Duration>(cool_down);
 }
 
 double Health::weight(base::Duration now) const {

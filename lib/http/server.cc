@@ -506,7 +506,6 @@ class Session : public std::enable_shared_from_this<Session> {
                 "answer {} {}: {}", request.method, base::quoted(request.path), error.what());
       }
       wants_watch_ = false;
-      enter(Stage::kSending);
       if (reply.begun()) {
         const bool is_whole = co_await end_stream(failed);
         if (failed) co_return;
@@ -516,6 +515,7 @@ class Session : public std::enable_shared_from_this<Session> {
           co_return;
         }
       } else {
+        enter(Stage::kSending);
         const Response response = failed ? error_response(500, "internal error") : reply.response();
         co_await write_response(response);
       }

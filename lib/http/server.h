@@ -49,7 +49,8 @@ struct ServerLimits {
   /// Timeout for a client to read what one write sends, or the next 16 KiB of what is kept for it.
   base::Duration write_timeout = std::chrono::seconds(30);
   /// Bytes of a streamed answer that are kept for a client that does not read them, beside those
-  /// that the kernel has accepted. Reply::write() waits only when there are more.
+  /// that the kernel has accepted. Reply::write() waits only when there are more, and then adds one
+  /// piece.
   base::ByteCount kept_bytes = 0;
 };
 
@@ -95,8 +96,8 @@ class Reply {
   /// The connection is closed after this answer. A head that is not sent yet announces it.
   void close_after();
 
-  /// Ends the connection at once: the client sees an incomplete answer, of which a reset may
-  /// destroy what it has not read yet. Later writes throw.
+  /// Ends the connection at once: the client sees an incomplete answer, without what is kept for
+  /// it, and a reset may destroy what it has not read yet. Later writes throw.
   enum class Cut { kClose, kReset };
   void cut(Cut how);
 

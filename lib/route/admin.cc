@@ -78,11 +78,18 @@ awaitable<void> run_action(const Request& request, Reply& reply, Act act) {
   co_return;
 }
 
+using ActAtOnce = std::function<Response(const Request&)>;
+
+awaitable<Response> run_at_once(ActAtOnce act, const Request& request) { co_return act(request); }
+
 // An action that needs no time.
-Act at_once(std::function<Response(const Request&)> act) {
-  return [act = std::move(act)](const Request& request) -> awaitable<Response> {
-    co_return act(request);
-  };
+Act at_once(ActAtOnce act) {
+  return [act = std::move(act)](const Request& request) { return run_at_once(act, request); };
+}
+
+awaitable<Response> run_unless_held(const SettingsHold& hold, Act act, const Request& request) {
+  if (hold.is_held()) co_return http::error_response(503, "another router is taking over");
+  co_return co_await act(request);
 }
 
 http::Page post_page(std::string path, Act act) {
@@ -93,11 +100,9 @@ http::Page post_page(std::string path, Act act) {
 
 // A page that changes settings.
 http::Page change_page(std::string path, const SettingsHold& hold, Act act) {
-  return post_page(std::move(path),
-                   [&hold, act = std::move(act)](const Request& request) -> awaitable<Response> {
-                     if (!hold.is_held()) co_return co_await act(request);
-                     co_return http::error_response(503, "another router is taking over");
-                   });
+  return post_page(std::move(path), [&hold, act = std::move(act)](const Request& request) {
+    return run_unless_held(hold, act, request);
+  });
 }
 
 awaitable<void> show_settings(const AdminActions& actions, const SettingsHold& hold,

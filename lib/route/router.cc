@@ -390,9 +390,10 @@ awaitable<void> Router::handle(const Request& from, Reply& reply) {
 }
 
 Response Router::answer_early(const http::EarlyError& error) {
-  ++state_->metrics.requests[{"", error.status, ""}];
+  const int status = error.status == 503 ? state_->options.dispatch.overload_status : error.status;
+  ++state_->metrics.requests[{"", status, ""}];
   state_->metrics.refuse(RefusedFor::kHttp);
-  Response response = to_response({.status = error.status,
+  Response response = to_response({.status = status,
                                    .message = std::string(error.message),
                                    .code = code_of_early_error(error.status),
                                    .retry_after = error.retry_after});

@@ -229,7 +229,10 @@ void Server::set_named_workers(NamedWorkers named) {
       present->set_url(present->url, net::parse_url(present->url), options_.source.tls);
     }
   }
-  for (const WorkerPtr& worker : named.added) source_.add(worker);
+  for (const WorkerPtr& worker : named.added) {
+    // The registry may have one with this id, which only the new options let in.
+    if (!router_.workers().find(worker->id)) source_.add(worker);
+  }
   named_ = std::move(named.ids);
   router_.on_change();
 }
@@ -270,10 +273,17 @@ awaitable<bool> Server::set_weight(std::string model, std::string card, double w
     control_.set_weights(model, *std::move(weights));
     co_return true;
   }
+  const auto in_force = [this, &model] {
+    const auto& all = router_.workers().weights();
+    const auto found = all.find(model);
+    return found == all.end() ? CardWeights() : found->second;
+  };
+  const CardWeights before = in_force();
   const Deadline deadline = Deadline::after(kRegistryTimeout);
   weights =
       co_await write_weight(*registry_, model, std::move(card), *std::move(weights), deadline);
-  router_.workers().set_weights(model, std::move(weights));
+  // Otherwise the registry has reported this record, or a later one.
+  if (in_force() == before) router_.workers().set_weights(model, std::move(weights));
   router_.on_change();
   co_return true;
 }

@@ -110,8 +110,7 @@ class PairedSet {
   PairedSet(const PairedSet&) = delete;
   PairedSet& operator=(const PairedSet&) = delete;
   ~PairedSet() {
-    for (const auto& job : jobs_) job->is_killed = true;
-    dispatcher_.on_change();
+    for (const auto& job : jobs_) dispatcher_.kill(*job);
     loop_.restart();
     loop_.poll();
     for (const auto& job : jobs_) dispatcher_.release(*job);

@@ -72,8 +72,9 @@ TEST(Instance, OtherTextsAreNone) {
             begin + "slots: expected a non-negative integer");
   EXPECT_EQ(reason(R"(,"url":"u","life":"ready","gpus":"0000:3b:00.0")"),
             begin + "gpus: expected a list");
-  EXPECT_EQ(reason(R"(,"url":"u","life":"ready","gpus":[1])"),
-            begin + "a member is missing or has another type");
+  EXPECT_EQ(reason(R"(,"url":"u","life":"ready","gpus":[1])"), begin + "gpus: expected strings");
+  EXPECT_EQ(reason(R"(,"url":"u","life":"ready","labels":{"group":1})"),
+            begin + "labels: expected strings");
   Record other = record(encode(full()));
   other.key = "routers/" + std::string(kId);
   EXPECT_EQ(status_of([&] { decode_instance(other); }), ExitStatus::kBadData);

@@ -125,6 +125,7 @@ TEST_F(LockSetTest, IsLostWithAnyOfThem) {
   EXPECT_EQ(::poll(&ready, 1, watch.at.poll_timeout()), 1);
   const auto loss = set->check();
   ASSERT_TRUE(loss);
+  EXPECT_EQ(loss->status, ExitStatus::kProtocol);
   EXPECT_EQ(loss->reason.rfind(second_ + ": ", 0), 0U) << loss->reason;
 }
 

@@ -41,6 +41,11 @@ Life needed_life(const json& object, const char* name) {
   return *life;
 }
 
+std::string needed_string(const json& value, const char* list) {
+  if (!value.is_string()) throw fo::json::Misfit(std::string(list) + ": expected strings");
+  return value.get<std::string>();
+}
+
 // nullopt if there is none.
 std::optional<Life> life_in(const json& object) {
   const json* const life = fo::json::find(object, "life");
@@ -127,9 +132,12 @@ Instance decode_instance(const Record& record) {
     instance.host = text_in(object, "host");
     instance.pid = number_in(object, "pid");
     instance.started_at = text_in(object, "started_at");
-    instance.gpus = fo::json::list_in(object, "gpus").get<std::vector<std::string>>();
-    instance.labels =
-        fo::json::object_in(object, "labels").get<std::map<std::string, std::string>>();
+    for (const json& gpu : fo::json::list_in(object, "gpus")) {
+      instance.gpus.push_back(needed_string(gpu, "gpus"));
+    }
+    for (const auto& [name, value] : fo::json::object_in(object, "labels").items()) {
+      instance.labels[name] = needed_string(value, "labels");
+    }
     return instance;
   };
   const auto what = [&] { return "record " + base::quoted(record.key); };

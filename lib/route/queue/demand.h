@@ -24,9 +24,9 @@ struct DemandSettings {
   double max_factor = 2;
 };
 
-/// The requests of the last ten minutes: those that were admitted, and the first refusal of each
-/// client in ten seconds, since clients that are refused send their requests again. Refusals at
-/// most double the demand, so that nobody can degrade the service by being refused.
+/// The requests of DemandSettings::time: those that were admitted, and the first refusal of each
+/// client in ten seconds, since clients that are refused send their requests again. Refusals raise
+/// the demand by `max_factor` at most, so that nobody can degrade the service by being refused.
 class Demand {
  public:
   explicit Demand(base::Duration now, const DemandSettings& settings = {})
@@ -40,7 +40,7 @@ class Demand {
   /// seconds, the rest is not counted.
   void on_refused(const std::string& client, base::Duration admitted_at, base::Duration now);
 
-  /// Requests per second in the last ten minutes, or since the start, but at least ten seconds.
+  /// Requests per second in that time, or since the start, but at least ten seconds.
   [[nodiscard]] double rate(base::Duration now) const;
 
  private:

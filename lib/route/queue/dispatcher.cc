@@ -525,7 +525,8 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
           .status = 503,
           .message = "model " + base::quoted(job.model) + ": each set of its workers has weight 0",
           .code = "no_worker",
-          .retry_after = std::min(state.options.takeover, state.options.queue.max_retry_after)};
+          .retry_after = std::clamp<base::Duration>(state.options.takeover, std::chrono::seconds(1),
+                                                    state.options.queue.max_retry_after)};
     }
     job.set = *key;
     State::Set& set = state.set(*key);
@@ -640,12 +641,16 @@ void Dispatcher::on_change() {
 
 void Dispatcher::kill(Job& job) {
   job.is_killed = true;
+  const auto wake = [&job](const std::map<std::uint64_t, State::Waiting*>& waiting) {
+    const auto found = waiting.find(job.number);
+    if (found != waiting.end()) found->second->changed.notify();
+  };
   for (const auto& [key, set] : state_->sets) {
-    const auto found = set.queued.find(job.number);
-    if (found != set.queued.end()) found->second->changed.notify();
+    wake(set.queued);
+    wake(set.resuming);
+    for (State::Waiting* waiting : set.first) waiting->changed.notify();
   }
-  // It may wait elsewhere.
-  on_change();
+  state_->sets_changed.notify();
 }
 
 void Dispatcher::apply_time() {

@@ -54,7 +54,7 @@ class Dispatcher {
   Dispatcher& operator=(const Dispatcher&) = delete;
 
   /// Sets the options for requests that arrive from now on, and for the next choices of those that
-  /// wait. Afterwards, on_change().
+  /// wait, whose deadlines in the queue stay. Afterwards, on_change().
   void set_options(const DispatchOptions& options);
 
   /// Waits for a worker, which is then in `job.worker`, with a slot and tokens that release()

@@ -28,8 +28,9 @@ struct BudgetSettings {
   std::uint64_t retries_of_one = 2;
 };
 
-/// The answers of a set that are resumed at a time: at most a fifth of the slots of its workers,
-/// but at least three. The others wait: the highest tier is first, then the earliest deadline.
+/// The answers of a set that are resumed at a time: by default at most a fifth of the slots of its
+/// workers, but at least three. The others wait: the highest tier is first, then the earliest
+/// deadline.
 class ResumeBudget {
  public:
   /// The number of answers that may be resumed at a time by workers with so many slots.
@@ -71,8 +72,8 @@ class ResumeBudget {
   std::set<std::uint64_t> running_;
 };
 
-/// The retries of requests whose answers have not begun: at most a fifth of the requests of the
-/// last ten seconds, but at least ten. A retry beyond the budget waits; it does not fail.
+/// The retries of requests whose answers have not begun: by default at most a fifth of the requests
+/// of the last ten seconds, but at least ten. A retry beyond the budget waits; it does not fail.
 class RetryBudget {
  public:
   explicit RetryBudget(const BudgetSettings& settings = {}) : settings_(settings) {}

@@ -129,7 +129,7 @@ bool PoisonBodies::contains(std::string_view key, std::string_view body, base::D
 PoisonBodies::Ages PoisonBodies::ages(base::Duration now) const {
   Ages ages;
   for (const auto& [hash, entry] : entries_) {
-    if (!entry.refused_at) continue;
+    if (!entry.refused_at || now - *entry.refused_at >= settings_.time) continue;
     ages[hash] = std::chrono::duration_cast<std::chrono::milliseconds>(now - *entry.refused_at);
   }
   return ages;
@@ -138,7 +138,9 @@ PoisonBodies::Ages PoisonBodies::ages(base::Duration now) const {
 void PoisonBodies::add(const Ages& ages, base::Duration now) {
   for (const auto& [hash, age] : ages) {
     if (entries_.size() >= max_bodies_) return;
-    entries_[hash].refused_at = now - age;
+    Entry& entry = entries_[hash];
+    entry.refused_at = now - age;
+    entry.ended_well_before = entry.ended_well;
   }
 }
 

@@ -33,7 +33,8 @@ struct PoisonSettings {
 };
 
 /// The requests that are in the router, and the deaths at which each was in flight. The first one
-/// makes it a suspect until it brings a token on another worker; the second one makes it poison.
+/// makes it a suspect until it brings a token on another worker; `PoisonSettings::deaths` make it
+/// poison.
 class Suspects {
  public:
   explicit Suspects(const PoisonSettings& settings = {}) : settings_(settings) {}

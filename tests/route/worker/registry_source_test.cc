@@ -493,7 +493,7 @@ TEST_F(RegistrySourceTest, NewOptionsJudgeAllRecordsAgain) {
   route::SourceOptions others = options({});
   others.namespaces = {*fleet::NamespacePattern::parse("other")};
   source_.set_options(others);
-  EXPECT_THAT(log(), ElementsAre("removed " + kFirst, "new " + third, "change"));
+  EXPECT_THAT(log(), ElementsAre("removed " + kFirst, "change", "new " + third, "change"));
   ASSERT_NE(workers_.find(third), nullptr);
   EXPECT_EQ(workers_.find(third)->slots, 100U);
 
