@@ -145,11 +145,10 @@ std::string state_json(const Workers& workers, const std::string& id) {
 std::string state_table(const std::string& answer, bool has_checks) {
   const auto what = [] { return "the answer of the canary"; };
   return fo::json::read_object(answer, kMaxStatePage, what, [&](const json& object) {
-    const json& workers = fo::json::list_in(object, "workers");
-    std::string text = fleet::table_of(workers, kWorkerColumns);
+    std::string text = fleet::table_of(object.at("workers"), kWorkerColumns);
     if (!has_checks) return text;
-    for (const json& worker : workers) {
-      text += "\n" + fleet::table_of(fo::json::list_in(worker, "checks"), kCheckColumns);
+    for (const json& worker : object.at("workers")) {
+      text += "\n" + fleet::table_of(worker.at("checks"), kCheckColumns);
     }
     return text;
   });
