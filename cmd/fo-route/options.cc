@@ -135,7 +135,7 @@ void declare_serve(CLI::App& app, Options& options) {
   app.add_flag("--takeover", serve.takeover,
                "take over from the router with this admin socket, which finishes its requests");
   cli::add_duration(app, "--lame-duck", serve.lame_duck,
-                    "after SIGTERM, before connections are refused; for requests to end");
+                    "after SIGTERM, to refuse connections, and to end requests");
   cli::add_duration(app, "--drain", serve.drain, "");
   cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
   declare_tuning(app, serve);
