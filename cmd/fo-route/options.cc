@@ -39,10 +39,9 @@ void declare_serve(CLI::App& app, Options& options) {
   route::ServeOptions& serve = options.serve;
   cli::add_list(app, "--listen", serve.listen, "serve clients here; repeatable", "HOST:PORT");
   cli::add_list(app, "--worker", options.workers, "an engine; repeatable", "[NAME=]URL");
-  cli::add_text(
-      app, "--registry", serve.registry,
-      "find engines here; verdicts and weights, too, or in the other one if this is only read",
-      "URI");
+  cli::add_text(app, "--registry", serve.registry,
+                "find engines here, and verdicts and weights, unless it is only read, there",
+                "URI");
   cli::add_text(app, "--state-registry", serve.state_registry, "", "URI");
   cli::add_text(app, "--state", serve.state,
                 "the last engines of the registry, for a start while it is unreachable", "FILE");
@@ -135,7 +134,7 @@ void declare_serve(CLI::App& app, Options& options) {
   app.add_flag("--takeover", serve.takeover,
                "take over from the router with this admin socket, which finishes its requests");
   cli::add_duration(app, "--lame-duck", serve.lame_duck,
-                    "after SIGTERM, to refuse connections, and to end requests");
+                    "after SIGTERM, before connections are refused; for requests to end");
   cli::add_duration(app, "--drain", serve.drain, "");
   cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
   declare_tuning(app, serve);
