@@ -40,7 +40,7 @@ void declare_serve(CLI::App& app, Options& options) {
   cli::add_list(app, "--listen", serve.listen, "serve clients here; repeatable", "HOST:PORT");
   cli::add_list(app, "--worker", options.workers, "an engine; repeatable", "[NAME=]URL");
   cli::add_text(app, "--registry", serve.registry,
-                "find engines here, and verdicts and weights, unless it is only read, there",
+                "find engines here; verdicts and weights, too, or there if this is read only",
                 "URI");
   cli::add_text(app, "--state-registry", serve.state_registry, "", "URI");
   cli::add_text(app, "--state", serve.state,
@@ -134,7 +134,7 @@ void declare_serve(CLI::App& app, Options& options) {
   app.add_flag("--takeover", serve.takeover,
                "take over from the router with this admin socket, which finishes its requests");
   cli::add_duration(app, "--lame-duck", serve.lame_duck,
-                    "after SIGTERM, before connections are refused; for requests to end");
+                    "after SIGTERM: until connections are refused; for requests");
   cli::add_duration(app, "--drain", serve.drain, "");
   cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
   declare_tuning(app, serve);
