@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/beast/http/status.hpp>
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "base/hex.h"
@@ -74,6 +75,11 @@ std::string_view reason_phrase(int status) {
   if (known == boost::beast::http::status::unknown) return "Status";
   const auto reason = boost::beast::http::obsolete_reason(known);
   return {reason.data(), reason.size()};
+}
+
+void add_retry_after(Response& response, base::Duration time) {
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(time).count();
+  response.headers.emplace_back("Retry-After", std::to_string(seconds));
 }
 
 Response error_response(int status, std::string_view message) {

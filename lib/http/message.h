@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.h"
+
 namespace fo::http {
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
@@ -71,6 +73,9 @@ std::string_view reason_phrase(int status);
 /// {"error":{"code":status,"message":message,"type":…}}, the format of OpenAI's API; the type is
 /// "invalid_request_error" for 4xx and "server_error" for other statuses.
 Response error_response(int status, std::string_view message);
+
+/// Adds Retry-After: the client may try again after this time, which is rounded up to seconds.
+void add_retry_after(Response& response, base::Duration time);
 
 /// The message in the body of an error_response, or of another server's error: "error" or "message"
 /// itself, or FastAPI's "detail"; as the peer wrote it, and empty if there is none.

@@ -82,10 +82,7 @@ std::string head_of(const Response& response) {
 
 Response early_response(const EarlyError& error) {
   Response response = error_response(error.status, error.message);
-  if (error.retry_after) {
-    const auto seconds = std::chrono::ceil<std::chrono::seconds>(*error.retry_after).count();
-    response.headers.emplace_back("Retry-After", std::to_string(seconds));
-  }
+  if (error.retry_after) add_retry_after(response, *error.retry_after);
   return response;
 }
 
@@ -144,6 +141,9 @@ struct Server::State {
   void stop_accepting();
   void close_sessions(bool idle_only);
   [[nodiscard]] std::size_t count() const;
+  [[nodiscard]] RequestReader::Limits reader_limits() const {
+    return {limits.header_bytes, limits.body_bytes};
+  }
   /// Closes the least important session. False if there is none.
   bool make_room();
   /// Whether this client may connect; if not, that is logged.
@@ -159,7 +159,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Session(Socket socket, Tls tls, std::shared_ptr<State> state)
       : stream_(std::move(socket), std::move(tls)),
         state_(std::move(state)),
-        reader_({state_->limits.header_bytes, state_->limits.body_bytes}),
+        reader_(state_->reader_limits()),
         changed_(state_->executor) {
     std::list<Session*>& idle = sessions_in(Stage::kIdle);
     place_ = idle.insert(idle.end(), this);
@@ -434,7 +434,7 @@ class Session : public std::enable_shared_from_this<Session> {
     } else {
       co_await stop_watching();
     }
-    reader_.set_limits({state_->limits.header_bytes, state_->limits.body_bytes});
+    reader_.set_limits(state_->reader_limits());
     Step step = Step::kNeedsMore;
     bool is_read =
         co_await read_part(&RequestReader::read_head, state_->limits.header_timeout, step);

@@ -41,10 +41,7 @@ const ApiError& injected_error() {
 
 Response refusal(std::uint64_t status, const std::string& reason, base::Duration retry_after) {
   Response response = refengine::format_error(ApiError(static_cast<int>(status), reason));
-  if (retry_after > base::Duration::zero()) {
-    const auto seconds = std::chrono::ceil<std::chrono::seconds>(retry_after).count();
-    response.headers.emplace_back("Retry-After", std::to_string(seconds));
-  }
+  if (retry_after > base::Duration::zero()) http::add_retry_after(response, retry_after);
   return response;
 }
 

@@ -1,6 +1,5 @@
 #include "route/request/api_error.h"
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -33,10 +32,7 @@ json to_json(const ApiError& error) {
 
 http::Response to_response(const ApiError& error) {
   http::Response response{error.status, "application/json", fo::json::dump(to_json(error)), {}};
-  if (error.retry_after) {
-    const auto seconds = std::chrono::ceil<std::chrono::seconds>(*error.retry_after).count();
-    response.headers.emplace_back("Retry-After", std::to_string(seconds));
-  }
+  if (error.retry_after) http::add_retry_after(response, *error.retry_after);
   if (!error.should_retry) response.headers.emplace_back("x-should-retry", "false");
   return response;
 }
