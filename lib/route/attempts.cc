@@ -240,7 +240,7 @@ class Attempts {
   void note_prompt();
   void add_failure(OutcomeClass kind, base::Duration pause);
   void note_success(TimePoint began);
-  void count_resume(ResumeEnd end) { ++parts_.metrics.resumes[{end, job_.lost_for}]; }
+  void count_resume(ResumeEnd end) { parts_.metrics.add_resume(end, job_.lost_for); }
 
   RouterParts& parts_;
   Job& job_;

@@ -85,10 +85,8 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
              "Answers that lost their worker after their first byte, by what became of them.");
   for (std::size_t end = 0; end < kResumeEndNames.size(); ++end) {
     for (std::size_t reason = 0; reason < kLossReasonNames.size(); ++reason) {
-      const auto found =
-          metrics.resumes.find({static_cast<ResumeEnd>(end), static_cast<LossReason>(reason)});
       text.add({{"outcome", kResumeEndNames[end]}, {"reason", kLossReasonNames[reason]}},
-               found == metrics.resumes.end() ? 0 : found->second);
+               metrics.resumes[end][reason].get());
     }
   }
   const auto add = [&](const char* family, const char* help, const metrics::Counter& counter) {

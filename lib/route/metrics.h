@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <tuple>
-#include <utility>
 
 #include "base/units.h"
 #include "metrics/numbers.h"
@@ -70,7 +69,7 @@ struct Metrics {
   /// Attempts beyond the first, by the end of the attempt before.
   std::map<OutcomeClass, std::uint64_t> retries;
   /// Answers that lost their worker after their first byte.
-  std::map<std::pair<ResumeEnd, LossReason>, std::uint64_t> resumes;
+  std::array<std::array<metrics::Counter, kLossReasonNames.size()>, kResumeEndNames.size()> resumes;
   /// Time from the loss of a stream's worker to the first token of the next one.
   metrics::Histogram<kLatencyBounds> resume_gap;
   /// Answers that have got to another worker, by the groups of the old and the new one, which are
@@ -92,6 +91,9 @@ struct Metrics {
     ++moves[has_groups ? std::tuple(source, target, method)
                        : std::tuple(std::string(), std::string(), method)];
     move_times[static_cast<std::size_t>(method)].observe(took);
+  }
+  void add_resume(ResumeEnd end, LossReason reason) {
+    resumes[static_cast<std::size_t>(end)][static_cast<std::size_t>(reason)].add();
   }
   void refuse(RefusedFor reason) { refused[static_cast<std::size_t>(reason)].add(); }
 };

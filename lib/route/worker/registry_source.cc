@@ -39,6 +39,11 @@ std::optional<Role> role_of(const fleet::EndpointId& id) {
   return id.component == "worker-decode" ? std::optional(Role::kDecode) : std::nullopt;
 }
 
+// A record that is no object counts as an empty one.
+nlohmann::json read_weights(const std::string& record) {
+  return fo::json::find_object(record, fleet::kMaxRecordBytes).value_or(nlohmann::json::object());
+}
+
 // Other members are left out.
 CardWeights weights_in(const nlohmann::json& record) {
   CardWeights weights;
@@ -57,8 +62,7 @@ awaitable<CardWeights> write_weight(fleet::Registry& registry, std::string model
   std::string key = std::string(kWeights) + fleet::key_segment(model);
   CardWeights written;
   const fleet::Edit set_one = [&](const std::string& text) {
-    nlohmann::json object =
-        fo::json::find_object(text, fleet::kMaxRecordBytes).value_or(nlohmann::json::object());
+    nlohmann::json object = read_weights(text);
     object[card] = weights.at(card);
     written = weights_in(object);
     return fo::json::dump(object);
@@ -207,9 +211,8 @@ void RegistrySource::put_instance(const fleet::Record& record) {
 }
 
 void RegistrySource::put_weights(const fleet::Record& record) {
-  const nlohmann::json object =
-      fo::json::find_object(record.text, fleet::kMaxRecordBytes).value_or(nlohmann::json::object());
-  workers_.set_weights(fleet::text_of_segment(fleet::last_segment(record.key)), weights_in(object));
+  workers_.set_weights(fleet::text_of_segment(fleet::last_segment(record.key)),
+                       weights_in(read_weights(record.text)));
   events_.on_change();
 }
 
