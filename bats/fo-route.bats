@@ -388,8 +388,8 @@ ask_all_the_time() {
   wait_for 'post_gives 200 /v1/completions "$(members)"'
   expect_exit "$STREAM" 0
   [ "$(tail -n 2 "$T/stream.out" | head -n 1)" = "data: [DONE]" ]
-  fails 1 "worker 'nobody': unknown" ctl drain nobody
-  run -1 ctl undrain nobody
+  fails 1 "worker 'absent': unknown" ctl drain absent
+  run -1 ctl undrain absent
 }
 
 @test "ctl kill ends a request" {
@@ -557,7 +557,7 @@ set_weight() { curl -sS "http://$1/metrics" | sed -n 's/^fo_route_set_weight{mod
   ctl weight oracle '' 3
   [ "$(fo-reg get weights/oracle)" = '{"":3.0}' ]
   wait_for "[ \"\$(set_weight 127.0.0.1:$PORT)\" = 3 ]"
-  # A member of the record that is none of this router's sets stays.
+  # The weight of a set that this router does not know stays in the record.
   echo '{"sha256:ab":2,"":3}' | fo-reg put weights/oracle
   ctl weight oracle '' 0.5
   [ "$(fo-reg get weights/oracle)" = '{"":0.5,"sha256:ab":2}' ]

@@ -187,6 +187,6 @@ inline constexpr double kMaxOut = 0.5;
 /// At most this part of the members that are not convicted, rounded down, have a weight of 0: if
 /// more of them are suspected, the fault is probably elsewhere, and the least bad stay in, with the
 /// weight of a suspicious worker. One of them is always in, and a convicted one never.
-SetWeights weights_of_set(std::span<const SetMember> members, double max_out = kMaxOut);
+SetWeights weights_of_set(std::span<const SetMember> members, double max_out_part = kMaxOut);
 
 }  // namespace fo::fleet

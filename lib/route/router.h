@@ -86,8 +86,8 @@ class Router {
   /// false if it is unknown.
   [[nodiscard]] std::string requests() const;
   bool kill(const std::string& request_id);
-  /// The weights of a model's sets, with another one for one of them; nullopt if there is no such
-  /// set.
+  /// The weights that a model's sets have if that of `card` becomes `weight`; nullopt if there is
+  /// no such set.
   [[nodiscard]] std::optional<CardWeights> weights_with(const std::string& model,
                                                         const std::string& card,
                                                         double weight) const;

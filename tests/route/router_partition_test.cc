@@ -70,7 +70,7 @@ TEST_P(RouterPartition, StreamsGoOnElsewhereAndTheWorkerIsUsedAgainAfterIt) {
     resumed += stream->body().find(": fo-route: resumed ") != std::string::npos ? 1 : 0;
   }
   EXPECT_GE(resumed, 1);
-  // The engine has noticed that nobody reads what it sent into the partition.
+  // The engine has noticed that the partition has cut its connections.
   fleet.run_until([&] { return fleet.busy(0) == 0; });
 }
 

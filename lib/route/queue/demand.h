@@ -26,7 +26,7 @@ struct DemandSettings {
 
 /// The requests of DemandSettings::time: those that were admitted, and the first refusal of each
 /// client in ten seconds, since clients that are refused send their requests again. Refusals raise
-/// the demand by `max_factor` at most, so that nobody can degrade the service by being refused.
+/// the demand by `max_factor` at most, so that no client can degrade the service by being refused.
 class Demand {
  public:
   explicit Demand(base::Duration now, const DemandSettings& settings = {})

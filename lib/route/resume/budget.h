@@ -77,7 +77,7 @@ class ResumeBudget {
 class RetryBudget {
  public:
   explicit RetryBudget(const BudgetSettings& settings = {}) : settings_(settings) {}
-  /// Another `time` begins anew.
+  /// With another `time`, the count begins again at 0.
   void set_settings(const BudgetSettings& settings);
 
   void on_request(base::Duration now);

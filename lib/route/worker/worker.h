@@ -69,8 +69,8 @@ class Share {
 /// as if it refused connections.
 class Unavailability {
  public:
-  /// True if that is so with this 503. `last_token` is that of the worker's streams. After this
-  /// time without a 503 it begins anew.
+  /// True if that is so with this 503. `last_token` is that of the worker's streams. `time` is
+  /// counted from this 503 if there was none for so long before it.
   bool on_unavailable(TimePoint now, std::optional<TimePoint> last_token,
                       base::Duration time = std::chrono::seconds(10));
   /// Another answer, or none to expect any more.
