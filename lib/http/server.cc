@@ -343,9 +343,7 @@ class Session : public std::enable_shared_from_this<Session> {
       co_await write_all(bytes);
       co_return;
     }
-    while (is_sending_ && unsent_ + kept_.size() > state_->limits.kept_bytes) {
-      co_await changed_.wait();
-    }
+    while (is_sending_ && all_kept() > state_->limits.kept_bytes) co_await until_read();
     check_write(write_error_);
     if (!is_sending_) {
       error_code error;
@@ -365,27 +363,33 @@ class Session : public std::enable_shared_from_this<Session> {
       const std::string bytes = std::exchange(self->kept_, {});
       self->unsent_ = bytes.size();
       while (self->unsent_ > 0 && !error) {
-        const base::Deadline deadline = base::Deadline::after(self->state_->limits.write_timeout);
         const asio::const_buffer rest = asio::buffer(bytes) + (bytes.size() - self->unsent_);
         const asio::const_buffer piece = asio::buffer(rest, kMaxKeptWrite);
-        const std::size_t count = co_await self->stream_.write(piece, deadline, error);
+        const std::size_t count =
+            co_await self->stream_.write(piece, base::Deadline::never(), error);
         self->unsent_ -= count;
         self->changed_.notify();
       }
     }
     self->is_sending_ = false;
-    self->write_error_ = error;
+    if (!self->write_error_) self->write_error_ = error;
     self->changed_.notify();
-    const bool is_closed = error == asio::error::operation_aborted;
-    // The handler may not write again for long.
-    if (error && !is_closed && self->wants_watch_) {
-      self->cancel_.emit(asio::cancellation_type::terminal);
-    }
   }
 
-  awaitable<void> until_sent() {
+  [[nodiscard]] std::size_t all_kept() const { return unsent_ + kept_.size(); }
+
+  // Waits until the client has read more of what is kept. If it does not in time, the connection is
+  // closed.
+  awaitable<void> until_read() {
+    const base::Deadline deadline = base::Deadline::after(state_->limits.write_timeout);
+    const std::size_t before = all_kept();
+    while (is_sending_ && all_kept() == before && !deadline.expired()) {
+      co_await changed_.wait(deadline);
+    }
+    if (!is_sending_ || all_kept() < before) co_return;
+    write_error_ = net::Stream::kDeadlinePassed;
+    close();
     while (is_sending_) co_await changed_.wait();
-    check_write(write_error_);
   }
 
   awaitable<void> write_response(const Response& response) {
@@ -529,7 +533,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // answer is shorter than announced.
   awaitable<bool> end_stream(bool failed) {
     if (is_chunked_ && !is_head_ && !failed) co_await send("0\r\n\r\n");
-    co_await until_sent();
+    while (is_sending_) co_await until_read();
+    check_write(write_error_);
     co_return is_bodiless_ || left_.value_or(0) == 0;
   }
 

@@ -46,7 +46,8 @@ struct ServerLimits {
   base::Duration idle_timeout = std::chrono::seconds(75);
   /// Clients of a Unix socket are refused unless they run as our own user or as root.
   bool own_user_only = false;
-  /// Timeout for a client to read what one write sends, or the next 16 KiB of what is kept for it.
+  /// Timeout for a client to read what one write sends. What is kept for a client may take longer:
+  /// while a write or the end of the answer waits for it, the client must read 16 KiB in this time.
   base::Duration write_timeout = std::chrono::seconds(30);
   /// Bytes of a streamed answer that are kept for a client that does not read them, beside those
   /// that the kernel has accepted. Reply::write() waits only when there are more, and then adds one
@@ -89,8 +90,7 @@ class Reply {
   boost::asio::awaitable<void> begin(ResponseHead head);
 
   /// Sends one piece at once, e.g. "data: …\n\n". Returns when the kernel has accepted it, or when
-  /// it is kept (ServerLimits::kept_bytes). If a client does not read what is kept in time, a
-  /// handler that is cancelled when its client disconnects is cancelled, too.
+  /// it is kept (ServerLimits::kept_bytes).
   boost::asio::awaitable<void> write(std::string_view piece);
 
   /// The connection is closed after this answer. A head that is not sent yet announces it.

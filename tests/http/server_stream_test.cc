@@ -300,13 +300,39 @@ TEST_F(HttpKept, AClientThatDoesNotReadIsCutOff) {
   EXPECT_EQ(ended_, 0);
 }
 
-TEST_F(HttpKept, AClientThatDoesNotReadIsCutOffWhileTheHandlerWaits) {
-  TestServer server(write_and_wait(kKept), limits(std::chrono::milliseconds(20)));
+TEST_F(HttpKept, AClientThatDoesNotReadTheEndIsCutOff) {
+  TestServer server(write_all(kKept), limits(std::chrono::milliseconds(20)));
   Listener listener = small_listener();
   server.listen(std::move(listener.fd));
   const RawClient client = client_of(listener);
   client.send(get());
-  fo::test::await([&] { return written_ > 0 && server.connections() == 0; });
+  fo::test::await([&] { return ended_ == 1 && server.connections() == 0; });
+}
+
+TEST_F(HttpKept, AClientMayPauseWhileLessIsKept) {
+  // The first request's handler waits; the second one's writes more than may be kept.
+  int requests = 0;
+  const Handler paused = write_and_wait(kKept);
+  const Handler endless = write_all(100 * kKept);
+  TestServer server(
+      [&](const Request& request, Reply& reply) {
+        return ++requests == 1 ? paused(request, reply) : endless(request, reply);
+      },
+      limits(std::chrono::milliseconds(20)));
+  Listener listener = small_listener();
+  server.listen(std::move(listener.fd));
+  RawClient client = client_of(listener);
+  client.send(get());
+  fo::test::await([&] { return is_waiting_.load(); });
+  {
+    const RawClient other = client_of(listener);
+    other.send(get());
+    fo::test::await([&] { return written_ > kKept && server.connections() == 1; });
+  }
+  const std::string last = lines(kKept / kLine - 1, 1);
+  EXPECT_THAT(client.read_until(last), EndsWith(last));
+  client.close();
+  fo::test::await([&] { return ended_ == 1; });
 }
 
 TEST_F(HttpKept, AClientThatGoesCancelsTheHandler) {
