@@ -168,7 +168,8 @@ void declare_tuning(CLI::App& app, route::ServeOptions& serve) {
   add.time("demand-time", router.demand.time, seconds(10), hours(1));
   add.number("demand-max", router.demand.max_factor, 1, 1000);
 
-  // Events of streams.
+  // Streams.
+  add.size("client-kept", serve.limits.kept_bytes, 64 * base::kKiB, base::kGiB);
   add.size("event-max", router.exchange.event, base::kKiB, base::kGiB);
   add.size("first-event-max", router.exchange.first_event, base::kKiB, base::kGiB);
 }

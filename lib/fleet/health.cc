@@ -17,7 +17,6 @@ constexpr unsigned kFailedProbations = 6;
 constexpr unsigned kMaxFailedProbations = 30;
 // The weight with which a worker begins after a probation.
 constexpr double kFirstWeight = 0.1;
-constexpr double kPanicWeight = HealthRules{}.suspicious_weight;
 
 }  // namespace
 
@@ -227,7 +226,9 @@ SetWeights weights_of_set(std::span<const SetMember> members, double max_out_par
   std::sort(suspects.begin(), suspects.end(),
             [&](std::size_t a, std::size_t b) { return badness(a) < badness(b); });
   result.kept_in = suspects.size() - max_out;
-  for (std::size_t i = 0; i < result.kept_in; ++i) result.weights[suspects[i]] = kPanicWeight;
+  for (std::size_t i = 0; i < result.kept_in; ++i) {
+    result.weights[suspects[i]] = members[suspects[i]].panic_weight;
+  }
   return result;
 }
 

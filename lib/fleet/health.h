@@ -97,6 +97,8 @@ class Health {
   /// The worker's part of requests, in relation to others: 0 to 1. In probation it is 0, and a
   /// request needs a lease.
   [[nodiscard]] double weight(base::Duration now) const;
+  /// The weight of a worker that stays in although its own weight is 0.
+  [[nodiscard]] double panic_weight() const { return rules_.suspicious_weight; }
   /// The n of the cool-down.
   [[nodiscard]] unsigned failed_probations() const { return failed_probations_; }
 
@@ -173,6 +175,7 @@ struct SetMember {
   HealthState state = HealthState::kHealthy;
   double weight = 1;
   unsigned failed_probations = 0;
+  double panic_weight = HealthRules{}.suspicious_weight;
 };
 
 struct SetWeights {
@@ -185,8 +188,8 @@ struct SetWeights {
 inline constexpr double kMaxOut = 0.5;
 
 /// At most this part of the members that are not convicted, rounded down, have a weight of 0: if
-/// more of them are suspected, the fault is probably elsewhere, and the least bad stay in, with the
-/// weight of a suspicious worker. One of them is always in, and a convicted one never.
+/// more of them are suspected, the fault is probably elsewhere, and the least bad stay in, with
+/// their panic_weight. One of them is always in, and a convicted one never.
 SetWeights weights_of_set(std::span<const SetMember> members, double max_out_part = kMaxOut);
 
 }  // namespace fo::fleet

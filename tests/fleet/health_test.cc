@@ -421,6 +421,9 @@ TEST(HealthOfSet, BeyondHalfOfItTheLeastBadStayIn) {
 
 TEST(HealthOfSet, ALoneWorkerIsAlwaysIn) {
   EXPECT_THAT(weights({kOut}), ElementsAre(0.5));
+  SetMember light = kOut;
+  light.panic_weight = 0.25;
+  EXPECT_THAT(weights({light}), ElementsAre(0.25));
   EXPECT_THAT(weights({kOnProbation}), ElementsAre(0.5));
   EXPECT_THAT(weights({kOut, kGuilty}), ElementsAre(0.5, 0));
 }

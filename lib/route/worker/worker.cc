@@ -81,7 +81,8 @@ bool Worker::is_private() const {
 fleet::SetMember Worker::as_member(base::Duration now) const {
   return {.state = is_convicted() ? fleet::HealthState::kConvicted : health.state(),
           .weight = is_convicted() ? 0 : std::min(health.weight(now), verdict.weight),
-          .failed_probations = health.failed_probations()};
+          .failed_probations = health.failed_probations(),
+          .panic_weight = health.panic_weight()};
 }
 
 double Worker::capacity_weight(TimePoint now) const {
