@@ -104,10 +104,7 @@ awaitable<void> VerdictWriter::convict(std::string id, Deadline deadline) {
     const std::optional<fleet::Record> record = workers_.verdict_of(id, now());
     return record && workers_.is_convicted(id) ? record->text : present;
   };
-  const bool is_there = co_await registry_.edit(key, edit, deadline);
-  if (is_there) co_return;
-  std::optional<fleet::Record> record = workers_.verdict_of(id, now());
-  if (record) co_await registry_.put(*std::move(record), deadline);
+  co_await registry_.edit_or_create(key, edit, deadline);
 }
 
 awaitable<void> VerdictWriter::remove(std::string id) {

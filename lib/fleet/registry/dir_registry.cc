@@ -60,13 +60,14 @@ awaitable<UniqueFd> lock_folder(DirStore& store, std::string key, Deadline deadl
   }
 }
 
-// Changes a record; returns its new text, or nullopt if there is none.
+// Changes a record; returns its new text. If there is none, it is created if `creates`, else
+// nullopt is returned.
 awaitable<std::optional<std::string>> edit_record(DirStore& store, std::string key, Edit edit,
-                                                  Deadline deadline) {
+                                                  Deadline deadline, bool creates = false) {
   const UniqueFd lock = co_await lock_folder(store, key, deadline);
   const std::optional<DirStore::Entry> entry = store.find(key);
-  if (!entry) co_return std::nullopt;
-  const std::string text = store.read(*entry, key);
+  if (!entry && !creates) co_return std::nullopt;
+  const std::string text = entry ? store.read(*entry, key) : std::string();
   Record record{key, edit(text)};
   if (record.text != text) {
     check(record, is_kept_kind(key));
@@ -304,6 +305,12 @@ class DirRegistry final : public Registry {
     if (!entry || !entry->is_alive) co_return false;
     const std::optional<std::string> text = co_await edit_record(*store, key, edit, deadline);
     co_return text.has_value();
+  }
+
+  awaitable<void> edit_or_create(std::string key, Edit edit, Deadline deadline) override {
+    check_key(key, false);
+    const std::shared_ptr<DirStore> store = open(true);
+    co_await edit_record(*store, key, edit, deadline, true);
   }
 
   awaitable<bool> remove(std::string key, Deadline deadline) override {

@@ -52,19 +52,23 @@ struct Cluster {
 };
 using ClusterPtr = std::shared_ptr<Cluster>;
 
-// Changes a record; returns its new text, or nullopt if there is none.
+// Changes a record; returns its new text. If there is none, it is created if `creates`, else
+// nullopt is returned.
 awaitable<std::optional<std::string>> edit_record(Cluster& cluster, std::string key, Edit edit,
-                                                  Deadline deadline) {
+                                                  Deadline deadline, bool creates = false) {
   for (;;) {
-    const std::optional<etcd::KeyValue> found = co_await cluster.get(key, deadline);
-    if (!found) co_return std::nullopt;
-    Record record{key, edit(found->value)};
-    if (record.text == found->value) co_return std::move(record.text);
+    const std::optional<etcd::KeyValue> got = co_await cluster.get(key, deadline);
+    if (!got && !creates) co_return std::nullopt;
+    // A key that does not exist was last changed at revision 0.
+    const etcd::KeyValue found =
+        got.value_or(etcd::KeyValue{.key = cluster.path(key), .value = {}});
+    Record record{key, edit(found.value)};
+    if (record.text == found.value) co_return std::move(record.text);
     check(record, is_kept_kind(key));
     etcd::Transaction change;
     change.compares.push_back(
-        {{found->key}, Target::kModified, etcd::Compare::Relation::kEqual, found->modified});
-    change.then.emplace_back(etcd::Put{found->key, record.text, found->lease});
+        {{found.key}, Target::kModified, etcd::Compare::Relation::kEqual, found.modified});
+    change.then.emplace_back(etcd::Put{found.key, record.text, found.lease});
     const etcd::Outcome outcome = co_await cluster.client.commit(change, deadline);
     if (outcome.succeeded) co_return std::move(record.text);
   }
@@ -180,6 +184,11 @@ class EtcdRegistry final : public Registry {
     if (!is_key(key)) co_return false;
     const auto text = co_await edit_record(*cluster_, key, edit, deadline);
     co_return text.has_value();
+  }
+
+  awaitable<void> edit_or_create(std::string key, Edit edit, Deadline deadline) override {
+    check_key(key, false);
+    co_await edit_record(*cluster_, key, edit, deadline, true);
   }
 
   awaitable<bool> remove(std::string key, Deadline deadline) override {

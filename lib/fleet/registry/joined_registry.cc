@@ -82,6 +82,9 @@ class JoinedRegistry final : public Registry {
     refuse_worker(key);
     return state_->edit(std::move(key), std::move(edit), deadline);
   }
+  awaitable<void> edit_or_create(std::string key, Edit edit, Deadline deadline) override {
+    return state_->edit_or_create(std::move(key), std::move(edit), deadline);
+  }
   awaitable<bool> remove(std::string key, Deadline deadline) override {
     refuse_worker(key);
     return state_->remove(std::move(key), deadline);

@@ -39,20 +39,25 @@ std::string checked_life(const Record& record) {
   return life;
 }
 
-void check(const Record& record, bool is_kept) {
-  const std::string what = "record " + base::quoted(record.key);
-  if (!is_key(record.key)) {
+void check_key(const std::string& key, bool is_kept) {
+  const std::string what = "record " + base::quoted(key);
+  if (!is_key(key)) {
     throw base::Error(base::ExitStatus::kUsage, what + ": not a key of a registry");
   }
-  if (is_kept_kind(record.key) != is_kept) {
+  if (is_kept_kind(key) != is_kept) {
     throw base::Error(base::ExitStatus::kSoftware,
                       what + (is_kept ? ": no process keeps records of this kind"
                                       : ": needs a process that keeps it"));
   }
+}
+
+void check(const Record& record, bool is_kept) {
+  check_key(record.key, is_kept);
   try {
     static_cast<void>(checked_life(record));
   } catch (const fo::json::Misfit& misfit) {
-    throw base::Error(base::ExitStatus::kBadData, what + ": " + misfit.what());
+    throw base::Error(base::ExitStatus::kBadData,
+                      "record " + base::quoted(record.key) + ": " + misfit.what());
   }
 }
 

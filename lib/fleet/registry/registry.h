@@ -34,8 +34,10 @@ class KeyIsKept final : public base::Error {
               "record " + base::quoted(key) + ": another process keeps it") {}
 };
 
-/// Throws kUsage unless the record has a key of a registry, kSoftware unless a process keeps its
-/// kind exactly if `is_kept`, and kBadData if the record is invalid.
+/// Throws kUsage unless this is a key of a registry, and kSoftware unless a process keeps records
+/// of its kind exactly if `is_kept`.
+void check_key(const std::string& key, bool is_kept);
+/// The same for a record's key. Also throws kBadData if the record is invalid.
 void check(const Record& record, bool is_kept);
 
 /// Returns the life in a record, as it is written there; empty if it has none. Throws json::Misfit
@@ -105,6 +107,10 @@ class Registry : public RecordReader {
   /// Changes a record of any kind; false if there is none. Throws kBadData like keep().
   virtual boost::asio::awaitable<bool> edit(std::string key, Edit edit,
                                             base::Deadline deadline) = 0;
+  /// Changes a record of a kind that is not kept. If there is none, `edit` gets an empty text, and
+  /// the record is created unless the new text is empty, too. Throws kBadData like keep().
+  virtual boost::asio::awaitable<void> edit_or_create(std::string key, Edit edit,
+                                                      base::Deadline deadline) = 0;
   /// Removes a record of a kind that is not kept; false if there is none.
   virtual boost::asio::awaitable<bool> remove(std::string key, base::Deadline deadline) = 0;
 };

@@ -62,16 +62,13 @@ awaitable<CardWeights> write_weight(fleet::Registry& registry, std::string model
   std::string key = std::string(kWeights) + fleet::key_segment(model);
   CardWeights written;
   const fleet::Edit set_one = [&](const std::string& text) {
-    nlohmann::json object = read_weights(text);
+    nlohmann::json object = text.empty() ? nlohmann::json(weights) : read_weights(text);
     object[card] = weights.at(card);
     written = weights_in(object);
     return fo::json::dump(object);
   };
-  const bool is_there = co_await registry.edit(key, set_one, deadline);
-  if (is_there) co_return written;
-  fleet::Record record{.key = std::move(key), .text = fo::json::dump(weights)};
-  co_await registry.put(std::move(record), deadline);
-  co_return weights;
+  co_await registry.edit_or_create(key, set_one, deadline);
+  co_return written;
 }
 
 RegistrySource::RegistrySource(SourceOptions options, Workers& workers, Events events)

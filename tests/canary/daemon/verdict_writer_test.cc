@@ -53,15 +53,17 @@ class MemoryRegistry final : public fleet::Registry {
     write(record.key, record.text);
     co_return;
   }
-  awaitable<bool> edit(std::string key, fleet::Edit edit, base::Deadline) override {
-    if (!records.contains(key)) co_return false;
+  awaitable<bool> edit(std::string, fleet::Edit, base::Deadline) override { co_return false; }
+  awaitable<void> edit_or_create(std::string key, fleet::Edit edit, base::Deadline) override {
+    if (key == refused_key) throw base::Error(base::ExitStatus::kNotPermitted, "refused");
+    const auto present = [&] { return records.contains(key) ? records.at(key) : std::string(); };
     for (;;) {
-      const std::string present = records.at(key);
-      const std::string text = edit(present);
+      const std::string before = present();
+      const std::string text = edit(before);
       before_write();
-      if (records.at(key) != present) continue;
-      if (text != present) write(key, text);
-      co_return true;
+      if (present() != before) continue;
+      if (text != before) write(key, text);
+      co_return;
     }
   }
   awaitable<bool> remove(std::string key, base::Deadline) override {

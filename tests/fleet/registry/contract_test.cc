@@ -223,6 +223,43 @@ TEST_P(RegistryContract, ChangesAtTheSameTimeAreNotLost) {
   EXPECT_EQ(decode_instance(list().at(0)).labels.size(), std::size_t{kWriters} * kChanges);
 }
 
+TEST_P(RegistryContract, OneOfManyCreatesARecord) {
+  constexpr int kWriters = 4;
+  constexpr int kRecords = 20;
+  const auto key = [](int record) { return "weights/" + std::to_string(record); };
+  std::vector<std::thread> writers;
+  for (int writer = 0; writer < kWriters; ++writer) {
+    writers.emplace_back([&, writer] {
+      const auto registry = place_->open();
+      const Edit add = [&](const std::string& text) {
+        nlohmann::json weights =
+            text.empty() ? nlohmann::json::object() : nlohmann::json::parse(text);
+        weights[std::to_string(writer)] = 1;
+        return weights.dump();
+      };
+      for (int record = 0; record < kRecords; ++record) {
+        loop::run_to_end(registry->edit_or_create(key(record), add, soon()));
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  for (int record = 0; record < kRecords; ++record) {
+    const std::vector<Record> records = list(key(record));
+    ASSERT_FALSE(records.empty());
+    EXPECT_EQ(nlohmann::json::parse(records.at(0).text).size(), std::size_t{kWriters});
+  }
+}
+
+TEST_P(RegistryContract, AnEmptyTextCreatesNoRecord) {
+  const Edit nothing = [](const std::string& text) { return text; };
+  run(registry_->edit_or_create("weights/llama", nothing, soon()));
+  EXPECT_TRUE(list("weights/").empty());
+  EXPECT_EQ(status_of([&] { run(registry_->edit_or_create("../llama", nothing, soon())); }),
+            ExitStatus::kUsage);
+  EXPECT_EQ(status_of([&] { run(registry_->edit_or_create("routers/r", nothing, soon())); }),
+            ExitStatus::kSoftware);
+}
+
 TEST_P(RegistryContract, AWatchReportsWhatIsThereAndThenEachChange) {
   auto first = keep(record_number(1));
   Watching watch(place_->open(), "instances/");

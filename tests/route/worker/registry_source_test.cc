@@ -415,6 +415,7 @@ class LateRegistry : public fleet::Registry {
   }
   awaitable<void> put(Record, base::Deadline) override { co_return; }
   awaitable<bool> edit(std::string, fleet::Edit, base::Deadline) override { co_return false; }
+  awaitable<void> edit_or_create(std::string, fleet::Edit, base::Deadline) override { co_return; }
   awaitable<bool> remove(std::string, base::Deadline) override { co_return false; }
 
  private:
