@@ -65,12 +65,6 @@ SetQueue::Added SetQueue::add(const QueuedRequest& request, base::Duration now) 
   return {.answer = Answer::kQueued, .removed = *removals};
 }
 
-void SetQueue::put_back(const QueuedRequest& request, base::Duration now) {
-  measure(now);
-  insert(request, base::Duration::min(), now);
-  tiers_[request.tier].served -= static_cast<double>(request.tokens) / share(request.tier);
-}
-
 // The requests without which there is room for this one; nullopt if none of them has more than the
 // share of its tier.
 std::optional<std::vector<std::uint64_t>> SetQueue::removals_for(
@@ -94,8 +88,7 @@ std::optional<std::vector<std::uint64_t>> SetQueue::removals_for(
         most_used = used(tier);
       }
     }
-    // A request that was put back is never removed.
-    if (most == request.tier || last[most]->order == base::Duration::min()) return std::nullopt;
+    if (most == request.tier) return std::nullopt;
     const Entry& entry = entries_.at(last[most]->id);
     removals.push_back(entry.request.id);
     ++last[most];

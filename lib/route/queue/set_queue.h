@@ -73,9 +73,6 @@ class SetQueue {
   };
   Added add(const QueuedRequest& request, base::Duration now);
 
-  /// Puts a request that was taken back to the front of its tier, even if the queue is full.
-  void put_back(const QueuedRequest& request, base::Duration now);
-
   /// The next request. nullopt if the queue is empty.
   [[nodiscard]] std::optional<QueuedRequest> head() const;
   /// Removes the head, which must exist: a worker gets it.

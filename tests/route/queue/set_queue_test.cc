@@ -124,21 +124,6 @@ TEST(SetQueue, AFullQueueIsLeftAsItIsByARequestThatItRefuses) {
   EXPECT_EQ(queue.size(), 10U);
 }
 
-TEST(SetQueue, WhatWasTakenGoesBackToTheFront) {
-  SetQueue queue({.requests = 2});
-  queue.add(waiting(1), kQueueStart);
-  queue.add(waiting(2, kPremium, 100, kQueueStart + seconds(9)), kQueueStart);
-  const QueuedRequest taken = queue.take(kQueueStart);
-  queue.add(waiting(3, kPremium, 100, kQueueStart + seconds(8)), kQueueStart);
-  queue.put_back(taken, kQueueStart);
-  EXPECT_EQ(queue.size(), 3U);
-  EXPECT_EQ(queue.head()->id, 2U);
-  // A premium request would take the place of this one, were it not there for the second time.
-  SetQueue other({.requests = 1});
-  other.put_back(waiting(4, kBestEffort, 1000), kQueueStart);
-  EXPECT_EQ(other.add(waiting(5), kQueueStart).answer, SetQueue::Answer::kFull);
-}
-
 TEST(SetQueue, KnowsItsOldestRequest) {
   SetQueue queue;
   queue.add(waiting(1), kQueueStart);
@@ -280,7 +265,6 @@ TEST(SetQueue, LosesAndDuplicatesNothing) {
   std::mt19937 random(1);
   SetQueue queue({.requests = 50, .tokens = 5000, .timeout = seconds(5)});
   std::set<std::uint64_t> expected;
-  std::vector<QueuedRequest> taken;
   base::Duration now = kQueueStart;
   for (std::uint64_t id = 1; id < 20'000; ++id) {
     now += milliseconds(random() % 50);
@@ -291,14 +275,8 @@ TEST(SetQueue, LosesAndDuplicatesNothing) {
     if (added.answer == SetQueue::Answer::kQueued) expected.insert(id);
     if (random() % 4 == 0 && queue.head()) {
       const std::uint64_t head = queue.head()->id;
-      taken.push_back(queue.take(now));
-      ASSERT_EQ(taken.back().id, head);
+      ASSERT_EQ(queue.take(now).id, head);
       ASSERT_EQ(expected.erase(head), 1U);
-    }
-    if (random() % 16 == 0 && !taken.empty()) {
-      queue.put_back(taken.back(), now);
-      expected.insert(taken.back().id);
-      taken.pop_back();
     }
     if (random() % 8 == 0) {
       const std::uint64_t cancelled = id - random() % 20;
