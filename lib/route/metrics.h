@@ -103,7 +103,7 @@ struct QueueGauge {
   std::size_t requests = 0;
   std::uint64_t tokens = 0;
   /// Age of the request that has waited longest; nullopt if nothing waits.
-  std::optional<base::Duration> oldest_age;
+  std::optional<base::Duration> oldest_age = {};
 };
 
 /// Prometheus' format. Beside fo_route_*, the names of NVIDIA Dynamo's plan for fault tolerance:

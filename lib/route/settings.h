@@ -20,14 +20,14 @@ namespace fo::route {
 
 struct OperatorSettings {
   /// Ids of workers that get no new requests.
-  std::set<std::string> drained;
+  std::set<std::string> drained = {};
   /// Weights of the sets of each model.
-  std::map<std::string, CardWeights> weights;
+  std::map<std::string, CardWeights> weights = {};
   /// The level of degradation; nullopt: automatic.
-  std::optional<std::size_t> level;
+  std::optional<std::size_t> level = {};
   /// The latest responses of /v1/responses, each with the id of the worker that made it.
-  std::vector<std::pair<std::string, std::string>> responses;
-  PoisonBodies::Ages poison;
+  std::vector<std::pair<std::string, std::string>> responses = {};
+  PoisonBodies::Ages poison = {};
   friend bool operator==(const OperatorSettings&, const OperatorSettings&) = default;
 };
 

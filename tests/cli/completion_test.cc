@@ -83,12 +83,12 @@ TEST_F(Completion, OffersItselfUnlessFilesAreArguments) {
 }
 
 TEST_F(Completion, IsAnsweredOnlyWhenItIsTheFirstWord) {
-  using Kind = ParseResult::Kind;
   EXPECT_FALSE(answer_completion(app_, kTool, {}));
   EXPECT_FALSE(answer_completion(app_, kTool, {"./completion", "bash"}));
   EXPECT_FALSE(answer_completion(app_, kTool, {"--flag", "completion", "bash"}));
   for (const char* const shell : {"bash", "zsh", "fish"}) {
-    EXPECT_EQ(answer_completion(app_, kTool, {"completion", shell})->kind, Kind::kPrint);
+    EXPECT_EQ(answer_completion(app_, kTool, {"completion", shell})->kind,
+              ParseResult::Kind::kPrint);
   }
   EXPECT_EQ(answer_completion(app_, kTool, {"completion", "tcsh"})->text,
             "completion 'tcsh': expected bash, zsh or fish");

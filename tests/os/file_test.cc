@@ -32,7 +32,7 @@ TEST_F(File, OnlyItsUserAndRootMayChangeIt) {
   struct stat status {};
   ASSERT_EQ(::stat(folder_.path("f").c_str(), &status), 0);
   EXPECT_EQ(find_other_writer(status), std::nullopt);
-  for (const mode_t bit : {S_IWGRP, S_IWOTH}) {
+  for (const mode_t bit : {mode_t{S_IWGRP}, mode_t{S_IWOTH}}) {
     struct stat writable = status;
     writable.st_mode |= bit;
     EXPECT_EQ(find_other_writer(writable), "other users may write to it");

@@ -61,7 +61,7 @@ TEST_F(LogLimitTest, WhatTheBudgetOfAllLeftOutIsToldByWhoeverIsNext) {
 TEST_F(LogLimitTest, PeersWithoutEndShareABudgetAndNothingIsForgotten) {
   LogLimit limit({{1, seconds(5)}, {1'000'000, milliseconds(1)}});
   std::uint64_t lines = 0;
-  for (int i = 0; i < 1000; ++i) lines += limit.admit(std::to_string(i), now_) ? 1 : 0;
+  for (int i = 0; i < 1000; ++i) lines += limit.admit(std::to_string(i), now_) ? 1U : 0U;
   EXPECT_EQ(lines, LogLimit::kMaxPeers + 1);
   // Peers that were quiet long enough are forgotten.
   now_ += seconds(5);

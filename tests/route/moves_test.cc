@@ -49,7 +49,7 @@ TEST_F(Moves, TheStreamsOfADrainedWorkerGoOnElsewhere) {
   fleet.add_engines(2);
   const json body = stream(400);
   const std::string text = fleet.text_of(body);
-  for (const std::size_t engine : {0, 1}) {
+  for (const std::size_t engine : {0U, 1U}) {
     fleet.engine(engine).knobs().gap = std::chrono::milliseconds(10);
   }
   const std::vector<Client> calls = begin_streams(fleet, 8, body);
@@ -63,7 +63,7 @@ TEST_F(Moves, TheStreamsOfADrainedWorkerGoOnElsewhere) {
   for (const Client& call : calls) {
     EXPECT_EQ(call->text(), text);
     EXPECT_EQ(call->events().back(), "[DONE]");
-    moved += call->body().find(": fo-route: resumed 1\n") != std::string::npos ? 1 : 0;
+    moved += call->body().find(": fo-route: resumed 1\n") != std::string::npos ? 1U : 0U;
   }
   EXPECT_EQ(moved, 4U);
   // Each was computed on the new worker first, apart from the requests that continued there.
@@ -103,7 +103,7 @@ TEST_F(Moves, StreamsThatMoveTogetherGoToDifferentWorkers) {
   drain(fleet, 0);
   wait(fleet, calls);
   for (const Client& call : calls) EXPECT_EQ(call->events().back(), "[DONE]");
-  for (const std::size_t engine : {1, 2, 3, 4}) {
+  for (const std::size_t engine : {1U, 2U, 3U, 4U}) {
     EXPECT_EQ(fleet.counts(engine).requests, 2U + 2U) << engine;
     EXPECT_EQ(fleet.worker(engine).coming_requests, 0U);
     EXPECT_EQ(fleet.worker(engine).coming_tokens, 0U);
@@ -153,7 +153,7 @@ TEST_F(Moves, AResumedStreamMovesOnceItsNewWorkerHasBroughtAToken) {
   fleet.add_engines(2);
   const json body = stream(400);
   const std::string text = fleet.text_of(body);
-  for (const std::size_t engine : {0, 1}) {
+  for (const std::size_t engine : {0U, 1U}) {
     fleet.engine(engine).knobs().gap = std::chrono::milliseconds(10);
   }
   const std::vector<Client> calls = begin_streams(fleet, 2, body);
@@ -201,7 +201,7 @@ TEST_F(Moves, AStreamThatCannotContinueEndsWhereItIs) {
   fleet.add_engines(2);
   json body = stream(60);
   body["presence_penalty"] = 1;
-  for (const std::size_t engine : {0, 1}) {
+  for (const std::size_t engine : {0U, 1U}) {
     fleet.engine(engine).knobs().gap = std::chrono::milliseconds(10);
   }
   const std::vector<Client> calls = begin_streams(fleet, 2, body);
@@ -248,7 +248,7 @@ TEST_F(Moves, WhatAConvictedWorkerDeliveredIsNotContinued) {
   Fleet fleet;
   fleet.add_engines(2);
   const json body = stream(400);
-  for (const std::size_t engine : {0, 1}) {
+  for (const std::size_t engine : {0U, 1U}) {
     fleet.engine(engine).knobs().gap = std::chrono::milliseconds(10);
   }
   const std::vector<Client> calls = begin_streams(fleet, 2, body);

@@ -46,7 +46,7 @@ struct Stat {
 
 struct StatRequest {
   /// Argument of RpcClient::connect.
-  std::optional<uid_t> server_uid;
+  std::optional<uid_t> server_uid = {};
   bool events = false;
   /// Also list allocations and tensors if a reader's lock is free at once. The lock is released as
   /// soon as a writer waits, even if the listing is incomplete.

@@ -23,9 +23,9 @@ namespace fo::route {
 /// before the first measurement the default.
 struct KvMoveSettings {
   /// Bandwidth between two workers, in bytes per second.
-  std::optional<base::ByteCount> bandwidth;
+  std::optional<base::ByteCount> bandwidth = {};
   /// The tokens of a prompt that a worker computes per second.
-  std::optional<std::uint64_t> prefill;
+  std::optional<std::uint64_t> prefill = {};
 };
 inline constexpr double kDefaultBandwidth = 1024.0 * 1024 * 1024;
 inline constexpr double kDefaultPrefill = 5000;

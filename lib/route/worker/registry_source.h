@@ -28,15 +28,15 @@ namespace fo::route {
 
 struct SourceOptions {
   /// Which namespaces are the router's.
-  std::vector<fleet::NamespacePattern> namespaces;
+  std::vector<fleet::NamespacePattern> namespaces = {};
   fleet::AllowedWorkers allowed{fleet::kDefaultWorkers};
   /// TLS files for https; nullopt refuses such workers.
-  std::optional<net::TlsFiles> tls;
+  std::optional<net::TlsFiles> tls = {};
   /// The slots of a worker whose record has none.
   std::uint64_t slots = 256;
-  fleet::HealthRules health;
+  fleet::HealthRules health = {};
   /// The number of routers that share the workers; nullopt: as many as are registered.
-  std::optional<std::uint64_t> routers;
+  std::optional<std::uint64_t> routers = {};
 };
 
 /// Sets the weight of one set in the record of its model, for all routers; a new record gets all of

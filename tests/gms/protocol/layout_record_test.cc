@@ -86,7 +86,8 @@ TEST(LayoutRecord, HasNoLongPart) {
     std::vector<std::string> some = parts;
     some.erase(some.begin() + static_cast<std::ptrdiff_t>(left_out));
     const bool has_all = left_out == 0;  // but whether it is published
-    if (!has_all) EXPECT_THROW(read_back(joined(some)), base::Error) << left_out;
+    if (has_all) continue;
+    EXPECT_THROW(read_back(joined(some)), base::Error) << left_out;
   }
   EXPECT_EQ(read_back(joined(parts)).layout.metadata(), layout.metadata());
 }

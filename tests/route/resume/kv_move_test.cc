@@ -42,7 +42,7 @@ TEST_F(KvMove, AShortSequenceIsComputedAndALongOneTransferred) {
 }
 
 TEST_F(KvMove, ASlowLinkOrAFastWorkerComputesAtEveryLength) {
-  for (const std::size_t tokens : {1, 1000, 100'000}) {
+  for (const std::size_t tokens : {1U, 1000U, 100'000U}) {
     EXPECT_NE(reason(tokens, {.bandwidth = base::kMiB}), "");
     EXPECT_NE(reason(tokens, {.prefill = 1'000'000'000}), "");
   }

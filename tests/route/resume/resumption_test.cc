@@ -435,7 +435,8 @@ TEST(Resumption, TheUsageDoesNotFallWhenTokensComeAgain) {
   answer->rewind(1, 4);
   answer.begin_continuation();
   answer.sent.clear();
-  for (const TokenId id : {11, 12, 13}) answer.part({id}, id == 13 ? "g" : id == 11 ? "cd" : "ef");
+  for (const TokenId id : {11U, 12U, 13U})
+    answer.part({id}, id == 13 ? "g" : id == 11 ? "cd" : "ef");
   std::vector<json> counts;
   for (const json& event : answer.events()) counts.push_back(event["usage"]["completion_tokens"]);
   // The first event names the prompt.
