@@ -107,7 +107,7 @@ bool Choice::has_room(const Worker& worker, const Candidate& request) const {
   const auto& excluded = request.excluded;
   if (std::find(excluded.begin(), excluded.end(), worker.number) != excluded.end()) return false;
   if (!room.kv_tokens) return true;
-  if (largest_cache_ && request.tokens > *largest_cache_) return worker.requests == 0;
+  if (is_oversized(request.tokens)) return worker.requests == 0;
   return worker.tokens + request.tokens <= *room.kv_tokens;
 }
 

@@ -70,6 +70,10 @@ class Choice {
   void set_worker(WorkerNumber worker, const Room& room);
   void remove_worker(WorkerNumber worker);
 
+  /// Whether a request of so many tokens is larger than the cache of each worker.
+  [[nodiscard]] bool is_oversized(std::uint64_t tokens) const {
+    return largest_cache_ && tokens > *largest_cache_;
+  }
   /// Whether a worker has room for a request of so many tokens.
   [[nodiscard]] bool has_room(std::uint64_t tokens) const;
   /// A worker with room for the request: a free slot, and as many free tokens as it needs. A

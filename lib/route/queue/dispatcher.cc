@@ -26,6 +26,10 @@ constexpr base::Duration kLook = std::chrono::seconds(1);
 // The requests beside the queue for which a worker is sought after one change.
 constexpr std::size_t kMaxSought = 256;
 
+// Whether the request waits in the queue at first. Others go beside it at once, before those that
+// the queue has put there.
+bool is_from_queue(const Job& job) { return !job.has_waited && job.pinned_to.empty(); }
+
 }  // namespace
 
 struct Dispatcher::State {
@@ -300,9 +304,11 @@ std::optional<WorkerNumber> Dispatcher::State::choose_preferred(Set& set, const 
   return set.choice.choose(candidate);
 }
 
-// Whether a worker has room for the job at the head of the queue, but must not get it.
+// Whether the job at the head of the queue waits for less than any worker with room: a worker has
+// room, but must not get it, or it is larger than each cache, and needs a worker without requests.
 bool Dispatcher::State::holds_up_others(const Set& set, const Job& job) const {
-  return !set.lacks_prefill && set.choice.has_room(job.tokens) && set.first.size() < kMaxSought;
+  return !set.lacks_prefill &&
+         (set.choice.is_oversized(job.tokens) || set.choice.has_room(job.tokens));
 }
 
 // Gives the job to a worker; false if none has room.
@@ -360,11 +366,16 @@ void Dispatcher::State::pump(Set& set) {
     if (take(set, waiting.job)) {
       set.queue.take(time_now());
       waiting.changed.notify();
-    } else if (holds_up_others(set, waiting.job)) {
+    } else if (holds_up_others(set, waiting.job) && set.first.size() < kMaxSought) {
       set.queue.cancel(head->id, time_now());
-      const auto later = std::ranges::find_if(
-          set.first, [&](const Waiting* other) { return other->job.tier > waiting.job.tier; });
+      const auto later = std::ranges::find_if(set.first, [&](const Waiting* other) {
+        return is_from_queue(other->job) && other->job.tier > waiting.job.tier;
+      });
       set.first.insert(later, &waiting);
+    } else if (set.choice.is_oversized(waiting.job.tokens)) {
+      set.queue.cancel(head->id, time_now());
+      waiting.is_removed = true;
+      waiting.changed.notify();
     } else {
       return;
     }
@@ -462,8 +473,10 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
     set.resuming[job.number] = &waiting;
     return std::nullopt;
   }
-  if (job.has_waited || !job.pinned_to.empty()) {
-    set.first.push_back(&waiting);
+  if (!is_from_queue(job)) {
+    const auto from_queue = std::ranges::find_if(
+        set.first, [](const Waiting* other) { return is_from_queue(other->job); });
+    set.first.insert(from_queue, &waiting);
     return std::nullopt;
   }
   QueuedRequest request{.id = job.number, .tier = job.tier, .tokens = job.tokens};

@@ -170,6 +170,43 @@ TEST_F(DispatcherTest, ARequestWaitsForTokens) {
   EXPECT_EQ(second->worker(), "a");
 }
 
+TEST_F(DispatcherTest, ARequestLargerThanEachCacheHoldsUpNoOthers) {
+  add("a", 10)->kv_tokens = 1000;
+  dispatcher_.on_change();
+  const Placed running = place();
+  const Placed large = make(2000);
+  place(large);
+  const Placed small = place();
+  EXPECT_FALSE(large->is_over);
+  EXPECT_EQ(small->worker(), "a");
+  release(running);
+  EXPECT_FALSE(large->is_over);
+  release(small);
+  EXPECT_EQ(large->worker(), "a");
+}
+
+TEST_F(DispatcherTest, ManyRequestsLargerThanEachCacheHoldUpNoOthers) {
+  add("a", 2)->kv_tokens = 1000;
+  dispatcher_.on_change();
+  const Placed first = place();
+  std::vector<Placed> large;
+  while (large.empty() || !large.back()->is_over) {
+    large.push_back(make(2000));
+    place(large.back());
+    ASSERT_LT(large.size(), 1000U);
+  }
+  EXPECT_EQ(large.back()->refusal(), 503);
+  EXPECT_FALSE(large.front()->is_over);
+  const Placed second = place();
+  EXPECT_EQ(second->worker(), "a");
+  const Placed again = make();
+  again->job.has_waited = true;
+  place(again);
+  EXPECT_FALSE(again->is_over);
+  release(first);
+  EXPECT_EQ(again->worker(), "a");
+}
+
 TEST_F(DispatcherTest, APromptNeedsTheRoomThatTheEngineHasNamed) {
   const WorkerPtr a = add("a", 10);
   a->kv_tokens = 1000;
