@@ -170,8 +170,9 @@ struct Router::State : RouterParts {
     Running(State& state, const Job& job) : state_(state), job_(job) {}
     ~Running() {
       const std::uint64_t answered = job_.exchange.delivered_tokens();
-      state_.admission.end(job_.key, job_.admitted_tokens, job_.prompt_tokens + answered,
-                           time_now());
+      const bool had_worker = job_.has_waited;
+      state_.admission.end(job_.key, job_.admitted_tokens,
+                           had_worker ? job_.prompt_tokens + answered : 0, time_now());
     }
     Running(const Running&) = delete;
     Running& operator=(const Running&) = delete;
@@ -448,7 +449,14 @@ void Router::set_options(RouterOptions options) {
   state_->demand.set_settings(options.demand);
   state_->level.set_rules(options.degradation);
   state_->apply_level();
+  const bool has_other_keys =
+      options.worker_headers != state_->options.worker_headers ||
+      options.rules.pass_authorization != state_->options.rules.pass_authorization;
   state_->options = std::move(options);
+  if (!has_other_keys) return;
+  // Workers that refused the old key may accept the new one.
+  for (const auto& [id, worker] : state_->workers.all()) worker->refused.clear();
+  on_change();
 }
 
 std::string Router::metrics_text() const {

@@ -67,6 +67,20 @@ TEST_F(RouterReload, ALongBodyIsReadWithTheOptionsOfItsBegin) {
   EXPECT_EQ(client->status(), 200);
 }
 
+TEST_F(RouterReload, ANewKeyIsForTheWorkersThatRefusedTheOldOneToo) {
+  Fleet fleet;
+  fleet.add_engine();
+  fleet.engine(0).knobs().refuse_status = 401;
+  fleet.engine(0).knobs().refuse_next = 1;
+  EXPECT_EQ(fleet.ask(chat(false))->error_code(), "worker_misconfigured");
+  fleet.set_options(in_turns());
+  EXPECT_EQ(fleet.ask(chat(false))->error_code(), "worker_misconfigured");
+  route::RouterOptions options = in_turns();
+  options.worker_headers = {{"authorization", "Bearer secret"}};
+  fleet.set_options(options);
+  EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+}
+
 TEST_F(RouterReload, KeysChange) {
   Fleet fleet;
   fleet.add_engine();

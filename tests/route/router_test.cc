@@ -165,6 +165,26 @@ TEST_F(Router, AnInvalidRequestIdOfAClientIsReplaced) {
   EXPECT_EQ(call->header("x-fo-request-id").size(), 24U);
 }
 
+TEST_F(Router, ARequestThatNoWorkerGetsCostsItsKeyNoTokens) {
+  route::RouterOptions options = in_turns();
+  options.dispatch.queue.timeout = std::chrono::milliseconds(1);
+  options.keys.emplace();
+  (*options.keys)[fleet::sha256_hex("k")] = {.tokens_per_minute = 100};
+  Fleet fleet(std::move(options));
+  fleet.add_engine();
+  const auto ask = [&] {
+    const http::Fields key{{"authorization", "Bearer k"}};
+    return fleet.ask(chat(false, 60), "/v1/chat/completions", key)->status();
+  };
+  fleet.worker(0).is_drained = true;
+  fleet.router().on_change();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ask(), 503);
+  fleet.worker(0).is_drained = false;
+  fleet.router().on_change();
+  EXPECT_EQ(ask(), 200);
+  EXPECT_EQ(ask(), 429);
+}
+
 TEST_F(Router, ItsOwnAnswersHaveIdsAndTheLevelAndAreCounted) {
   route::RouterOptions options = in_turns();
   options.keys.emplace();

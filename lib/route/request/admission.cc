@@ -129,8 +129,12 @@ void Admission::end(const std::string& key, std::uint64_t admitted_tokens, std::
   // A key that was removed and added again meanwhile does not know of its earlier requests.
   if (client.running > 0) --client.running;
   if (!client.tokens) return;
-  client.tokens->add(admitted_tokens, now);
-  client.tokens->remove(tokens, now);
+  // The difference alone: all of what was admitted may not fit into a bucket that has filled since.
+  if (tokens > admitted_tokens) {
+    client.tokens->remove(tokens - admitted_tokens, now);
+  } else {
+    client.tokens->add(admitted_tokens - tokens, now);
+  }
 }
 
 const KeyRule* Admission::find_rule(std::optional<std::string_view> key) const {

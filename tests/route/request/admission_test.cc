@@ -139,6 +139,14 @@ TEST(Admission, LimitsTokensOfAMinuteByThoseThatWereNeeded) {
   EXPECT_EQ(third.retry_after, milliseconds(60'060));
 }
 
+TEST(Admission, TokensThatWereNotNeededAreReturnedToABucketThatHasFilledSince) {
+  Admission admission(rules_of("k", {.tokens_per_minute = 1000}));
+  const Admission::Admitted first = admission.admit("k", "llama", 900, kOpened);
+  const base::Duration later = kOpened + seconds(60);
+  admission.end(first.key, 900, 500, later);
+  EXPECT_EQ(answer_of(admission, "k", 1000, later), AdmissionAnswer::kAdmitted);
+}
+
 TEST(Admission, ARefusedRequestCountsNowhere) {
   Admission admission(rules_of("k", {.requests_per_minute = 2, .tokens_per_minute = 100}));
   EXPECT_EQ(answer_of(admission, "k", 60), AdmissionAnswer::kAdmitted);
