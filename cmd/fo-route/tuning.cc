@@ -165,7 +165,7 @@ void declare_tuning(CLI::App& app, route::ServeOptions& serve) {
   add.number("level-3-standard", rules.levels[3].setting.admitted_share[plan::kStandard], 0, 1);
   add.number("level-4-refuse-all", rules.refuse_all_below, 0, 1000);
   add.time("level-leave-after", rules.leave_after, Duration(0), kDay);
-  add.time("demand-time", router.demand.time, seconds(10), hours(1));
+  add.time("demand-time", router.demand.time, seconds(20), hours(1));
   add.number("demand-max", router.demand.max_factor, 1, 1000);
 
   // Streams.

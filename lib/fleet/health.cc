@@ -94,6 +94,7 @@ void Health::apply(HealthEvent event, base::Duration now, double random) {
 }
 
 void Health::on_time(base::Duration now, double random) {
+  if (rising_since_ && now - *rising_since_ >= rules_.rise) rising_since_.reset();
   if (state_ == HealthState::kHealthy) {
     if (!healthy_since_) healthy_since_ = now;
     while (now - *healthy_since_ >= rules_.forget && failed_probations_ > 0) {
@@ -118,14 +119,11 @@ void Health::on_outcome(bool is_fault, base::Duration now, double random) {
     }
     return;
   }
-  if (state_ == HealthState::kHealthy) {
-    enter(HealthState::kSuspicious, now);
-    faults_in_row_ = 1;
-    return;
-  }
+  const bool was_healthy = state_ == HealthState::kHealthy;
+  if (was_healthy) enter(HealthState::kSuspicious, now);
   successes_in_row_ = 0;
   const bool is_mostly_faults =
-      rules_.window_outcomes > 0 &&
+      !was_healthy && rules_.window_outcomes > 0 &&
       window_.is_mostly_faults(now, rules_.window_outcomes, rules_.fault_share);
   if (++faults_in_row_ >= rules_.faults_in_row || is_mostly_faults) become_unhealthy(now, random);
 }

@@ -485,6 +485,20 @@ TEST(Health, TheWindowAndItsShareCanBeSet) {
   EXPECT_EQ(outcomes_until_unhealthy({.fault_share = 0.8}), 200);
 }
 
+TEST(Health, OneFaultMayBeEnough) {
+  Health health({.faults_in_row = 1});
+  health.apply(Event::kFault, seconds(0), kMiddle);
+  EXPECT_EQ(health.state(), State::kUnhealthy);
+}
+
+TEST(Health, ALongerRiseIsNotForAWorkerThatHasRisen) {
+  Health health = health_in(State::kProbation);
+  for (int i = 0; i < 5; ++i) health.apply(Event::kSuccess, seconds(0), kMiddle);
+  health.apply(Event::kSuccess, seconds(20), kMiddle);
+  health.set_rules({.rise = minutes(10)});
+  EXPECT_EQ(health.weight(seconds(20)), 1);
+}
+
 TEST(Health, NewRulesKeepTheStateAndTheOutcomes) {
   Health health;
   for (int i = 0; i < 12; ++i) {
