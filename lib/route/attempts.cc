@@ -36,6 +36,8 @@ constexpr base::Duration kPauseAfterFailure = std::chrono::seconds(1);
 // Interval in which a retry checks the budget. Any request may make room for a retry, but to wake
 // all that wait for each request would cost more.
 constexpr base::Duration kBudgetLook = std::chrono::milliseconds(50);
+// Workers that may fail an answer that has begun, without a token in between.
+constexpr unsigned kMaxFruitlessResumes = 3;
 // Between two attempts while no descriptor or memory is left for a connection.
 constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
 
@@ -615,7 +617,9 @@ awaitable<Attempts::Next> Attempts::resume(LossReason loss, const Attempt& attem
   std::string refusal = exchange_.resume_refusal();
   if (!parts_.options.resume.enabled) refusal = "this router resumes no answers";
   if (refusal.empty() && !outcome.is_worth_another) refusal = reason;
-  if (refusal.empty() && job_.fruitless >= max_attempts()) refusal = "too many workers have failed";
+  if (refusal.empty() && job_.fruitless >= kMaxFruitlessResumes) {
+    refusal = "too many workers have failed";
+  }
   if (!refusal.empty() && !exchange_.is_delivered() && job_.attempts < max_attempts()) {
     // An answer in one piece can be produced again from its beginning.
     job_.resume_until.reset();

@@ -151,10 +151,7 @@ class Server {
     note_change();
   }
 
-  void on_ended(const WorkerPtr& worker) {
-    source_.remove(worker->id);
-    router_.on_change();
-  }
+  void on_ended(const WorkerPtr& worker) { source_.remove(worker->id); }
 
   awaitable<bool> set_weight(std::string model, std::string card, double weight);
   AdminActions admin_actions();

@@ -37,6 +37,14 @@ class ResumeDeaths : public FdCounting {
   }
 };
 
+TEST_F(ResumeDeaths, AnAnswerIsResumedByARouterThatRetriesNoRequest) {
+  route::RouterOptions options = in_turns();
+  options.dispatch.budget.retries_of_one = 0;
+  DisturbedFleet fleet(std::move(options));
+  fleet.add_engines(2);
+  expect_resumed(fleet.ask_with_fault(long_answer(true), "reset@6"), 1);
+}
+
 TEST_F(ResumeDeaths, AnAnswerSurvivesSeveralDeaths) {
   for (const bool is_streamed : {true, false}) {
     for (const bool is_chat : {true, false}) {
