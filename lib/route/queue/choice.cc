@@ -91,7 +91,9 @@ void Choice::update_totals() {
   weights_ = 0;
   tokens_ = 0;
   largest_cache_ = 0;
+  with_slot_ = 0;
   for (const Worker& worker : workers_) {
+    if (worker.has_slot()) ++with_slot_;
     if (worker.room.weight <= 0) continue;
     weights_ += worker.room.weight;
     tokens_ += worker.tokens;
@@ -103,7 +105,7 @@ void Choice::update_totals() {
 
 bool Choice::has_room(const Worker& worker, const Candidate& request) const {
   const Room& room = worker.room;
-  if (room.weight <= 0 || worker.requests >= room.slots) return false;
+  if (!worker.has_slot()) return false;
   const auto& excluded = request.excluded;
   if (std::find(excluded.begin(), excluded.end(), worker.number) != excluded.end()) return false;
   if (!room.kv_tokens) return true;
@@ -113,11 +115,13 @@ bool Choice::has_room(const Worker& worker, const Candidate& request) const {
 
 bool Choice::has_room(std::uint64_t tokens) const {
   const Candidate candidate{.tokens = tokens};
-  return std::ranges::any_of(workers_,
-                             [&](const Worker& worker) { return has_room(worker, candidate); });
+  return with_slot_ > 0 && std::ranges::any_of(workers_, [&](const Worker& worker) {
+           return has_room(worker, candidate);
+         });
 }
 
 std::optional<WorkerNumber> Choice::choose(const Candidate& request) {
+  if (with_slot_ == 0) return std::nullopt;
   const Worker* chosen = nullptr;
   if (policy_ == Policy::kRoundRobin) chosen = find_next(request);
   if (policy_ == Policy::kPrefix) chosen = find_cached(request);
@@ -192,7 +196,9 @@ void Choice::begin(WorkerNumber worker, const Candidate& request) {
   const auto place = places_.find(worker);
   if (place == places_.end()) return;
   Worker& chosen = workers_[place->second];
+  const bool had_slot = chosen.has_slot();
   ++chosen.requests;
+  if (had_slot && !chosen.has_slot()) --with_slot_;
   chosen.tokens += request.tokens;
   if (chosen.room.weight > 0) tokens_ += request.tokens;
   if (policy_ != Policy::kPrefix) return;
@@ -206,7 +212,10 @@ void Choice::end(WorkerNumber worker, std::uint64_t tokens) {
   if (const auto left = left_.find(worker); left != left_.end()) {
     if (--left->second.requests == 0) left_.erase(left);
   } else if (const auto place = places_.find(worker); place != places_.end()) {
-    --workers_[place->second].requests;
+    Worker& ended = workers_[place->second];
+    const bool had_slot = ended.has_slot();
+    --ended.requests;
+    if (!had_slot && ended.has_slot()) ++with_slot_;
   }
 }
 

@@ -103,6 +103,7 @@ class Choice {
     [[nodiscard]] double load(std::uint64_t more = 0) const {
       return static_cast<double>(tokens + more) / room.weight;
     }
+    [[nodiscard]] bool has_slot() const { return room.weight > 0 && requests < room.slots; }
   };
 
   // The workers that last had a prompt with this beginning, for those that were used last.
@@ -139,6 +140,9 @@ class Choice {
   double weights_ = 0;
   std::uint64_t tokens_ = 0;
   std::optional<std::uint64_t> largest_cache_;
+  /// The number of workers with a slot: most choices of a busy set find none, and look at no
+  /// worker.
+  std::size_t with_slot_ = 0;
 };
 
 /// The 95th percentile of the answers' lengths in tokens, by a histogram whose classes are a fifth

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -274,6 +276,36 @@ TEST(Choice, AWorkerThatComesBackHasWhatStillRunsOnIt) {
   choice.end(0, 50);
   choice.set_worker(0, {.slots = 1});
   EXPECT_EQ(choice.choose({.tokens = 1}), 0U);
+}
+
+// Random calls. A worker with a free slot is found exactly when there is one.
+TEST(Choice, FindsAWorkerWheneverThereIsOne) {
+  std::mt19937 random(1);
+  Choice choice(Policy::kLeast, 1);
+  std::map<WorkerNumber, Room> rooms;
+  std::map<WorkerNumber, std::uint64_t> running;
+  for (int i = 0; i < 20'000; ++i) {
+    const WorkerNumber worker = random() % 4;
+    const auto action = random() % 8;
+    if (action == 0) {
+      rooms[worker] = {.slots = random() % 4, .weight = static_cast<double>(random() % 2)};
+      choice.set_worker(worker, rooms[worker]);
+    } else if (action == 1) {
+      rooms.erase(worker);
+      choice.remove_worker(worker);
+    } else if (action < 5 && running[worker] > 0) {
+      --running[worker];
+      choice.end(worker, 1);
+    } else {
+      const bool has_one = std::ranges::any_of(rooms, [&](const auto& one) {
+        return one.second.weight > 0 && running[one.first] < one.second.slots;
+      });
+      ASSERT_EQ(choice.has_room(1), has_one);
+      const auto placed = place_on(choice, {.tokens = 1});
+      ASSERT_EQ(placed.has_value(), has_one);
+      if (placed) ++running[*placed];
+    }
+  }
 }
 
 TEST(AnswerLengths, StartsWithAGuess) {
