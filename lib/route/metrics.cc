@@ -62,7 +62,7 @@ void add_requests(PrometheusText& text, const Metrics& metrics, const Workers& w
   }
   for (const int status : kStatusesOfNoTier) requests.try_emplace({"", status, ""}, 0);
   text.begin("fo_route_requests_total", "counter",
-             "Requests, by the status of their answer; 499: the client went.");
+             "Requests, by the status of their answer; 499: the client disconnected.");
   for (const auto& [labels, count] : requests) {
     const auto& [model, status, tier] = labels;
     text.add({{"model", model}, {"code", std::to_string(status)}, {"tier", tier}}, count);
@@ -82,7 +82,7 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
     text.add({{"reason", to_string(reason)}}, count);
   }
   text.begin("fo_route_resumes_total", "counter",
-             "Answers that lost their worker after their first byte, by what became of them.");
+             "Answers that lost their worker after their first byte, by outcome.");
   for (std::size_t end = 0; end < kResumeEndNames.size(); ++end) {
     for (std::size_t reason = 0; reason < kLossReasonNames.size(); ++reason) {
       text.add({{"outcome", kResumeEndNames[end]}, {"reason", kLossReasonNames[reason]}},
@@ -98,21 +98,21 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
   add("fo_route_poison_total", "Requests that are refused because engines died of them.",
       metrics.poison);
   add("fo_route_ejections_total", "Times that a worker became unhealthy.", metrics.ejections);
-  add("fo_route_panics_total", "Times that over half of a set was suspected, and a part kept in.",
-      metrics.panics);
+  add("fo_route_panics_total",
+      "Times that over half of a set was suspected, and a part stayed in use.", metrics.panics);
   const auto add_times = [&](const char* family, const char* help, const auto& histogram) {
     text.begin(family, "histogram", help);
     text.add({}, histogram);
   };
-  add_times("fo_route_first_token_seconds", "From sending a streamed request to its first token.",
-            metrics.first_token);
-  add_times("fo_route_token_gap_seconds", "Between two pieces of a stream with tokens.",
+  add_times("fo_route_first_token_seconds",
+            "Time from sending a streamed request to its first token.", metrics.first_token);
+  add_times("fo_route_token_gap_seconds", "Time between two events of a stream with tokens.",
             metrics.gap);
   add_times("fo_route_resume_gap_seconds",
             "From the loss of a stream's worker to the first token of the next one.",
             metrics.resume_gap);
   text.begin("dynamo_migration_total", "counter",
-             "Answers that continued on another worker, by how their KV cache got there.");
+             "Answers that continued on another worker, by transfer or reprefill.");
   if (metrics.has_groups) {
     for (const auto& [key, count] : metrics.moves) {
       const auto& [source, target, method] = key;
@@ -133,7 +133,7 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
   for (std::size_t i = 0; i < kMoveMethodNames.size(); ++i) {
     text.add({{"method", kMoveMethodNames[i]}}, metrics.move_times[i]);
   }
-  add_times("fo_route_queue_seconds", "From receiving a request to its first worker.",
+  add_times("fo_route_queue_seconds", "Time from receiving a request to sending it to a worker.",
             metrics.queue_time);
 }
 
@@ -152,7 +152,7 @@ void add_workers(PrometheusText& text, const Workers& workers) {
     }
   }
   text.begin("fo_route_worker_verdict", "gauge",
-             "1 for what the canaries say together of the worker, else 0.");
+             "1 for the canaries' combined verdict on the worker, else 0.");
   for (const auto& [id, worker] : workers.all()) {
     const auto add = [&, &worker = worker](std::string_view state) {
       text.add({{"worker_id", worker->name}, {"state", state}},
@@ -163,7 +163,8 @@ void add_workers(PrometheusText& text, const Workers& workers) {
   }
   each("fo_route_worker_reachable", "Whether the worker accepts connections.",
        [](const Worker& worker) { return worker.is_reachable ? 1 : 0; });
-  each("fo_route_worker_stale", "Whether the registry does not know if the worker still runs.",
+  each("fo_route_worker_stale",
+       "Whether the registry lost the worker's record while it may still run.",
        [](const Worker& worker) { return worker.is_stale ? 1 : 0; });
   each("fo_route_worker_weight", "The worker's part of the requests of its set.",
        [](const Worker& worker) { return worker.weight; });
@@ -197,9 +198,9 @@ std::string to_text(const Metrics& metrics, const Workers& workers,
   };
   each("fo_route_queue_requests", "Requests that wait for a worker.",
        [](const QueueGauge& queue) { return queue.requests; });
-  each("fo_route_queue_tokens", "Their tokens, as estimated.",
+  each("fo_route_queue_tokens", "Tokens of the requests that wait, as estimated.",
        [](const QueueGauge& queue) { return queue.tokens; });
-  each("fo_route_queue_oldest_seconds", "How long the first of them has waited.",
+  each("fo_route_queue_oldest_seconds", "How long the oldest request has waited in the queue.",
        [](const QueueGauge& queue) {
          return std::chrono::duration<double>(queue.oldest_age.value_or(base::Duration(0))).count();
        });

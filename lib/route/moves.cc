@@ -154,7 +154,7 @@ awaitable<KvTransfer> transfer(const Move& move) {
   const bool is_known = job != nullptr && is_in_set(*move.parts, *job);
   if (!is_known) co_return KvTransfer{.reason = "the old worker is not in its set any more"};
   if (job->exchange.continues_as_text()) {
-    co_return KvTransfer{.reason = "the old worker does not name its tokens"};
+    co_return KvTransfer{.reason = "the old worker does not report token ids"};
   }
   const std::optional<std::string> source = kv_source_of(*move.source);
   if (!source) co_return KvTransfer{.reason = "the old worker has TLS or a prefix in its URL"};

@@ -366,7 +366,7 @@ void check_complete(const View& view, const Undisturbed& expected, const Case& o
   if (of.has("logprobs")) require(is_count(view.offsets.size()), "no token is lost");
   const bool wants_usage =
       of.body.value("stream_options", json::object()).value("include_usage", false);
-  // Only the engine knows the usage if it does not name its tokens.
+  // Only the engine knows the usage if it does not report token ids.
   const bool may_lack = of.is_plain && view.usage_events == 0;
   require(view.usage_events == (wants_usage ? 1 : 0) || may_lack, "the usage comes once");
   if (view.usage_events > 0) {

@@ -51,8 +51,8 @@ TEST_F(RouterLongBodies, AreNotResumedAsText) {
   for (const std::size_t engine : {0U, 1U}) fleet.engine(engine).knobs().token_ids = "ignored";
   for (const bool is_known : {false, true}) {
     for (const std::size_t engine : {0U, 1U}) fleet.worker(engine).is_plain = is_known;
-    const std::string reason =
-        is_known ? "the worker was not asked for its tokens" : "the request is longer than 64 KiB";
+    const std::string reason = is_known ? "token ids were not requested from the worker"
+                                        : "the request is longer than 64 KiB";
     const Client call = fleet.ask_with_fault(long_body(), "cut@8");
     EXPECT_EQ(call->error_code(), "worker_lost");
     EXPECT_NE(call->error_message().find(reason), std::string::npos) << call->error_message();

@@ -341,7 +341,7 @@ void Exchange::check_held(std::size_t bytes) {
 std::string Exchange::resume_refusal() const {
   if (asked_ != Asked::kAsGiven) return resumption_->refusal();
   const bool is_refused = request_.resume && !request_.resume->refusal.empty();
-  return is_refused ? request_.resume->refusal : "the worker was not asked for its tokens";
+  return is_refused ? request_.resume->refusal : "token ids were not requested from the worker";
 }
 
 bool Exchange::finish_here() {

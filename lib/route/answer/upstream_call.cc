@@ -39,8 +39,8 @@ CallEnd end_of(const base::Error& error, bool was_exhausted) {
 }
 
 const char* reason_of(CallEnd end) {
-  if (end == CallEnd::kHung) return "none of its streams brings tokens any more";
-  if (end == CallEnd::kSilent) return "the stream brings no tokens any more";
+  if (end == CallEnd::kHung) return "all of its streams are silent";
+  if (end == CallEnd::kSilent) return "the stream is silent";
   return end == CallEnd::kNoFirstToken ? "no answer in time" : "the request's deadline has passed";
 }
 

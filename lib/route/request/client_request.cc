@@ -243,7 +243,7 @@ void read_body(const http::Request& from, const RequestRules& rules, std::size_t
     request.resume = read_resume_facts(body, request.api, rules.resume);
     std::string& text_refusal = request.resume->text_refusal;
     if (text_refusal.empty() && request.body.size() > kMaxShortBytes) {
-      text_refusal = "the worker does not name its tokens, and the request is longer than 64 KiB";
+      text_refusal = "the worker does not report token ids, and the request is longer than 64 KiB";
     }
     if (!request.is_streamed) {
       // The whole answer has the usage. An engine refuses stream_options without a stream.

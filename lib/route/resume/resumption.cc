@@ -87,7 +87,7 @@ std::string Resumption::check_prompt(const StreamChunk& chunk) {
     return is_checked_ ? "" : "its prompt has other tokens";
   }
   const bool is_late = chunk.tokens > 0 || !chunk.finishes.empty();
-  return is_late ? "it does not name the tokens of its prompt" : "";
+  return is_late ? "it does not report the prompt's token ids" : "";
 }
 
 Resumption::Output Resumption::on_event(std::string_view data, const StreamChunk& chunk) {
@@ -265,7 +265,7 @@ bool Resumption::has_thought() const {
 std::string Resumption::refusal() const {
   if (!facts_.refusal.empty()) return facts_.refusal;
   if (is_plain_) return text_refusal();
-  if (transcript_.prompt().empty()) return "the worker does not name the tokens of the prompt";
+  if (transcript_.prompt().empty()) return "the worker does not report the prompt's token ids";
   if (has_reasoning_) {
     const bool is_known = card_ && !card_->end_of_thinking.empty();
     if (!is_known) return "the model's card does not say how thinking ends";
@@ -282,10 +282,10 @@ std::string Resumption::refusal() const {
 
 std::string Resumption::text_refusal() const {
   if (!facts_.text_refusal.empty()) return facts_.text_refusal;
-  if (!transcript_.text().is_whole()) return "the worker does not name all of its tokens";
+  if (!transcript_.text().is_whole()) return "the worker does not report all token ids";
   // A parser expects the beginning of an answer.
   const bool is_parsed = has_reasoning_ || (card_ && !card_->parsers.empty());
-  return is_parsed ? "the worker parses the answer, and does not name its tokens" : "";
+  return is_parsed ? "the worker parses the answer, and does not report token ids" : "";
 }
 
 // --- A continuation.

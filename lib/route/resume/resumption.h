@@ -59,7 +59,7 @@ class Resumption {
 
   /// Why the answer cannot continue at this point; empty if it can.
   [[nodiscard]] std::string refusal() const;
-  /// The engine does not name its tokens.
+  /// The engine does not report token ids.
   [[nodiscard]] bool is_plain() const { return is_plain_; }
   /// The answer continues after its text, see resume/text_continuation.h: without the seam that
   /// check_seam() compares, and in the request's own API.

@@ -305,8 +305,8 @@ class FactsReader {
   // A continuation after the text can be requested only if the prompt is text, too, and ends with
   // it.
   [[nodiscard]] std::string find_text_refusal() const {
-    if (!options_.text) return "the worker does not name its tokens";
-    constexpr const char* kUnnamed = ": the worker does not name its tokens";
+    if (!options_.text) return "the worker does not report token ids";
+    constexpr const char* kUnnamed = ": the worker does not report token ids";
     if (facts_.logprobs) return "'logprobs'" + std::string(kUnnamed);
     if (facts_.frequency_penalty != 0) return "'frequency_penalty'" + std::string(kUnnamed);
     if (fo::json::find(body_, "truncate_prompt_tokens") != nullptr) {

@@ -150,7 +150,7 @@ struct Worker {
   /// Number of times that it became reachable: after each, another process may answer at its
   /// address.
   std::uint64_t arrivals = 0;
-  /// It does not name its tokens, or refuses to be asked for them.
+  /// It does not report token ids, or refuses to be asked for them.
   bool is_plain = false;
   /// It refuses to be asked for a stream with the usage in each event.
   bool is_strict = false;

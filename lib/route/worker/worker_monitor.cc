@@ -166,8 +166,8 @@ awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worke
     }
     const bool is_forgotten = stale_since && Clock::now() - *stale_since >= options.stale;
     if (is_forgotten) {
-      os::log(os::LogLevel::kWarning, "worker {}: out: stale for {}", base::quoted(worker->name),
-              base::format_duration(options.stale));
+      os::log(os::LogLevel::kWarning, "worker {}: not used any more, because it was stale for {}",
+              base::quoted(worker->name), base::format_duration(options.stale));
     }
     if (is_forgotten || (worker->is_stale && was_known && result == Check::kEnded)) {
       state->on_ended(worker);

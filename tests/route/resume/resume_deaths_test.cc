@@ -315,7 +315,7 @@ TEST_F(ResumeDeaths, AnAnswerOfAPlainWorkerDoesNotContinue) {
   DisturbedFleet fleet;
   fleet.add_engines(2);
   for (const std::size_t engine : {0U, 1U}) fleet.engine(engine).knobs().token_ids = "ignored";
-  for (const char* reason : {"does not name its tokens", "not asked for its tokens"}) {
+  for (const char* reason : {"does not report token ids", "token ids were not requested"}) {
     const Client call = fleet.ask_with_fault(long_answer(true), "cut@8");
     EXPECT_EQ(call->error_code(), "worker_lost");
     EXPECT_NE(call->error_message().find(reason), std::string::npos) << call->error_message();

@@ -397,7 +397,7 @@ TEST_F(ResumeFeatures, WhereAWorkerParsesTheTextItSearchesForStopStrings) {
   body["stop"] = "never";
   const Client call = fleet.ask_with_fault(body, "cut@12");
   EXPECT_EQ(call->error_code(), "worker_lost");
-  EXPECT_NE(call->error_message().find("not asked for its tokens"), std::string::npos);
+  EXPECT_NE(call->error_message().find("token ids were not requested"), std::string::npos);
 }
 
 }  // namespace

@@ -466,10 +466,10 @@ TEST(Resumption, TheNewWorkerMustHaveTheSamePrompt) {
            {R"({"choices":[{"text":"","token_ids":[],"prompt_token_ids":[5,6,7]}]})",
             prefix + "its prompt has other tokens"},
            {R"({"choices":[{"text":"b","token_ids":[11],"prompt_token_ids":null}]})",
-            prefix + "it does not name the tokens of its prompt"},
-           {R"({"choices":[{"text":"b"}]})", prefix + "it does not name the tokens of its prompt"},
+            prefix + "it does not report the prompt's token ids"},
+           {R"({"choices":[{"text":"b"}]})", prefix + "it does not report the prompt's token ids"},
            {R"({"choices":[{"text":"","finish_reason":"stop"}]})",
-            prefix + "it does not name the tokens of its prompt"}}) {
+            prefix + "it does not report the prompt's token ids"}}) {
     Answer answer = completion();
     answer.part({10}, "a");
     answer->rewind(1, 0);
@@ -598,13 +598,13 @@ TEST(Resumption, AnEngineThatDoesNotNameItsTokensIsPlain) {
   EXPECT_EQ(answer->refusal(), "");
   answer.add(R"({"choices":[{"text":"a"}]})");
   EXPECT_TRUE(answer->is_plain());
-  EXPECT_EQ(answer->refusal(), "the worker does not name its tokens");
+  EXPECT_EQ(answer->refusal(), "the worker does not report token ids");
   EXPECT_EQ(answer->finish_here(), std::nullopt);
 
   Answer promptless = completion();
   promptless->begin();
   promptless.part({10}, "a");
-  EXPECT_EQ(promptless->refusal(), "the worker does not name the tokens of the prompt");
+  EXPECT_EQ(promptless->refusal(), "the worker does not report the prompt's token ids");
 }
 
 TEST(Resumption, AFieldThatIsNotRepeatedRefuses) {

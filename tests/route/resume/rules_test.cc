@@ -391,7 +391,7 @@ TEST(ResumeRules, OnlyATextIsContinuedAsText) {
   for (const char* prompt : {"null", "1", "{}", "[]", "[[1]]", R"(["a","b"])", R"(["a",1])"}) {
     const std::string member = R"("prompt":)" + std::string(prompt);
     EXPECT_EQ(completion_facts(member, kText).text_refusal,
-              "'prompt': the worker does not name its tokens")
+              "'prompt': the worker does not report token ids")
         << prompt;
   }
 }

@@ -332,7 +332,8 @@ TEST_F(ForgetfulMonitor, AStaleWorkerIsUsedForALimitedTime) {
   EXPECT_EQ(ended_, 0);
   worker->is_stale = true;
   loop_.run_until([this] { return ended_ == 1; });
-  EXPECT_TRUE(logged.contains("worker '': out: stale for 1ms\n")) << logged.text();
+  EXPECT_TRUE(logged.contains("worker '': not used any more, because it was stale for 1ms\n"))
+      << logged.text();
 }
 
 TEST_F(ImpatientMonitor, ALateAnswerChangesNothing) {
