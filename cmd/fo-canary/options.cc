@@ -73,8 +73,7 @@ void declare_run(CLI::App& app, Options& options) {
   cli::add_worker_access(app, options.worker_key_file, options.worker_ca);
   cli::add_text(app, "--name", options.name, "of this canary in its verdicts (default: the host's)",
                 "NAME");
-  cli::add_text(app, "--state", options.state, "what is known of the workers, over a restart",
-                "FILE");
+  cli::add_text(app, "--state", options.state, "keeps the state of workers over a restart", "FILE");
   cli::add_admin(app, options.admin, "canary.sock", "FO_CANARY_ADMIN");
   cli::add_metrics(app, options.metrics);
   cli::add_ready_fd(app, options.ready_fd, "the checks have begun");
@@ -104,7 +103,7 @@ void declare_rules(CLI::App& app, Options& options) {
            throw CLI::ValidationError("--for-seconds",
                                       "'" + text + "' is not a number up to 86400");
          },
-         "how long a state must last (default: as each rule says)")
+         "how long a state must last (default: the time in each rule)")
       ->type_name("N");
 }
 
@@ -128,7 +127,7 @@ constexpr Command kCommands[] = {
      once},
     {"run", "check all workers of a registry, and write verdicts", declare_run, run_daemon},
     {"state", "show what a running canary has found", declare_state, state},
-    {"acquit", "lift the convictions of a worker; exit 1 without any", declare_acquit, acquit},
+    {"acquit", "lift the convictions of a worker; exit 1 if it has none", declare_acquit, acquit},
     {"rules", "print alert rules for Prometheus", declare_rules, rules},
     {"xid", "print the GPU errors of the kernel's log as JSON lines", declare_xid, xid},
 };

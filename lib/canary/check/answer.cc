@@ -59,7 +59,7 @@ void AnswerReader::add(std::string_view data) {
   if (!prompt.empty()) answer_.prompt = std::move(prompt);
   const std::vector<TokenId> ids = ids_in(choice, "token_ids");
   if (answer_.tokens.size() + ids.size() > max_tokens_) {
-    throw Misfit("the answer has more tokens than were asked for");
+    throw Misfit("the answer has more tokens than requested");
   }
   std::vector<AnswerToken> tokens;
   for (const TokenId id : ids) tokens.push_back({.token = id});

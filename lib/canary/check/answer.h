@@ -25,7 +25,7 @@ struct Answer {
 
 /// Without the ids of its tokens, an answer can't be compared.
 struct UnnamedTokens : fo::json::Misfit {
-  UnnamedTokens() : fo::json::Misfit("the engine does not name its tokens") {}
+  UnnamedTokens() : fo::json::Misfit("the engine does not report token ids") {}
 };
 
 class AnswerReader {
@@ -35,7 +35,7 @@ class AnswerReader {
       : max_tokens_(max_tokens), has_logprobs_(has_logprobs) {}
 
   /// Reads the data of one event of a completion. Throws json::Misfit, with the message of the
-  /// engine if the event is an error; UnnamedTokens if the engine does not name its tokens.
+  /// engine if the event is an error; UnnamedTokens if the engine does not report token ids.
   void add(std::string_view data);
 
   /// True after the end of the answer.

@@ -198,7 +198,7 @@ void Checker::on_vote(Worker& worker, const std::string& canary, Decision decisi
     os::log(
         os::LogLevel::kError,
         "canary_stale: all workers of model {} answer canary {} in the same way, and not as the "
-        "file: the model has changed, or the file is another one's",
+        "file: the model has changed, or the file belongs to another model",
         base::quoted(worker.canaries->file.model), base::quoted(canary));
   } else if (decision == Decision::kUndecided) {
     os::log(os::LogLevel::kError,

@@ -112,10 +112,12 @@ std::string to_text(const Workers& workers, const DaemonCounts& counts) {
   };
   add("fo_canary_workers", "gauge", "Workers that are watched.", workers.all().size());
   add("fo_canary_workers_without_canaries", "gauge",
-      "Workers whose answers are not checked, because no file of canaries is for them.", unchecked);
+      "Workers whose answers are not checked, because no file of canaries applies.", unchecked);
   add("fo_canary_kept_in", "gauge",
-      "Workers that stay in because over half of their set is suspected.", workers.kept_in());
-  text.begin("fo_canary_verdicts_total", "counter", "Verdicts by whether the registry took them.");
+      "Suspected workers that stay in use because over half of their set is suspected.",
+      workers.kept_in());
+  text.begin("fo_canary_verdicts_total", "counter",
+             "Verdicts by whether the registry accepted them.");
   text.add({{"result", "written"}}, counts.verdicts_written.get());
   text.add({{"result", "failed"}}, counts.verdicts_failed.get());
   add("fo_canary_registry_up", "gauge", "Whether the registry accepted the last verdict.",

@@ -140,7 +140,7 @@ TEST(AnswerReader, LimitsTheTopTokens) {
 }
 
 TEST(AnswerReader, RefusesATextWhoseTokensAreNotNamed) {
-  const std::string reason = "the engine does not name its tokens";
+  const std::string reason = "the engine does not report token ids";
   EXPECT_EQ(misfit_of(event_of(R"("text":"a")")), reason);
   EXPECT_EQ(misfit_of(event_of(R"("text":"a","token_ids":null)")), reason);
   EXPECT_EQ(misfit_of(event_of(R"("finish_reason":"stop")")), reason);
@@ -151,7 +151,7 @@ TEST(AnswerReader, RefusesATextWhoseTokensAreNotNamed) {
 TEST(AnswerReader, LimitsTheAnswerAndThePrompt) {
   EXPECT_EQ(misfit_of(event_of(R"("token_ids":[1,2,3,4])"), false), "");
   EXPECT_EQ(misfit_of(event_of(R"("token_ids":[1,2,3,4,5])"), false),
-            "the answer has more tokens than were asked for");
+            "the answer has more tokens than requested");
   AnswerReader reader(4, false);
   reader.add(event_of(R"("token_ids":[1,2,3])"));
   EXPECT_THROW(reader.add(event_of(R"("token_ids":[4,5])")), fo::json::Misfit);
