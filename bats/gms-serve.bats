@@ -392,7 +392,7 @@ END
     [ "$crash" -eq 6 ] || gms-stat --socket "$S" --timeout 20s >"$T/stat"
   done
   expect_exit "$BG_PID" 137
-  [ "$(tail -n 1 "$T/gms.err")" = "gms-serve: error: server died of signal 9, too often: device=0 tag=weights" ]
+  [ "$(tail -n 1 "$T/gms.err")" = "gms-serve: error: server died of signal 9, too many times: device=0 tag=weights" ]
 }
 
 @test "--restore loads a snapshot into a new server, but not again after an unpublish" {

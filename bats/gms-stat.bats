@@ -350,7 +350,7 @@ on_terminal() {
   kill -TERM "$GMS_PID"
   wait_exit "$GMS_PID"
   run -0 --separate-stderr gms-stat --holders
-  [ "${lines[3]}" = "no server is visible: no memory counts as a layout's" ]
+  [ "${lines[3]}" = "no server is visible: all memory is counted as memory of no layout" ]
   fails 69 "inspect simulated device '$GMS_SIM_DIR/device-99': No such file or directory" \
     gms-stat --holders --device 99
   fails 69 "use helper program '$T/fo-sim-memory': No such file or directory" \

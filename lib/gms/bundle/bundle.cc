@@ -354,7 +354,7 @@ class Bundle {
     metrics_at_.reset();
     if (pause) metrics_at_ = Deadline::after(*pause);
     os::log(LogLevel::kWarning, "the metrics server {}{}", reason,
-            pause ? "" : ", too often: it is not restarted");
+            pause ? "" : ", too many times: it is not restarted");
   }
 
   std::optional<int> after_end(Server& server, int status) {
@@ -387,7 +387,7 @@ class Bundle {
   std::optional<int> crash(Server& server, int status, const std::string& what) {
     auto pause = server.crashes.add(Deadline::Clock::now());
     if (!pause) {
-      os::log(LogLevel::kError, "{}, too often: {}", what, server.name());
+      os::log(LogLevel::kError, "{}, too many times: {}", what, server.name());
       if (ends_all(server)) return status;
       pause = kLastResort;
     }

@@ -187,7 +187,7 @@ Reply answer_unexpected(const ServerModel& model, const Request& request) {
 
 Reply refuse_other_protocol(const std::string& mark) {
   const V1ErrorResponse refusal{
-      "this GPU memory service speaks Dynamo's default profile, and v1 is asked for: " + mark};
+      "this GPU memory service speaks Dynamo's default profile, and v1 was requested: " + mark};
   Reply answer = reply(refusal, true);
   answer.refused = true;
   return answer;

@@ -415,7 +415,7 @@ std::string to_text(const MemoryHolders& holders) {
     out += "memory held by processes that are not visible: " + amount(holders.unseen) + "\n";
   }
   if (holders.servers.processes.empty()) {
-    out += "no server is visible: no memory counts as a layout's\n";
+    out += "no server is visible: all memory is counted as memory of no layout\n";
   } else if (holders.servers.unseen > 0) {
     out += fmt::format("{} server{} not visible: their memory counts as memory of no layout\n",
                        holders.servers.unseen, holders.servers.unseen == 1 ? " is" : "s are");

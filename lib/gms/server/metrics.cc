@@ -106,8 +106,7 @@ std::string metrics_text(const std::vector<MeteredServer>& servers) {
   page.add("gms_commits_total", "Layouts published.", &Counters::commits);
   page.add("gms_seals_total", "Layouts sealed.", &Counters::seals);
   page.add("gms_layouts_dropped_total", "Layouts dropped.", &Counters::layouts_dropped);
-  page.add("gms_restarts_total", "Servers started in place of one that crashed.",
-           &Counters::restarts);
+  page.add("gms_restarts_total", "Servers that were restarted after a crash.", &Counters::restarts);
   page.add("gms_dropped_connections_total", "Connections that the server closed, by reason.",
            "reason", &Counters::dropped_connections);
   page.add("gms_unwanted_fds_total",

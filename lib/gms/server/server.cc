@@ -193,7 +193,7 @@ class Server {
     const bool is_silent = fault == Fault::kSilent;
     counters_.dropped(is_silent ? DropReason::kSilent : DropReason::kSlowReader);
     log_.write(session.peer, LogLevel::kWarning, "disconnect a client that {}: {}",
-               is_silent ? "sent no whole message in time" : "does not read its answers",
+               is_silent ? "sent no complete message in time" : "does not read its answers",
                session.label(label_));
   }
 
