@@ -115,7 +115,7 @@ void declare(CLI::App& app, Options& options) {
   add_pod_options(*diff, options);
   CLI::App* install = add_command(app, options, fo_podgen::install, "install",
                                   "copy the tools: for an init container");
-  install->add_option("DIR", options.folder, "where bin and libexec are made")
+  install->add_option("DIR", options.folder, "where bin and libexec are created")
       ->required()
       ->type_name("DIR");
 }

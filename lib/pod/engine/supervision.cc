@@ -124,7 +124,7 @@ void Supervision::find_kind(const yaml::Node& main, const EngineCommand& command
   kind_ = plan_.options.engine.empty() ? kind_of(command.program()) : plan_.options.engine;
   if (kind_.empty()) {
     plan_.refuse(main.position(), plan_.main_path("command"),
-                 "it does not tell which engine it is" +
+                 "it does not show which engine it starts" +
                      (command.refusal().empty() ? "" : ": " + command.refusal()),
                  "use --engine");
     return;

@@ -59,7 +59,7 @@ const std::string kUntold =
     "command: it is unknown whether this engine waits for the lock: both might serve; use "
     "--supervise, or --engine dynamo for a worker dynamo.vllm, which takes the lock in its shadow "
     "mode";
-const std::string kSayEngine = "command: it does not tell which engine it is; use --engine";
+const std::string kSayEngine = "command: it does not show which engine it starts; use --engine";
 const std::string kNoCommand =
     "command: missing: the image's own entrypoint cannot run under fo-shadow; set the command, or "
     "leave out --supervise";

@@ -660,7 +660,8 @@ TEST(Refused, EachWithItsReason) {
        main + "command: each engine needs a --port of its own: the script has a command before its "
               "shell: 'tini'; make the command a list, or a script of one command"},
       {R"("command":["sh","-c","./run | ./next"])", "", "", true,
-       main + "command: it does not tell which engine it is: the script has a pipe; use --engine"},
+       main +
+           "command: it does not show which engine it starts: the script has a pipe; use --engine"},
       {R"j("command":["vllm","serve","m","--enable-sleep-mode","--port","$(P)"],
           "env":[{"name":"VLLM_SERVER_DEV_MODE","value":"1"}])j",
        "", "", true,
