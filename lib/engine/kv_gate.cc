@@ -65,8 +65,8 @@ awaitable<std::map<base::DeviceOrdinal, base::ByteCount>> KvGate::settle(Deadlin
     if (!state || state->layout_committed) continue;
     if (!state->released_bytes) {
       os::log(os::LogLevel::kWarning,
-              "the GMS at {} does not report how much KV memory it released: only what the engine "
-              "itself released is waited for",
+              "the GMS at {} does not report how much KV memory it released: fo-shadow waits "
+              "only for the memory that the engine itself released",
               base::quoted(place.socket));
       continue;
     }

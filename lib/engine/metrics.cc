@@ -55,7 +55,7 @@ std::string Metrics::text() const {
     out.add({{"engine_id", engine_id_}, {"state", state_name(state)}}, state == state_ ? 1 : 0);
   }
   out.begin("fo_engine_state_entered_timestamp_seconds", "gauge",
-            "When the engine entered the state that it is in, in seconds since 1970.");
+            "When the engine entered its present state, in seconds since 1970.");
   out.add({}, entered_);
   out.begin("fo_engine_transitions_total", "counter", "Changes of the engine's state.");
   for (const auto& [pair, count] : transitions_) {
@@ -66,7 +66,7 @@ std::string Metrics::text() const {
   for (const Phase phase : kAllPhases) {
     out.add({{"phase", phase_name(phase)}}, phases_[static_cast<std::size_t>(phase)]);
   }
-  out.begin("fo_lock_wait_seconds", "gauge", "How long the lock was waited for, the last time.");
+  out.begin("fo_lock_wait_seconds", "gauge", "How long the last wait for the lock took.");
   out.add({}, lock_wait_);
   out.begin("fo_lock_generation", "gauge", "Generation of the lock's last grant to this engine.");
   out.add({}, generation_);

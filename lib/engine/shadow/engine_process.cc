@@ -102,8 +102,8 @@ awaitable<void> EngineProcess::sleep(SleepMode mode) {
   const bool has_kv_server = co_await gate_.has_kv_server();
   course_.check();
   os::log(os::LogLevel::kWarning, "the engine released no device memory: {}",
-          has_kv_server ? "only the memory that the GMS of the KV cache reports is waited for"
-                        : "no device memory is waited for");
+          has_kv_server ? "fo-shadow waits only for the memory that the GMS of the KV cache reports"
+                        : "fo-shadow waits for no device memory");
 }
 
 awaitable<void> EngineProcess::prove(Deadline deadline) {
