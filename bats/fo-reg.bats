@@ -356,7 +356,7 @@ the_read_only() {
     "put --endpoint $ENDPOINT --url http://127.0.0.1:1" \
     "run --endpoint $ENDPOINT --url http://127.0.0.1:1 -- touch $T/ran"; do
     # shellcheck disable=SC2086
-    fails 77 "registry '$registry': its workers are only read" reg $args
+    fails 77 "registry '$registry': its workers are read-only" reg $args
   done
   [ ! -e "$T/ran" ]
   [ ! -e "$T/state" ]

@@ -577,7 +577,7 @@ set_weight() { curl -sS "http://$1/metrics" | sed -n 's/^fo_route_set_weight{mod
   [ "$(ctl state --json | jq .total)" -eq 1 ]
 }
 
-@test "--state-registry: weights and verdicts where workers are only read" {
+@test "--state-registry: weights and verdicts have their own registry if that of the workers is read-only" {
   use_dir
   start_oracle a
   start_router --registry "static:$WORKER" --state-registry "$FO_REGISTRY"

@@ -148,8 +148,8 @@ void add_registries(CLI::App& app, std::string& registry, std::string& state_reg
   add_text(app, "--registry", registry, "the registry's URI", "URI")
       ->envname("FO_REGISTRY")
       ->capture_default_str();
-  add_text(app, "--state-registry", state_registry, "for " + what + ", where workers are only read",
-           "URI")
+  add_text(app, "--state-registry", state_registry,
+           "for " + what + ", if the workers are read-only", "URI")
       ->envname("FO_STATE_REGISTRY");
   add_variables(app, {"KUBERNETES_SERVICE_*"});
 }

@@ -259,7 +259,7 @@ Found decode_range(std::string_view answer, std::uint64_t limit) {
     found.keys = keys_of(object);
     found.has_more = flag_in(object, "more");
     if (limit != 0 && found.keys.size() > limit) {
-      throw fo::json::Misfit("more keys than asked for");
+      throw fo::json::Misfit("more keys than requested");
     }
     return found;
   });

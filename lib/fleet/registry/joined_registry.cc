@@ -122,7 +122,7 @@ class JoinedRegistry final : public Registry {
   void refuse_worker(const std::string& key) const {
     if (!is_worker(key)) return;
     throw Error(ExitStatus::kNotPermitted,
-                "registry " + base::quoted(uri_) + ": its workers are only read");
+                "registry " + base::quoted(uri_) + ": its workers are read-only");
   }
 
   awaitable<void> watch_both(std::string prefix,

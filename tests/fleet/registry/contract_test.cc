@@ -341,7 +341,7 @@ TEST_P(ReadOnlyContract, ItsWorkersAreNotChanged) {
     const auto failure = fo::test::failure_of(change);
     EXPECT_EQ(failure.status, ExitStatus::kNotPermitted);
     EXPECT_EQ(failure.message,
-              "registry '" + uri_.substr(0, uri_.find('?')) + "': its workers are only read");
+              "registry '" + uri_.substr(0, uri_.find('?')) + "': its workers are read-only");
   };
   refused([&] { loop::run_to_end(registry_->keep(record_number(2), soon())); });
   refused([&] { loop::run_to_end(registry_->edit(key_, drained, soon())); });
