@@ -90,9 +90,9 @@ void declare_place(CLI::App& app, Options& options) {
   app.add_flag("--publish-control", options.shadow.publish_control,
                "publish the engine's control paths, too");
   cli::add_text(app, "--register", options.shadow.register_command,
-                "run when it serves, and before it stops serving", "CMD");
+                "run this when the engine serves, and before it stops", "CMD");
   cli::add_text(app, "--deregister", options.shadow.deregister_command, "", "CMD");
-  app.add_option("--health-target", options.targets, "what /health asks while active")
+  app.add_option("--health-target", options.targets, "a URL that /health checks while active")
       ->type_name("NAME=URL");
 }
 
@@ -102,7 +102,7 @@ void declare_limits(CLI::App& app, Options& options) {
   cli::add_duration(app, "--sleep-timeout", shadow.sleep_timeout, "until it sleeps");
   cli::add_duration(app, "--wake-timeout", shadow.wake_timeout, "from the grant until active");
   cli::add_remap_timeout(app, "--remap-timeout", shadow.remap_timeout,
-                         "part of it for the GMS's lock");
+                         "part of --wake-timeout for the GMS");
   cli::add_duration(app, "--prove-timeout", shadow.prove_timeout, "for a token");
   cli::add_duration(app, "--register-timeout", shadow.register_timeout, "for those commands");
   cli::add_duration(app, "--gms-grace", shadow.gms_grace, "for a lost GMS to reconnect");
@@ -115,7 +115,8 @@ void declare_limits(CLI::App& app, Options& options) {
       ->check(CLI::Range(1, 1000).description(""))
       ->capture_default_str()
       ->type_name("N");
-  cli::add_duration(app, "--warn-after", shadow.warn_after, "log who holds the lock; 0: never");
+  cli::add_duration(app, "--warn-after", shadow.warn_after,
+                    "log the lock's holder this often; 0: never");
   cli::add_status_fd(app, shadow.status_fd);
 }
 
@@ -131,12 +132,13 @@ void declare_group(CLI::App& app, Options& options, const char* heading,
 void declare_pair(CLI::App& app, Options& options) {
   app.require_subcommand(0, 1);
   CLI::App* status = cli::add_command(app, options.command, Options::Command::kStatus, "status",
-                                      "show both engines, who is active, the GMS");
+                                      "show both engines, the active one, and the GMS");
   add_pair_lock(*status, options, Options::Command::kStatus);
-  CLI::App* over = cli::add_command(app, options.command, Options::Command::kSwitchOver,
-                                    "switchover", "have the active engine hand over");
+  CLI::App* over =
+      cli::add_command(app, options.command, Options::Command::kSwitchOver, "switchover",
+                       "make the standby active, and the active engine a standby");
   add_pair_lock(*over, options, Options::Command::kSwitchOver);
-  cli::add_duration(*over, "--timeout", options.timeout, "until the other one is active");
+  cli::add_duration(*over, "--timeout", options.timeout, "until the other engine is active");
 }
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ExitStatus::kUsage, reason); }
