@@ -42,10 +42,11 @@ void declare_card(CLI::App& app, Options& options) {
         ->check(whole_number())
         ->type_name("ID,...");
   };
-  cli::add_text(app, "--name", given.name, "the name that requests have (default: of the folder)",
+  cli::add_text(app, "--name", given.name, "the model's name in requests (default: the folder's)",
                 "NAME");
-  cli::add_list(app, "--alias", given.aliases, "another name for requests; repeatable", "NAME");
-  cli::add_text(app, "--dtype", given.dtype, "the engine computes in it (default: config.json)",
+  cli::add_list(app, "--alias", given.aliases, "another name of the model in requests; repeatable",
+                "NAME");
+  cli::add_text(app, "--dtype", given.dtype, "the engine's data type (default: config.json)",
                 "DTYPE");
   cli::add_text(app, "--quantization", given.quantization, "method (default: config.json)",
                 "METHOD");
@@ -66,7 +67,8 @@ void declare_card(CLI::App& app, Options& options) {
   cli::add_text(app, "--draft", given.draft, "the model of speculative decoding", "NAME");
   cli::add_list(app, "--adapter", options.adapters, "a LoRA adapter and its folder; repeatable",
                 "NAME=DIR");
-  cli::add_text(app, "--kv-abi", given.kv_abi, "what prefill and decode must agree in", "TEXT");
+  cli::add_text(app, "--kv-abi", given.kv_abi, "KV cache format, equal for prefill and decode",
+                "TEXT");
   add_ids("--end-of-thinking", given.end_of_thinking, "the token ids that end the thinking");
   add_ids("--stop-ids", given.stop_ids, "token ids that end an answer (default: eos_token_id)");
   app.add_flag("--verify", card.digests.verify, "read all weights, also if their hash is known");
@@ -88,7 +90,7 @@ void declare(CLI::App& app, Options& options) {
       options);
   declare_card(*add_command(app, options.run, card, "card", "print the card of a model"), options);
   declare_explain(*add_command(app, options.run, explain, "explain",
-                               "show how two cards differ, and what follows"),
+                               "show how two cards differ, and the consequences"),
                   options);
   const auto add = [&](base::ExitStatus (*command)(const Options&), const char* name,
                        const char* description, void (*declare_own)(CLI::App&, RecordOptions&)) {
@@ -102,7 +104,7 @@ void declare(CLI::App& app, Options& options) {
   add(drain, "drain", "let a worker finish, without new requests", declare_selection);
   add(undrain, "undrain", "undo drain", declare_selection);
   add(set, "set", "set or remove labels of a worker", declare_set);
-  add(ls, "ls", "list records; exit 1 without any", declare_prefix);
+  add(ls, "ls", "list records; exit 1 if there are none", declare_prefix);
   add(get, "get", "print a record; exit 1 if it is missing", declare_get);
   add(watch, "watch", "print the records, and every change, as JSON lines", declare_prefix);
   add(check_registry, "check", "check that the registry can be used", nullptr);

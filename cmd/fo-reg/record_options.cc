@@ -64,20 +64,21 @@ std::unique_ptr<fleet::Registry> open_registry(const RecordOptions& options) {
 void declare_run(CLI::App& app, RecordOptions& options) {
   declare_worker(app, options);
   fleet::RunOptions& run = options.run;
-  cli::add_text(app, "--ready", run.ready_url, "ready when this answers 200 (default: at once)",
+  cli::add_text(app, "--ready", run.ready_url, "ready when this URL answers 200 (default: at once)",
                 "URL");
-  cli::add_duration(app, "--ready-timeout", run.ready_timeout, "end it if it is not ready by then");
-  cli::add_text(app, "--drain", run.drain_url, "drained when this answers 200 (default: at once)",
-                "URL");
+  cli::add_duration(app, "--ready-timeout", run.ready_timeout,
+                    "end a worker that is not ready by then");
+  cli::add_text(app, "--drain", run.drain_url,
+                "drained when this URL answers 200 (default: at once)", "URL");
   cli::add_duration(app, "--drain-timeout", run.drain_timeout,
-                    "end it if it is not drained by then");
+                    "end a worker that is not drained by then");
   cli::add_duration(app, "--grace", run.grace, "from SIGTERM to SIGKILL");
 }
 
 void declare_put(CLI::App& app, RecordOptions& options) {
   cli::add_text(app, "KEY", options.key, "write a record of another kind, from stdin", "KEY");
   declare_worker(app, options);
-  app.add_option("--life", options.life, "what the worker can do now")
+  app.add_option("--life", options.life, "the worker's present state")
       ->check(CLI::IsMember({"starting", "ready", "draining", "spare"}))
       ->capture_default_str()
       ->type_name("LIFE");
