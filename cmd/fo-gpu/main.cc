@@ -70,7 +70,7 @@ ExitStatus print_free(const fo_gpu::Options& options) {
 int main(int argc, char** argv) {
   fo_gpu::Options options;
   const cli::Tool tool{.name = "fo-gpu",
-                       .summary = "Ask the CUDA driver (a private helper).",
+                       .summary = "Query the CUDA driver (a private helper).",
                        .version = FO_VERSION};
   return cli::run(argc, argv, tool, options, fo_gpu::declare, [&] {
     switch (options.command) {

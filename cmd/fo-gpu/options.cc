@@ -62,7 +62,7 @@ void declare(CLI::App& app, Options& options) {
       ->needs(until);
   CLI::App* health =
       cli::add_command(app, options.command, Options::Command::kHealth, "health",
-                       "print what NVML counts of faults; exit 1 if a GPU needs service");
+                       "print NVML's counters of faults; exit 1 if a GPU needs service");
   add_uuid(*health, options, "only this GPU");
 }
 

@@ -56,8 +56,8 @@ Verb migrate() {
                      {"setup", Kind::kDuration, "time of a transfer before its first byte",
                       Need::kOptional, "0s"},
                      {"requests", Kind::kCount, "sequences to migrate", Need::kOptional, "1"},
-                     {"targets", Kind::kCount, "engines that they are spread over", Need::kOptional,
-                      "1"},
+                     {"targets", Kind::kCount, "engines that the requests are spread over",
+                      Need::kOptional, "1"},
                      {"within", Kind::kDuration, "the target: the last one is replayed by then",
                       Need::kOptional}},
       .answer = answer_migrate};

@@ -76,9 +76,10 @@ ExitStatus load(gms_load::Options& options) {
 
 int main(int argc, char** argv) {
   gms_load::Options options;
-  const cli::Tool tool{.name = "gms-load",
-                       .summary = "Publish weights into a GMS, import what is there, or drop it.",
-                       .version = FO_VERSION};
+  const cli::Tool tool{
+      .name = "gms-load",
+      .summary = "Publish weights into a GMS, import published ones, or drop them.",
+      .version = FO_VERSION};
   return cli::run(argc, argv, tool, options, gms_load::declare, [&] {
     gms_load::check(options);
     return options.unpublish ? unpublish(options) : load(options);

@@ -21,7 +21,7 @@ void declare(CLI::App& app, Options& options) {
           ->check(CLI::IsMember({"rw", "ro", "rw_or_ro"}))
           ->type_name("ROLE");
   cli::add_endpoint(app, options.endpoint, cli::DeviceOfSocket::kWhereToMap);
-  cli::add_duration(app, "--timeout", load.timeout, "for the lock (default: wait for ever)");
+  cli::add_duration(app, "--timeout", load.timeout, "for the lock (default: no limit)");
   CLI::Option* slab = cli::add_size(app, "--slab", load.slab, "allocate this much at a time");
   cli::add_copy_options(app, load.copy_threads, load.ring);
   CLI::Option* verify = app.add_flag("--verify", load.verify,
@@ -30,11 +30,11 @@ void declare(CLI::App& app, Options& options) {
       app.add_flag("--no-verify", options.no_verify, "don't check the snapshot's SHA-256");
   CLI::Option* replace_first =
       app.add_flag("--replace-first", load.replace_first,
-                   "drop what is published before the snapshot's SHA-256 is checked");
+                   "drop the old layout before the snapshot's SHA-256 is checked");
   CLI::Option* pin_content =
       app.add_flag("--pin-content", load.pin_content, "put each tensor's SHA-256 into the layout");
   CLI::Option* unpublish =
-      app.add_flag("--unpublish", options.unpublish, "drop what is published, and load nothing");
+      app.add_flag("--unpublish", options.unpublish, "drop the published layout, and load nothing");
   cli::add_driver(app, options.driver);
   cli::add_variables(app, {"CUDA_VISIBLE_DEVICES", "ENGINE_ID", "GMS_SIM_*", "TMPDIR"});
 

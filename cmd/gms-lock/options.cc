@@ -49,7 +49,7 @@ void declare(CLI::App& app, Options& options) {
   acquire->add_flag("-n,--nonblock", options.nonblock, "do not wait")->excludes(timeout);
   acquire
       ->add_option("-E,--conflict-exit-code", wanted.busy_status,
-                   "status when it was not granted in time")
+                   "exit status if the lock is not granted in time")
       ->check(CLI::Range(0, 255))
       ->capture_default_str()
       ->type_name("N");
@@ -57,7 +57,7 @@ void declare(CLI::App& app, Options& options) {
                                         "then wait until the device has this much memory free");
   cli::add_device(*acquire, wanted.device, "the device of --gpu-free")->needs(gpu_free);
   cli::add_duration(*acquire, "--warn-after", wanted.warn_after,
-                    "log who holds the lock after this wait; 0: never");
+                    "log the lock's holder after this wait; 0: never");
   acquire->add_flag("--exec", wanted.exec, "exec the command instead of supervising it");
   acquire->add_option("--fd", wanted.fd, "descriptor that holds the lock (default: lowest free)")
       ->type_name("N");
@@ -65,7 +65,7 @@ void declare(CLI::App& app, Options& options) {
   cli::add_status_fd(*acquire, wanted.status_fd);
   add_command(app, options, kOwner, "owner", "print the holder's id; exit 1 if the lock is free");
   add_command(app, options, kStatus, "status",
-              "show holder, generation, waiters and who has it open");
+              "show holder, generation, waiters and the processes that have it open");
   cli::add_variables(*acquire,
                      {"ENGINE_ID", "FO_LIBEXEC_DIR", "GMS_DRIVER", "KUBERNETES_SERVICE_*"});
 }

@@ -36,7 +36,8 @@ void declare_sockets(CLI::App& app, Options& options) {
   cli::add_socket_dir(*sockets, probe.socket_dir);
   cli::add_devices(*sockets, probe.devices, "devices to expect; all: those found in the folder");
   cli::add_tags(*sockets, probe.tags, "tags to expect, on each device");
-  sockets->add_flag("--committed", probe.committed, "each must have a layout published, too");
+  sockets->add_flag("--committed", probe.committed,
+                    "each server must have a published layout, too");
   cli::add_server_uid(*sockets, probe.server_uid);
   add_wait(*sockets, probe.wait);
   cli::add_variables(*sockets, {"TMPDIR"});
@@ -63,7 +64,7 @@ void declare_http(CLI::App& app, Options& options) {
               probe.fields.emplace_back(field.substr(0, equals), field.substr(equals + 1));
             }
           },
-          "its JSON must have this value there (a.b.0=x)")
+          "the answer's JSON must have this value there (a.b.0=x)")
       ->allow_extra_args(false)
       ->type_name("PATH=VALUE");
   add_timeout(*http, probe.timeout, os::kProbeTime);
@@ -89,7 +90,7 @@ void declare_engine(CLI::App& app, Options& options) {
               probe.states.push_back(*state);
             }
           },
-          "it must be in one of these; default: any but dead")
+          "the engine must be in one of these; default: any but dead")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(cli::example_words(states))
@@ -99,7 +100,9 @@ void declare_engine(CLI::App& app, Options& options) {
   CLI::Option* id =
       engine->add_option("--id", options.engine_id, "the engine's (default: engine-$ENGINE_ID)")
           ->type_name("ID");
-  engine->add_option("--url", options.engine_url, "of its status page, instead of lock and id")
+  engine
+      ->add_option("--url", options.engine_url,
+                   "of the engine's status page, instead of lock and id")
       ->excludes(lock)
       ->excludes(id)
       ->type_name("URL");

@@ -70,7 +70,7 @@ int save(gms_save::Options& options) {
 int main(int argc, char** argv) {
   gms_save::Options options;
   const cli::Tool tool{.name = "gms-save",
-                       .summary = "Write what a GMS has published to a snapshot directory.",
+                       .summary = "Write the published layout of a GMS to a snapshot directory.",
                        .version = FO_VERSION};
   return cli::run(argc, argv, tool, options, gms_save::declare, [&] { return save(options); });
 }

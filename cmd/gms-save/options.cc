@@ -12,7 +12,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("DIR", save.folder, "the snapshot to create")->required()->type_name("DIR");
   app.add_flag("--replace", options.replace, "replace an existing snapshot");
   cli::add_endpoint(app, options.endpoint, cli::DeviceOfSocket::kWhereToMap);
-  cli::add_duration(app, "--timeout", save.timeout, "for the lock (default: wait for ever)");
+  cli::add_duration(app, "--timeout", save.timeout, "for the lock (default: no limit)");
   cli::add_copy_options(app, save.copy_threads, save.ring);
   cli::add_driver(app, options.driver);
   cli::add_variables(app, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*", "TMPDIR"});

@@ -62,7 +62,7 @@ ExitStatus show_holders(const gms_stat::Options& options, const std::string& dir
 int main(int argc, char** argv) {
   gms_stat::Options options;
   const cli::Tool tool{.name = "gms-stat",
-                       .summary = "Show what a GMS holds and who holds it.",
+                       .summary = "Show the layout and the clients of a GMS.",
                        .version = FO_VERSION};
   return cli::run(argc, argv, tool, options, gms_stat::declare, [&] {
     const cli::EndpointOptions& endpoint = options.endpoint;

@@ -54,7 +54,7 @@ int list(bool only_held, const std::string& device) {
   } catch (const std::system_error& error) {
     return fail(status_of(error.code()), what + ": " + error.code().message());
   } catch (const Failure&) {
-    return fail(kOsError, what + ": its book cannot be locked");
+    return fail(kOsError, what + ": its index file cannot be locked");
   }
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   return written ? kOk : fail(kIoError, "write to standard output");
