@@ -199,7 +199,7 @@ void warn_not_carried(const Located& map, std::initializer_list<std::string_view
     if (member.node == nullptr) continue;
     const Located enabled = member.member("enabled");
     if (enabled.node != nullptr && yaml::as_boolean(*enabled.node) == false) continue;
-    warn(findings, member, "only Dynamo's operator acts on this: the pod is made without it");
+    warn(findings, member, "only Dynamo's operator acts on this: the pod is generated without it");
   }
 }
 

@@ -102,7 +102,7 @@ void check_discovery(const yaml::Node& main, const EngineCommand& command, const
   std::string reason =
       "only Dynamo's operator knows DYN_NAMESPACE_WORKER_SUFFIX and the label "
       "nvidia.com/dynamo-worker-hash of its rolling updates, and what it is configured to add to "
-      "pods, such as NATS_SERVER and ETCD_ENDPOINTS: the pod is made without them";
+      "pods, such as NATS_SERVER and ETCD_ENDPOINTS: the pod is generated without them";
   if (plan.dgd.name_space.empty() && !plan.service.global_namespace) {
     reason +=
         ", and without the label " + std::string(kNamespaceLabel) + ", since no namespace is set";

@@ -266,10 +266,11 @@ void Supervision::check_clients(const yaml::Node& main, const EngineCommand& com
   for (const char* const option : {"--api-key", "--ssl-keyfile", "--ssl-certfile", "--uds"}) {
     const OptionValue value = command.find(option);
     if (value.state == OptionValue::State::kAbsent) continue;
-    plan_.refuse(value.position, plan_.main_path("args"),
-                 std::string(option) + ": fo-shadow asks the engine without it, at a port",
-                 "leave it out: the engine listens at 127.0.0.1 only; guard what is published "
-                 "outside of the pod");
+    plan_.refuse(
+        value.position, plan_.main_path("args"),
+        std::string(option) + ": fo-shadow asks the engine without it, at a port",
+        "leave it out: the engine listens at 127.0.0.1 only; restrict access to the published port "
+        "outside of the pod");
   }
   if (kind_ == "sglang" || command.program() == EngineProgram::kSglang) return;
   const std::string* key = command.environment().value("VLLM_API_KEY");
@@ -278,7 +279,7 @@ void Supervision::check_clients(const yaml::Node& main, const EngineCommand& com
   if (is_empty && !command.sets_variable("VLLM_API_KEY")) return;
   const auto [position, path] = place_of_variable(main, command, "VLLM_API_KEY");
   plan_.refuse(position, path, "fo-shadow asks the engine without it",
-               "leave it out, and guard what is published outside of the pod");
+               "leave it out, and restrict access to the published port outside of the pod");
 }
 
 void Supervision::warn_of_standby(const yaml::Node& main, const EngineCommand& command) const {

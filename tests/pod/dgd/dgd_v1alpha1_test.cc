@@ -258,9 +258,9 @@ TEST(DgdV1Alpha1, WhatOnlyTheOperatorDoesIsSaid) {
   EXPECT_THAT(warnings(Alpha{.service = "modelRef: {name: m}\n      scalingAdapter: {enabled: "
                                         "false}\n      ingress: {enabled: true}"}),
               ElementsAre("spec.services.Worker.modelRef: only Dynamo's operator acts on this: the "
-                          "pod is made without it",
+                          "pod is generated without it",
                           "spec.services.Worker.ingress: only Dynamo's operator acts on this: the "
-                          "pod is made without it"));
+                          "pod is generated without it"));
 }
 
 TEST(DgdV1Alpha1, UnknownFieldsAreSaidAtEveryLevel) {

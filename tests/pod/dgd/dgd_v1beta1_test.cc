@@ -122,7 +122,7 @@ TEST(DgdV1Beta1, WhatOnlyTheOperatorDoesIsSaid) {
                           "runtime in a sidecar; leave one of them out"));
   EXPECT_THAT(warnings(Beta{.component = "minAvailable: 1"}),
               ElementsAre("spec.components[0].minAvailable: only Dynamo's operator acts on this: "
-                          "the pod is made without it"));
+                          "the pod is generated without it"));
 }
 
 }  // namespace

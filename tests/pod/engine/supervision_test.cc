@@ -407,10 +407,11 @@ TEST(Supervision, AColdWorkerHasASystemPortOfItsOwn) {
 }
 
 TEST(Supervision, AColdEngineIsAskedWithoutAKeyToo) {
-  EXPECT_EQ(errors_of(R"("command":["sglang","serve","m","--api-key","k"])",
-                      options_of(PodLayout::kPlan, true)),
-            "args: --api-key: fo-shadow asks the engine without it, at a port; leave it out: the "
-            "engine listens at 127.0.0.1 only; guard what is published outside of the pod");
+  EXPECT_EQ(
+      errors_of(R"("command":["sglang","serve","m","--api-key","k"])",
+                options_of(PodLayout::kPlan, true)),
+      "args: --api-key: fo-shadow asks the engine without it, at a port; leave it out: the "
+      "engine listens at 127.0.0.1 only; restrict access to the published port outside of the pod");
 }
 
 TEST(Supervision, SeesWhatAConfigMapSets) {

@@ -608,7 +608,7 @@ TEST(Supervise, RefusesAnApiThatFoShadowCannotAsk) {
   };
   const std::string remedy =
       ": fo-shadow asks the engine without it, at a port; leave it out: the engine listens at "
-      "127.0.0.1 only; guard what is published outside of the pod";
+      "127.0.0.1 only; restrict access to the published port outside of the pod";
   const std::string args = "f: spec.services.Decode.extraPodSpec.mainContainer.args: ";
   EXPECT_EQ(errors(R"("--api-key","k",)", ""), args + "--api-key" + remedy);
   EXPECT_EQ(errors(R"("--uds","/s",)", ""), args + "--uds" + remedy);
@@ -616,7 +616,8 @@ TEST(Supervise, RefusesAnApiThatFoShadowCannotAsk) {
             args + "--ssl-keyfile" + remedy + "\n" + args + "--ssl-certfile" + remedy);
   EXPECT_EQ(errors("", R"({"name":"VLLM_API_KEY","valueFrom":{"secretKeyRef":{"key":"k"}}},)"),
             "f: spec.services.Decode.extraPodSpec.mainContainer.env[VLLM_API_KEY]: fo-shadow asks "
-            "the engine without it; leave it out, and guard what is published outside of the pod");
+            "the engine without it; leave it out, and restrict access to the published port "
+            "outside of the pod");
   EXPECT_EQ(errors("", R"({"name":"VLLM_API_KEY","value":""},)"), "");
 }
 
