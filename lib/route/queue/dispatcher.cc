@@ -431,7 +431,7 @@ std::optional<SetKey> Dispatcher::State::choose_by_weight(const std::string& mod
     key = choose_set(of_model, usable, true, draw);
     if (key && std::exchange(outage.stand_in, key) != key) {
       os::log(os::LogLevel::kWarning,
-              "model {}: no set with a weight is usable: the one with card {} takes over",
+              "model {}: no set with a weight above 0 is usable: the set with card {} takes over",
               base::quoted(model), base::quoted(key->card));
     }
     if (key) return key;

@@ -791,9 +791,10 @@ TEST_F(TakeoverAtOnce, ASetOfWeight0TakesOverAndReturnsItsPlace) {
   EXPECT_EQ(another->worker(), "b");
   set_reachable(a_, true);
   EXPECT_EQ(place()->worker(), "a");
-  EXPECT_EQ(logged.text(),
-            "fo: warning: model 'm': no set with a weight is usable: the one with card 'card-b' "
-            "takes over\n");
+  EXPECT_EQ(
+      logged.text(),
+      "fo: warning: model 'm': no set with a weight above 0 is usable: the set with card 'card-b' "
+      "takes over\n");
 }
 
 TEST_F(TakeoverAtOnce, AlsoWhereAllHaveWeight0) {
