@@ -757,11 +757,11 @@ generation: -" ]
   run -1 fo-shadow status
 }
 
-@test "switchover: 69 when no engine is active, 75 when none is on standby, or none takes over" {
+@test "switchover: 69 when no engine is active, 75 when none is in standby, or none takes over" {
   fails 69 "switch over the engines of lock '$T/lock': no engine is active" \
     fo-shadow switchover
   active start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
-  fails 75 "switch over the engines of lock '$T/lock': 'a' refuses: switch over: no other engine is on standby" \
+  fails 75 "switch over the engines of lock '$T/lock': 'a' refuses: switch over: no other engine is in standby" \
     fo-shadow switchover
   standby start_shadow b --engine command --sleep : --wake 'exec sleep 1000' -- sleep 1000
   run -0 page b /switchover -X POST

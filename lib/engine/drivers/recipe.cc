@@ -90,7 +90,7 @@ void refuse_impossible(const Recipe& recipe, const Words& words, bool loads_from
   if (const std::string mode = recipe.variable(kShadowMode); recipe.failover && is_on(mode)) {
     throw Error(ExitStatus::kConfig, std::string(kShadowMode) + "=" + mode +
                                          ": the engine would wait for the lock that fo-shadow "
-                                         "holds; unset it, or leave fo-shadow out");
+                                         "holds; unset it, or do not use fo-shadow");
   }
   if (recipe.sleep_level == 2 && (recipe.has_gms || loads_from_gms)) {
     throw Error(ExitStatus::kUsage,

@@ -175,7 +175,7 @@ awaitable<std::string> Registration::run_command(std::string command) {
 awaitable<void> Registration::drain(Deadline deadline, Successor successor) {
   if (publisher_) {
     const bool drained = co_await publisher_->drain(deadline, successor);
-    if (!drained) os::log(os::LogLevel::kWarning, "drain: requests were cut at the deadline");
+    if (!drained) os::log(os::LogLevel::kWarning, "drain: requests were aborted at the deadline");
   }
   co_await engine_.until_idle(deadline);
 }

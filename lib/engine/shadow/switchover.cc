@@ -75,7 +75,7 @@ awaitable<bool> Switchover::prepare() {
 
 awaitable<std::string> Switchover::find_obstacle() {
   const bool is_covered = co_await has_standby(options_.lock, options_.id);
-  if (!is_covered) co_return "no other engine is on standby";
+  if (!is_covered) co_return "no other engine is in standby";
   if (!parts_.lock->is_confirmed()) co_return "the lock server is unreachable";
   try {
     const Deadline answer_by = Deadline::after(kLayoutTimeout);
