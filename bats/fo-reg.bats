@@ -608,7 +608,7 @@ STUBBORN='trap "touch $0/term" TERM; setsid sleep 1000 & (trap "" TERM HUP; exec
   terminate "$RUN" 137
   ready start_run --drain "$SERVED" --drain-timeout 100ms -- sleep 1000
   terminate "$RUN" 143
-  [[ $(cat "$T/run.err") == "fo-reg: warning: drain: requests may be cut: "* ]]
+  [[ $(cat "$T/run.err") == "fo-reg: warning: drain: requests may be aborted: "* ]]
 }
 
 @test "a drained worker stays drained, whatever it reports, until it is undrained" {

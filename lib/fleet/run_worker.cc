@@ -254,7 +254,7 @@ class WorkerRun {
     const Deadline drain_by = Deadline::after(options_.drain_timeout);
     const std::string reason = co_await until_200(options_.drain_url, drain_by);
     if (!reason.empty()) {
-      os::log(os::LogLevel::kWarning, "drain: requests may be cut: {}", reason);
+      os::log(os::LogLevel::kWarning, "drain: requests may be aborted: {}", reason);
     }
   }
 

@@ -135,7 +135,7 @@ class Reader {
       fail(position, fmt::format("more than {} documents", limits_.documents));
     }
     if (document.tag_directives.start != document.tag_directives.end) {
-      fail(position, "a directive: only %YAML is taken");
+      fail(position, "a directive: only %YAML is supported");
     }
     anchors_.clear();
     if (document.implicit == 0) sources_.begin_at_marker(position_of(event.end_mark).line);

@@ -360,7 +360,7 @@ TEST(ReadYaml, ADirectiveIsNoneInAScalar) {
   EXPECT_EQ(read_one("a: 'x\n%y'\nb: |\n  %z\n").find("a")->text(), "x %y");
   EXPECT_EQ(read_one("x\n%YAML\n").text(), "x %YAML");
   EXPECT_EQ(refusal("a: 1\n...\n%TAG !a! b\n---\na: b\n"),
-            "f:3:1: a directive: only %YAML is taken");
+            "f:3:1: a directive: only %YAML is supported");
 }
 
 TEST(ReadYaml, ABlockAtTheEndHasANewlineOnlyWhereTheFileHas) {
