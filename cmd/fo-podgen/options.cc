@@ -55,7 +55,8 @@ void add_pod_options(CLI::App& app, Options& options) {
       ->default_str("flock");
   add_word(app, options, "gms", "GMS", "ours, or upstream: Dynamo's module (default: by image)")
       ->check(cli::example_words({"ours", "upstream"}));
-  add_word(app, options, "tools-image", "IMAGE", "image with the tools, for engine images without");
+  add_word(app, options, "tools-image", "IMAGE",
+           "image with the tools, for engine images without them");
   app.add_flag("--supervise", options.generate.supervise, "run the engines under fo-shadow");
   add_word(app, options, "engine", "KIND",
            "of --supervise: vllm, sglang, dynamo, cold; else: dynamo (default: by command)")

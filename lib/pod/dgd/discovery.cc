@@ -158,8 +158,8 @@ void set_service_account(yaml::Node& pod_spec, const PodPlan& plan) {
     if (own->text() != account) {
       plan.warn(own->position(), plan.spec_path(field),
                 base::quoted(own->text()) + ": a worker registers with the rights of " + account +
-                    ", which Dynamo's operator makes",
-                "give it the same ones, or leave it out");
+                    ", which Dynamo's operator creates",
+                "give your account the same rights, or leave it out");
     }
     return;
   }

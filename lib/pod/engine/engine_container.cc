@@ -209,7 +209,7 @@ void mount_volume(yaml::Node& container, const PodPlan& plan, const std::string&
     if (at == nullptr || !hides(plain_path(at->text()), folder)) continue;
     plan.refuse(at->position(), path + ".volumeMounts",
                 base::quoted(at->text()) + ": the volume '" + std::string(volume) +
-                    "' has to be mounted there",
+                    "' must be mounted there",
                 "mount yours elsewhere");
     return;
   }

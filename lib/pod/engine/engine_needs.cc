@@ -183,7 +183,7 @@ void EngineNeeds::find_read_only(const yaml::Node& main, const EngineCommand& co
 void EngineNeeds::find_variables(const yaml::Node& main, const EngineCommand& command) {
   if (!is_asleep_) return;
   if (family_ == Family::kVllm) {
-    check_variable(main, command, kDevMode, "so vLLM has no request to sleep");
+    check_variable(main, command, kDevMode, "so vLLM has no endpoint /sleep");
   }
   if (uses_gms_ && family_ != Family::kSglang) {
     check_variable(main, command, kScratch,

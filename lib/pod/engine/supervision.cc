@@ -268,7 +268,7 @@ void Supervision::check_clients(const yaml::Node& main, const EngineCommand& com
     if (value.state == OptionValue::State::kAbsent) continue;
     plan_.refuse(
         value.position, plan_.main_path("args"),
-        std::string(option) + ": fo-shadow asks the engine without it, at a port",
+        std::string(option) + ": fo-shadow queries the engine at a port, without this option",
         "leave it out: the engine listens at 127.0.0.1 only; restrict access to the published port "
         "outside of the pod");
   }
@@ -278,7 +278,7 @@ void Supervision::check_clients(const yaml::Node& main, const EngineCommand& com
       !command.environment().has("VLLM_API_KEY") || (key != nullptr && key->empty());
   if (is_empty && !command.sets_variable("VLLM_API_KEY")) return;
   const auto [position, path] = place_of_variable(main, command, "VLLM_API_KEY");
-  plan_.refuse(position, path, "fo-shadow asks the engine without it",
+  plan_.refuse(position, path, "fo-shadow queries the engine without this key",
                "leave it out, and restrict access to the published port outside of the pod");
 }
 
@@ -294,7 +294,7 @@ void Supervision::warn_of_standby(const yaml::Node& main, const EngineCommand& c
         "registers when it has started, before it can be put to sleep",
         program == EngineProgram::kDynamoVllm
             ? "leave out --supervise: dynamo.vllm keeps a warm standby in its own shadow mode"
-            : "or use --engine dynamo: it is registered for a moment then");
+            : "or use --engine dynamo: then the worker is registered for a moment");
   }
   if (standby_ != Standby::kAsleep) return;
   if (kind_ == "dynamo" || is_dynamo_worker(program)) {

@@ -79,7 +79,7 @@ GmsProgram choose_gms(const yaml::Node& main, const EngineCommand& command, cons
   const yaml::Node* image = main.find("image");
   plan.refuse((image == nullptr ? main : *image).position(), plan.main_path("image"),
               std::string(options.supervise ? "fo-shadow and gms-serve are" : "gms-serve is") +
-                  " possibly missing in it: only this toolkit's image is known to have it",
+                  " possibly missing in it: only this toolkit's image is known to have the tools",
               "use --tools-image IMAGE, or --gms ours where this image has the tools, too");
   return GmsProgram::kOurs;
 }

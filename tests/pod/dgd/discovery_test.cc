@@ -79,8 +79,8 @@ TEST(Discovery, WhatOnlyTheOperatorKnowsIsSaid) {
   EXPECT_EQ(Graph().generate().warnings(),
             "f: spec.services.Decode: only Dynamo's operator knows DYN_NAMESPACE_WORKER_SUFFIX and "
             "the label nvidia.com/dynamo-worker-hash of its rolling updates, and what it is "
-            "configured to add to pods, such as NATS_SERVER and ETCD_ENDPOINTS: the pod is made "
-            "without them; set in envs what other workers of the cluster have");
+            "configured to add to pods, such as NATS_SERVER and ETCD_ENDPOINTS: the pod is "
+            "generated without them; set in envs what other workers of the cluster have");
 }
 
 TEST(Discovery, ThePodKnowsItsNamespaceWhereTheManifestDoesNot) {

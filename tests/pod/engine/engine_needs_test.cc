@@ -115,7 +115,7 @@ TEST(EngineNeeds, VariablesThatSayNoAreKeptAndWarnedOf) {
   const Generated made = supervised(vllm("", R"({"name":"VLLM_SERVER_DEV_MODE","value":"0"},
              {"name":"DYN_GMS_SCRATCH_KV_ENABLED","value":"0"})"));
   EXPECT_EQ(warnings(made),
-            "env[VLLM_SERVER_DEV_MODE]: '0': so vLLM has no request to sleep; set it to 1\n"
+            "env[VLLM_SERVER_DEV_MODE]: '0': so vLLM has no endpoint /sleep; set it to 1\n"
             "env[DYN_GMS_SCRATCH_KV_ENABLED]: '0': with Dynamo's releases of mid-2026, whose "
             "variable this is, the standby waits for the lock of kv_cache without limit; later "
             "ones have KV pools of the GMS in place of it; set it to 1");

@@ -384,7 +384,7 @@ TEST(Supervision, WarnsOfWhatAStandbyCosts) {
   EXPECT_EQ(warnings(vllm, true, "cold"), "");
   EXPECT_EQ(warnings(vllm, true, "dynamo"), both);
   EXPECT_EQ(warnings(R"("python3","-m","dynamo.sglang")", true),
-            cold + "or use --engine dynamo: it is registered for a moment then");
+            cold + "or use --engine dynamo: then the worker is registered for a moment");
   EXPECT_EQ(warnings(R"("/run.sh")", true, "dynamo"), both);
   EXPECT_EQ(warnings(sglang, true), files);
   EXPECT_EQ(warnings(sglang, true, "sglang"), kv + "\n" + kMainPath + files);
@@ -410,7 +410,8 @@ TEST(Supervision, AColdEngineIsAskedWithoutAKeyToo) {
   EXPECT_EQ(
       errors_of(R"("command":["sglang","serve","m","--api-key","k"])",
                 options_of(PodLayout::kPlan, true)),
-      "args: --api-key: fo-shadow asks the engine without it, at a port; leave it out: the "
+      "args: --api-key: fo-shadow queries the engine at a port, without this option; leave it out: "
+      "the "
       "engine listens at 127.0.0.1 only; restrict access to the published port outside of the pod");
 }
 
@@ -421,7 +422,7 @@ TEST(Supervision, SeesWhatAConfigMapSets) {
   options.supervise = true;
   worker.inputs = R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{"VLLM_API_KEY":"k"}})";
   EXPECT_NE(worker.generate(options).errors().find(
-                "envFrom[VLLM_API_KEY]: fo-shadow asks the engine without it"),
+                "envFrom[VLLM_API_KEY]: fo-shadow queries the engine without this key"),
             std::string::npos);
   worker.inputs =
       R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{"DYN_VLLM_GMS_SHADOW_MODE":"true"}})";

@@ -607,16 +607,17 @@ TEST(Supervise, RefusesAnApiThatFoShadowCannotAsk) {
     return worker.generate(supervised()).errors();
   };
   const std::string remedy =
-      ": fo-shadow asks the engine without it, at a port; leave it out: the engine listens at "
-      "127.0.0.1 only; restrict access to the published port outside of the pod";
+      ": fo-shadow queries the engine at a port, without this option; leave it out: the engine "
+      "listens at 127.0.0.1 only; restrict access to the published port outside of the pod";
   const std::string args = "f: spec.services.Decode.extraPodSpec.mainContainer.args: ";
   EXPECT_EQ(errors(R"("--api-key","k",)", ""), args + "--api-key" + remedy);
   EXPECT_EQ(errors(R"("--uds","/s",)", ""), args + "--uds" + remedy);
   EXPECT_EQ(errors(R"("--ssl-keyfile=/k","--ssl-certfile=/c",)", ""),
             args + "--ssl-keyfile" + remedy + "\n" + args + "--ssl-certfile" + remedy);
   EXPECT_EQ(errors("", R"({"name":"VLLM_API_KEY","valueFrom":{"secretKeyRef":{"key":"k"}}},)"),
-            "f: spec.services.Decode.extraPodSpec.mainContainer.env[VLLM_API_KEY]: fo-shadow asks "
-            "the engine without it; leave it out, and restrict access to the published port "
+            "f: spec.services.Decode.extraPodSpec.mainContainer.env[VLLM_API_KEY]: fo-shadow "
+            "queries the engine without this key; leave it out, and restrict access to the "
+            "published port "
             "outside of the pod");
   EXPECT_EQ(errors("", R"({"name":"VLLM_API_KEY","value":""},)"), "");
 }
@@ -682,7 +683,7 @@ TEST(Refused, EachWithItsReason) {
       {dynamo + R"(,"ports":[{"containerPort":1,"hostPort":2}])", "", "", false,
        main + "ports: hostPort '2': two engines cannot share one port of the node; leave it out"},
       {dynamo + R"(,"volumeMounts":[{"name":"x","mountPath":"/shared/"}])", "", "", false,
-       main + "volumeMounts: '/shared/': the volume 'failover-shared' has to be mounted there; "
+       main + "volumeMounts: '/shared/': the volume 'failover-shared' must be mounted there; "
               "mount yours elsewhere"},
       {dynamo, R"("volumes":[{"name":"failover-shared","emptyDir":{}}])", "", false,
        spec + "volumes[0].name: 'failover-shared': the failover pod uses this name; choose "
@@ -738,7 +739,8 @@ TEST(Gms, IsWhatTheImagesAreKnownToHave) {
   const std::string refengine = R"("command":["fo-refengine","serve"])";
   const std::string start = "f: spec.services.Decode.extraPodSpec.mainContainer.image: ";
   const std::string end =
-      " possibly missing in it: only this toolkit's image is known to have it; use --tools-image "
+      " possibly missing in it: only this toolkit's image is known to have the tools; use "
+      "--tools-image "
       "IMAGE, or "
       "--gms ours where this image has the tools, too";
   EXPECT_EQ(chosen_gms(dynamo, false), "upstream");
@@ -938,7 +940,7 @@ TEST(Refused, MountsOverTheToolkitsFiles) {
                           path + "\"}]"};
     return worker.generate(options).errors();
   };
-  EXPECT_NE(errors("/fo-tools/bin").find("the volume 'fo-tools' has to be"), std::string::npos);
+  EXPECT_NE(errors("/fo-tools/bin").find("the volume 'fo-tools' must be"), std::string::npos);
   EXPECT_NE(errors("/shared/failover.lock").find("'failover-shared'"), std::string::npos);
   EXPECT_NE(errors("/shared/./gms_0.sock").find("'failover-shared'"), std::string::npos);
   EXPECT_EQ(errors("/shared/models"), "");
