@@ -65,7 +65,7 @@ CAPACITY=(capacity --ttft 500ms --tpot 30ms --tokens 250 --kv-tokens 500000 --se
 
 @test "canary prints false drains, times of detection and the cost of questions" {
   run -0 --separate-stderr fo-plan canary --false-result 0.1% --workers 1000 --transient 2ms --vote 500ms
-  [ "$output" = "The false drains of 1000 workers are 0.00288 per day = workers * 86400 s / interval * p^k; drift is detected within 92 s = k * interval + 2 s, a mismatch within 32.5 s = interval + 2 s + vote; a fault of 0.002 s is seen with a chance of 6.667e-05 = transient / interval." ]
+  [ "$output" = "The false drains of 1000 workers are 0.00288 per day = workers * 86400 s / interval * p^k; drift is detected within 92 s = k * interval + 2 s, a mismatch within 32.5 s = interval + 2 s + vote; a fault of 0.002 s is detected with a chance of 6.667e-05 = transient / interval." ]
   run -0 fo-plan canary --false-result 0 --prompt 484 --interval 25s
   [[ $output == *"; a worker computes 1500 tokens per minute for them = 60 s / interval * 1.25 * (prompt + answer)." ]]
   run -0 fo-plan canary --false-result 0 --prompt 484 --interval 25s --prefill 4840 --tpot 25ms

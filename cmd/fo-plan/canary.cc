@@ -52,7 +52,7 @@ Answer answer_canary(const Inputs& inputs) {
   if (const std::optional<double> transient = inputs.find("transient")) {
     const double seen = plan::chance_to_see(plan::Seconds(*transient), checks.interval);
     answer.sentence +=
-        fmt::format("; a fault of {} s is seen with a chance of {} = transient / interval",
+        fmt::format("; a fault of {} s is detected with a chance of {} = transient / interval",
                     rounded(*transient), rounded(seen));
     answer.results.push_back({"chance_to_see", seen});
   }
@@ -70,7 +70,7 @@ Verb canary() {
       .description = "compute false drains, detection times, missed faults and costs",
       .formula =
           "false drains per day = workers * 86400 s / interval * p^k; drift: k * interval + 2 s; "
-          "mismatch: interval + 2 s + vote; chance to see a fault: transient / interval; "
+          "mismatch: interval + 2 s + vote; chance to detect a fault: transient / interval; "
           "tokens per minute = 60 s / interval * 1.25 * (prompt + answer); "
           "share of time = 1.25 * (prompt / prefill + answer * tpot) / interval",
       .parameters =

@@ -71,14 +71,15 @@ Answer answer_degrade(const Inputs& inputs) {
 }  // namespace
 
 Verb degrade() {
-  return {.name = "degrade",
-          .description = "show the level of degradation for a ratio of capacity to demand",
-          .formula =
-              "level entered at once below 1, 0.75, 0.5, 0.25; left after 10 s above 1.05, 0.8, "
-              "0.55, 0.3",
-          .parameters = {{"ratio", Kind::kNumber, "capacity / demand"},
-                         {"level", Kind::kCount, "the level before, 0 to 4", Need::kOptional, "0"}},
-          .answer = answer_degrade};
+  return {
+      .name = "degrade",
+      .description = "show the level of degradation for a ratio of capacity to demand",
+      .formula =
+          "level entered at once below 1, 0.75, 0.5, 0.25; left after 10 s above 1.05, 0.8, "
+          "0.55, 0.3",
+      .parameters = {{"ratio", Kind::kNumber, "capacity / demand"},
+                     {"level", Kind::kCount, "the present level, 0 to 4", Need::kOptional, "0"}},
+      .answer = answer_degrade};
 }
 
 }  // namespace fo::fo_plan

@@ -58,7 +58,7 @@ Verb migrate() {
                      {"requests", Kind::kCount, "sequences to migrate", Need::kOptional, "1"},
                      {"targets", Kind::kCount, "engines that the requests are spread over",
                       Need::kOptional, "1"},
-                     {"within", Kind::kDuration, "the target: the last one is replayed by then",
+                     {"within", Kind::kDuration, "the target: the last request is replayed by then",
                       Need::kOptional}},
       .answer = answer_migrate};
 }
