@@ -123,7 +123,7 @@ CONVICTED='"health":"convicted","weight":0,"reason":"wrong tokens","expires":nul
 @test "two files for the same workers are 64" {
   start_oracles 2
   learn
-  fails 64 "canaries for model 'oracle': two files are for the same workers" canary run --canaries "$T/canaries.json" --canaries "$T/canaries.json"
+  fails 64 "canaries for model 'oracle': two files apply to the same workers" canary run --canaries "$T/canaries.json" --canaries "$T/canaries.json"
 }
 
 @test "no worker is convicted if all four differ in the same way" {

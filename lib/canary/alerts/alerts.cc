@@ -239,7 +239,7 @@ void add_failover_alerts(std::vector<Alert>& to) {
                 .expression = engine_states("active") + " > " + engine_states("standby"),
                 .for_seconds = 600,
                 .summary = "pair {{ $labels.namespace }}/{{ $labels.pod }} has no standby",
-                .runbook = "fo-shadow status; read the log of the engine that is not standby",
+                .runbook = "fo-shadow status; read the log of the engine that is not in standby",
                 .firing = pair("active", "init"),
                 .labels = {{"namespace", "ns"}, {"pod", "p"}},
                 .quiet = sound});

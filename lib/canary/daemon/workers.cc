@@ -48,7 +48,7 @@ Workers::Workers(WorkersOptions options, std::vector<CanaryFile> files, Events e
                         "canaries for " +
                             (file.card.empty() ? "model " + base::quoted(file.model)
                                                : "card " + base::quoted(file.card)) +
-                            ": two files are for the same workers");
+                            ": two files apply to the same workers");
     }
     files_.push_back(std::make_unique<Canaries>(Canaries{.file = std::move(file)}));
   }

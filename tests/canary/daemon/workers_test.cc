@@ -34,9 +34,9 @@ std::string files_refusal(std::vector<CanaryFile> files) {
 TEST(Workers, TwoFilesForTheSameWorkersAreRefused) {
   const CanaryFile carded{.model = "a", .card = "sha256:00"};
   EXPECT_EQ(files_refusal({carded, {.model = "b", .card = "sha256:00"}}),
-            "canaries for card 'sha256:00': two files are for the same workers");
+            "canaries for card 'sha256:00': two files apply to the same workers");
   EXPECT_EQ(files_refusal({{.model = "a"}, {.model = "a"}}),
-            "canaries for model 'a': two files are for the same workers");
+            "canaries for model 'a': two files apply to the same workers");
   EXPECT_EQ(files_refusal({carded, {.model = "a", .card = "sha256:01"}}), "");
   EXPECT_EQ(files_refusal({carded, {.model = "a"}}), "");
   EXPECT_EQ(files_refusal({{.model = "a"}, {.model = "b"}}), "");
