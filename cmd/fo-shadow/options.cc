@@ -75,7 +75,8 @@ void declare_place(CLI::App& app, Options& options) {
       ->type_name("SOCKET");
   cli::add_socket_dir(app, options.socket_dir)->description("folder of the GMS sockets");
   cli::add_text(app, "--tag", options.tag, "tag of the weights", "T")->capture_default_str();
-  cli::add_devices(app, options.devices, "devices of the memory gate; all: the GMS's, else 0");
+  cli::add_devices(app, options.devices,
+                   "devices whose memory must be free; all: the GMS's, else 0");
   cli::add_size(app, "--gpu-free", options.shadow.gpu_free,
                 "free memory to wait for; 0: none (default: what the engine released)");
   app.add_option("--port", options.port, "of /live, /health, /metrics; -1: none")

@@ -117,7 +117,7 @@ std::vector<std::string> check_recipe(const Recipe& recipe) {
       warn("without --enable-sleep-mode vLLM can't be put to sleep");
     }
     if (!is_on(recipe.variable(kDevMode))) {
-      warn("without " + std::string(kDevMode) + "=1 vLLM has no request to sleep");
+      warn("without " + std::string(kDevMode) + "=1 vLLM has no endpoint /sleep");
     }
   }
   if (!loads_from_gms) {
@@ -134,7 +134,7 @@ std::vector<std::string> check_recipe(const Recipe& recipe) {
   const std::string id = recipe.variable("ENGINE_ID");
   if (sleeps && !id.empty() && id != "0" && !reads_only(recipe.command)) {
     warn("without --model-loader-extra-config '{\"gms_read_only\": true}' engine " + id +
-         " may take the writer's lock of one device while engine 0 has that of another");
+         " may acquire the writer's lock of one device while engine 0 holds that of another");
   }
   if (sleeps && (is_vllm || is_dynamo_vllm) && !is_on(recipe.variable(kScratchKv))) {
     warn("without " + std::string(kScratchKv) +
