@@ -98,10 +98,10 @@ void declare(CLI::App& app, Options& options) {
     if (declare_own != nullptr) declare_own(*sub, options.records);
     declare_registry(*sub, options.records);
   };
-  add(run, "run", "run a worker, and register it as long as it lives", declare_run);
+  add(run, "run", "run a worker, and register it as long as it runs", declare_run);
   add(put, "put", "register a worker that another program runs, or write a record", declare_put);
   add(rm, "rm", "deregister a worker, or remove a record", declare_selection);
-  add(drain, "drain", "let a worker finish, without new requests", declare_selection);
+  add(drain, "drain", "stop new requests for a worker; present ones finish", declare_selection);
   add(undrain, "undrain", "undo drain", declare_selection);
   add(set, "set", "set or remove labels of a worker", declare_set);
   add(ls, "ls", "list records; exit 1 if there are none", declare_prefix);

@@ -77,7 +77,7 @@ void declare(CLI::App& app, Options& options) {
   add_ids(app, "--allow-uid", serve.access.uids, "other users whose processes may connect");
   add_ids(app, "--allow-gid", serve.access.gids, "groups whose members may connect");
   add_mode(app, "--socket-mode", serve.socket_mode, "permissions of the sockets");
-  app.add_option("--on-crash", options.on_crash, "restart the server that died, or exit")
+  app.add_option("--on-crash", options.on_crash, "restart a server that crashed, or exit")
       ->check(CLI::IsMember({"restart", "exit"}))
       ->capture_default_str()
       ->type_name("WHAT");
@@ -85,7 +85,7 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("DIR");
   cli::add_metrics(app, serve.metrics);
   cli::add_duration(app, "--alloc-retry-interval", serve.alloc_retry_interval,
-                    "between tries when the device is out of memory");
+                    "between attempts when the device is out of memory");
   cli::add_duration(app, "--alloc-retry-timeout", serve.alloc_retry_timeout,
                     "until an allocation is refused");
   cli::add_driver(app, serve.driver);
