@@ -53,7 +53,7 @@ const std::vector<Knob>& knobs_table() {
       {"retry_after", &Knobs::retry_after, "Retry-After of refused requests; 0: none"},
       {"slots", &Knobs::slots, "requests that run at a time; 0: any number", 0, kMaxCount},
       {"waiting", &Knobs::waiting, "requests that wait for a slot", 0, kMaxCount},
-      {"busy_status", &Knobs::busy_status, "the status of those that may not wait", 400, 599},
+      {"busy_status", &Knobs::busy_status, "the status of requests beyond --waiting", 400, 599},
       {"token_ids",
        &Knobs::token_ids,
        "what return_token_ids does: yes, ignored, refused",
@@ -67,7 +67,7 @@ const std::vector<Knob>& knobs_table() {
        0,
        {"yes", "no", "stall"}},
       {"wrong_sampler", &Knobs::wrong_sampler, "tokens are wrong at a temperature above 0"},
-      {"logprob_noise", &Knobs::logprob_noise, "log-probabilities are off by up to this", 0, 10},
+      {"logprob_noise", &Knobs::logprob_noise, "changes log-probabilities by up to this", 0, 10},
       {"reasoning", &Knobs::reasoning, "chats think before they answer"},
       {"tool_calls", &Knobs::tool_calls, "chats with tools answer with a call of the first"},
   };
