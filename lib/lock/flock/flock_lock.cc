@@ -54,8 +54,9 @@ void refuse_other_content(int fd, const std::string& path, const std::string& wh
     const std::string content = read_start(fd, what);
     if (can_be_lock_file(content, {}) || can_be_lock_file(content, read_grant(path))) return;
     if (tries == 3) {
-      throw Error(ExitStatus::kBadData,
-                  what + ": not a lock file: one is empty, or has one line with a holder's id");
+      throw Error(
+          ExitStatus::kBadData,
+          what + ": not a lock file: a lock file is empty, or has one line with a holder's id");
     }
   }
 }

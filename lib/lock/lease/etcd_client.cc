@@ -267,7 +267,7 @@ LockStatus ask_etcd(const LockUri& uri, const Deadline& deadline) {
     throw Error(ExitStatus::kBadData,
                 "ask etcd for lock " + base::quoted(uri.path) + ": the oldest key " +
                     base::quoted(first.name) +
-                    " has no lease: no contender made it, and it stays until it is deleted");
+                    " has no lease: no contender created it, and it stays until it is deleted");
   }
   status.holder = first.who.id;
   status.last_generation = first.created;

@@ -334,7 +334,7 @@ TEST_F(FlockLockTest, AFileThatIsNoLocksIsLeftAlone) {
     EXPECT_EQ(failure.status, ExitStatus::kBadData);
     EXPECT_EQ(failure.message,
               "open lock file '" + path_ +
-                  "': not a lock file: one is empty, or has one line with a holder's id");
+                  "': not a lock file: a lock file is empty, or has one line with a holder's id");
     EXPECT_EQ(slurp(path_), text);
     EXPECT_FALSE(fs::exists(path_ + ".grant"));
   }
