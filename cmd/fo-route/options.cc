@@ -40,8 +40,7 @@ void declare_serve(CLI::App& app, Options& options) {
   cli::add_list(app, "--listen", serve.listen, "serve clients here; repeatable", "HOST:PORT");
   cli::add_list(app, "--worker", options.workers, "an engine; repeatable", "[NAME=]URL");
   cli::add_text(app, "--registry", serve.registry,
-                "find engines here; verdicts and weights, too, or there if this is read only",
-                "URI");
+                "registry of the engines; one for weights and verdicts if it is read-only", "URI");
   cli::add_text(app, "--state-registry", serve.state_registry, "", "URI");
   cli::add_text(app, "--state", serve.state,
                 "the last engines of the registry, for a start while it is unreachable", "FILE");
@@ -72,7 +71,7 @@ void declare_serve(CLI::App& app, Options& options) {
          "")
       ->type_name("N");
   app.add_option("--choice", options.choice,
-                 "how an engine is chosen, and by which rules one is out")
+                 "how an engine is chosen; when a faulty one gets no requests")
       ->check(CLI::IsMember({"prefix", "least", "round-robin"}))
       ->capture_default_str()
       ->type_name("POLICY");
@@ -82,26 +81,26 @@ void declare_serve(CLI::App& app, Options& options) {
       ->type_name("RULES");
   app.add_flag("--strict-sets", options.strict_sets, "never use a set of weight 0");
   app.add_option("--slo-rate", serve.router.slo_rate,
-                 "requests per second to have capacity for (default: as measured)")
+                 "expected requests per second (default: as measured)")
       ->check(CLI::PositiveNumber)
       ->type_name("N");
   add_count(app, "--queue-requests", serve.router.dispatch.queue.requests,
-            "the most that wait, in each set");
-  add_count(app, "--queue-tokens", serve.router.dispatch.queue.tokens, "the same in tokens");
+            "limit of waiting requests, for each set");
+  add_count(app, "--queue-tokens", serve.router.dispatch.queue.tokens, "limit of their tokens");
   cli::add_positive_duration(app, "--queue-timeout", serve.router.dispatch.queue.timeout,
                              "how long a request waits for an engine");
   cli::add_positive_duration(app, "--first-token-timeout", serve.router.times.first_token,
-                             "of a short prompt; 1 s more for each 1,000 tokens");
+                             "time to first token; 1 s more for each 1,000 prompt tokens");
   cli::add_positive_duration(app, "--stream-timeout", serve.router.times.stream,
-                             "between two tokens of a stream, while others go on");
+                             "silence of one stream while others of its engine continue");
   cli::add_positive_duration(app, "--answer-timeout", serve.router.times.answer,
-                             "of an answer that is not streamed");
+                             "time of an answer that is not streamed");
   app.add_flag("--no-resume", options.no_resume,
                "end a started answer with an error when its engine fails");
   cli::add_duration(app, "--resume-wait", serve.router.resume.wait,
-                    "for an engine that can continue a started answer");
+                    "how long a started answer waits for an engine to continue it");
   cli::add_size(app, "--bandwidth", serve.router.resume.moves.bandwidth,
-                "of a KV cache, and tokens (N), per second, for moves (default: measured)");
+                "KV bytes, and prompt tokens (N), per second, to plan moves (default: measured)");
   app.add_option_function<std::string>(
          "--prefill",
          [&serve](const std::string& text) {
@@ -110,13 +109,13 @@ void declare_serve(CLI::App& app, Options& options) {
          "")
       ->type_name("N");
   app.add_flag("--strict-seed", serve.router.rules.resume.strict_seed,
-               "resume no sampled answer with a seed");
+               "do not resume sampled answers with a seed");
   app.add_flag("--resume-penalties", serve.router.rules.resume.penalties,
-               "resume answers with a frequency penalty, with a logit bias in its place");
+               "resume answers with a frequency penalty, by an equivalent logit bias");
   app.add_flag("--resume-text", serve.router.rules.resume.text,
                "resume answers whose tokens are unknown, after their text");
   cli::add_positive_duration(app, "--client-timeout", serve.limits.write_timeout,
-                             "for a client to read what was sent");
+                             "how long a client may hold up its engine by not reading");
   cli::add_size(app, "--max-body", serve.limits.body_bytes,
                 "limit of a request's body, and of all bodies together");
   cli::add_size(app, "--max-bodies", serve.limits.all_bodies, "");
@@ -134,7 +133,7 @@ void declare_serve(CLI::App& app, Options& options) {
   app.add_flag("--takeover", serve.takeover,
                "take over from the router with this admin socket, which finishes its requests");
   cli::add_duration(app, "--lame-duck", serve.lame_duck,
-                    "after SIGTERM: until connections are refused; for requests");
+                    "after SIGTERM: for new connections, and for requests in flight");
   cli::add_duration(app, "--drain", serve.drain, "");
   cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
   declare_tuning(app, serve);
@@ -158,7 +157,7 @@ void declare(CLI::App& app, Options& options) {
   CLI::App* const serve = app.add_subcommand("serve", "serve clients, and route their requests");
   serve->callback([&options] { options.command = Options::Command::kServe; });
   declare_serve(*serve, options);
-  CLI::App* const ctl = app.add_subcommand("ctl", "ask a router, or change what it does");
+  CLI::App* const ctl = app.add_subcommand("ctl", "query a running router, or change what it does");
   ctl->callback([&options] { options.command = Options::Command::kCtl; });
   declare_ctl(*ctl, options);
 }

@@ -139,7 +139,7 @@ ApiError error_of(const Job& job, const Attempt& attempt, const std::string& rea
 ApiError poison_error(const PoisonSettings& settings) {
   return {.status = 422,
           .message = std::to_string(settings.deaths) +
-                     " engines have died of this request; it is refused for " +
+                     " engines died while they served this request; it is refused for " +
                      base::format_duration(settings.time),
           .code = "poison_request",
           .should_retry = false};
@@ -585,7 +585,7 @@ awaitable<void> Attempts::give_up(ApiError error) {
 awaitable<void> Attempts::refuse(const ApiError& refusal) {
   if (job_.resume_until) {
     if (!job_.is_killed) count_resume(ResumeEnd::kNoWorker);
-    ApiError error = error_of(job_, {}, "no other one can continue the answer");
+    ApiError error = error_of(job_, {}, "no other worker can continue the answer");
     co_await give_up(error);
     co_return;
   }
@@ -673,7 +673,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     watch_.reset();
   }
   if (suspects.is_poison(job_.number)) {
-    os::log(os::LogLevel::kError, "request {}: poison: {} engines have died of it",
+    os::log(os::LogLevel::kError, "request {}: poison: {} engines died while they served it",
             base::quoted(job_.id), parts_.options.dispatch.poison.deaths);
     parts_.poison.add(job_.key, body, time_now());
     parts_.metrics.poison.add();

@@ -139,7 +139,7 @@ void add_router_alerts(std::vector<Alert>& to) {
   to.push_back({.name = "FoPoisonRequest",
                 .severity = "warning",
                 .expression = happened("fo_route_poison_total", "10m"),
-                .summary = "a request is refused because engines died of it",
+                .summary = "a request is refused because engines died while they served it",
                 .runbook = "read the router's log for its id, and the engines' logs for the crash",
                 .firing = {{"fo_route_poison_total", kLateEvent}},
                 .begins = kLate,

@@ -6,8 +6,8 @@
 // has brought no token there: the next death then leaves few of them.
 //
 // A body that many clients send, such as that of a health probe, may be in flight at two deaths
-// that have another cause, and an answer in one piece brings no token before its end. So a body is
-// acquitted when other requests with it end well. Pure: time is an argument.
+// that have another cause, and no token of an answer in one piece arrives before its end. So a body
+// is acquitted when other requests with it end well. Pure: time is an argument.
 #pragma once
 
 #include <chrono>

@@ -138,7 +138,7 @@ class Resumption {
 
 /// The body with which a request that may continue goes to a worker: as a stream that names its
 /// tokens and its usage, without the stop strings, which the router matches. A worker that is known
-/// to name no tokens is asked for the usage in each event instead.
+/// to report no token ids is asked for the usage in each event instead.
 std::string resumable_body(const ClientRequest& request, bool is_plain = false);
 
 }  // namespace fo::route

@@ -24,7 +24,7 @@ struct ResumeOptions {
   /// Answers with a frequency penalty continue, with a logit bias in place of the penalty for the
   /// tokens that precede.
   bool penalties = false;
-  /// Answers of engines that do not name their tokens continue, too: after their text, which may
+  /// Answers of engines that report no token ids continue, too: after their text, which may
   /// have other tokens.
   bool text = false;
 };

@@ -276,7 +276,7 @@ TEST_F(ResumeDeaths, WithoutAnotherWorkerInTimeTheStreamEndsWithAnError) {
   fleet.run_until([&] { return call->has_ended(); });
   EXPECT_TRUE(call->is_whole());
   EXPECT_EQ(call->error_code(), "worker_lost");
-  EXPECT_NE(call->error_message().find("no other one can continue"), std::string::npos);
+  EXPECT_NE(call->error_message().find("no other worker can continue"), std::string::npos);
   EXPECT_EQ(fleet.resumes("no_worker"), "1");
 }
 
