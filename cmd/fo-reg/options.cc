@@ -104,7 +104,7 @@ void declare(CLI::App& app, Options& options) {
   add(drain, "drain", "stop new requests for a worker; present ones finish", declare_selection);
   add(undrain, "undrain", "undo drain", declare_selection);
   add(set, "set", "set or remove labels of a worker", declare_set);
-  add(ls, "ls", "list records; exit 1 if there are none", declare_prefix);
+  add(ls, "ls", "list records; exit 1 without any", declare_prefix);
   add(get, "get", "print a record; exit 1 if it is missing", declare_get);
   add(watch, "watch", "print the records, and every change, as JSON lines", declare_prefix);
   add(check_registry, "check", "check that the registry can be used", nullptr);

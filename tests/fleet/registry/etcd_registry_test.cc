@@ -31,12 +31,13 @@ using test::record_number;
 using test::Tending;
 using test::Watching;
 
-std::unique_ptr<Registry> open(std::vector<std::string> servers) {
+std::unique_ptr<Registry> open(std::vector<std::string> servers,
+                               base::Duration ttl = std::chrono::seconds(2)) {
   EtcdRegistryConfig config;
   config.uri = "etcd:" + servers.front() + "/fo";
   config.etcd.servers = std::move(servers);
   config.prefix = "fo";
-  config.ttl = std::chrono::seconds(2);
+  config.ttl = ttl;
   return make_etcd_registry(std::move(config));
 }
 
@@ -82,7 +83,8 @@ TEST_F(EtcdRegistryTest, AServerThatIsAwayLongerThanALeaseEndsNothing) {
 
 TEST_F(EtcdRegistryTest, ChangesThatWereCompactedAreSeenInANewListing) {
   fo::test::Etcd etcd(folder_);
-  const auto registry = open({etcd.url()});
+  // No lease expires meanwhile.
+  const auto registry = open({etcd.url()}, std::chrono::minutes(10));
   const auto first = loop::run_to_end(registry->keep(record_number(1), soon()));
   const auto second = loop::run_to_end(registry->keep(record_number(2), soon()));
   Watching watch(open({etcd.url()}), "instances/");
