@@ -26,8 +26,8 @@ constexpr base::Duration kLook = std::chrono::seconds(1);
 // The requests beside the queue for which a worker is sought after one change.
 constexpr std::size_t kMaxSought = 256;
 
-// Whether the request waits in the queue at first. Others go beside it at once, before those that
-// the queue has put there.
+// Whether a request begins in the queue, because no worker has had it and any may get it. Others
+// wait beside the queue, before those that have left it.
 bool is_from_queue(const Job& job) { return !job.has_waited && job.pinned_to.empty(); }
 
 }  // namespace
@@ -304,8 +304,8 @@ std::optional<WorkerNumber> Dispatcher::State::choose_preferred(Set& set, const 
   return set.choice.choose(candidate);
 }
 
-// Whether the job at the head of the queue waits for less than any worker with room: a worker has
-// room, but must not get it, or it is larger than each cache, and needs a worker without requests.
+// Whether others may be served before the job at the head of the queue: a worker has room, but must
+// not get the job, or the job is larger than each cache, and needs a worker without requests.
 bool Dispatcher::State::holds_up_others(const Set& set, const Job& job) const {
   return !set.lacks_prefill &&
          (set.choice.is_oversized(job.tokens) || set.choice.has_room(job.tokens));
@@ -372,8 +372,9 @@ void Dispatcher::State::pump(Set& set) {
         return is_from_queue(other->job) && other->job.tier > waiting.job.tier;
       });
       set.first.insert(later, &waiting);
-    } else if (set.choice.is_oversized(waiting.job.tokens)) {
+    } else if (!set.lacks_prefill && set.choice.is_oversized(waiting.job.tokens)) {
       set.queue.cancel(head->id, time_now());
+      // Too many such requests wait already.
       waiting.is_removed = true;
       waiting.changed.notify();
     } else {
