@@ -229,8 +229,8 @@ class Attempts {
   void on_first_token(base::Duration gap);
   void on_resumed(TimePoint began);
   [[nodiscard]] Asked asked() const;
-  /// Limit of attempts on workers that failed after they were sent the request, without a token in
-  /// between.
+  /// Limit of attempts on workers that failed after they were sent the request, as long as nothing
+  /// is delivered.
   [[nodiscard]] std::uint64_t max_attempts() const {
     return parts_.options.dispatch.budget.retries_of_one + 1;
   }

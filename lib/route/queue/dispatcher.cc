@@ -95,6 +95,7 @@ struct Dispatcher::State {
                            const std::vector<WorkerNumber>& excluded) const;
   static std::optional<WorkerNumber> choose_preferred(Set& set, const Job& job,
                                                       Candidate candidate);
+  static void wait_beside(Set& set, Waiting& waiting);
   void pump(Set& set);
   bool has_usable_weighted(const std::string& model) const;
   TimePoint outage_begin(const std::string& model);
@@ -307,8 +308,9 @@ std::optional<WorkerNumber> Dispatcher::State::choose_preferred(Set& set, const 
 // Whether others may be served before the job at the head of the queue: a worker has room, but must
 // not get the job, or the job is larger than each cache, and needs a worker without requests.
 bool Dispatcher::State::holds_up_others(const Set& set, const Job& job) const {
-  return !set.lacks_prefill &&
-         (set.choice.is_oversized(job.tokens) || set.choice.has_room(job.tokens));
+  if (set.lacks_prefill) return false;
+  if (set.choice.is_oversized(job.tokens)) return true;
+  return set.choice.has_room(job.tokens) && set.first.size() < kMaxSought;
 }
 
 // Gives the job to a worker; false if none has room.
@@ -340,6 +342,19 @@ bool Dispatcher::State::take_without(Set& set, Job& job,
   return true;
 }
 
+// The job leaves the queue, and waits beside it if there is a place.
+void Dispatcher::State::wait_beside(Set& set, Waiting& waiting) {
+  if (set.first.size() >= kMaxSought) {
+    waiting.is_removed = true;
+    waiting.changed.notify();
+    return;
+  }
+  const auto later = std::ranges::find_if(set.first, [&](const Waiting* other) {
+    return is_from_queue(other->job) && other->job.tier > waiting.job.tier;
+  });
+  set.first.insert(later, &waiting);
+}
+
 // A request that waits for certain workers holds up none that others may get.
 void Dispatcher::State::pump(Set& set) {
   set.pumped_at = Clock::now();
@@ -366,17 +381,9 @@ void Dispatcher::State::pump(Set& set) {
     if (take(set, waiting.job)) {
       set.queue.take(time_now());
       waiting.changed.notify();
-    } else if (holds_up_others(set, waiting.job) && set.first.size() < kMaxSought) {
+    } else if (holds_up_others(set, waiting.job)) {
       set.queue.cancel(head->id, time_now());
-      const auto later = std::ranges::find_if(set.first, [&](const Waiting* other) {
-        return is_from_queue(other->job) && other->job.tier > waiting.job.tier;
-      });
-      set.first.insert(later, &waiting);
-    } else if (!set.lacks_prefill && set.choice.is_oversized(waiting.job.tokens)) {
-      set.queue.cancel(head->id, time_now());
-      // Too many such requests wait already.
-      waiting.is_removed = true;
-      waiting.changed.notify();
+      wait_beside(set, waiting);
     } else {
       return;
     }
