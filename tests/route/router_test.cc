@@ -172,9 +172,11 @@ TEST_F(Router, ARequestThatNoWorkerGetsCostsItsKeyNoTokens) {
   (*options.keys)[fleet::sha256_hex("k")] = {.tokens_per_minute = 100};
   Fleet fleet(std::move(options));
   fleet.add_engine();
+  json body = chat(false, 4);
+  body["messages"][0]["content"] = std::string(200, 'x');
   const auto ask = [&] {
     const http::Fields key{{"authorization", "Bearer k"}};
-    return fleet.ask(chat(false, 60), "/v1/chat/completions", key)->status();
+    return fleet.ask(body, "/v1/chat/completions", key)->status();
   };
   fleet.worker(0).is_drained = true;
   fleet.router().on_change();
@@ -182,7 +184,8 @@ TEST_F(Router, ARequestThatNoWorkerGetsCostsItsKeyNoTokens) {
   fleet.worker(0).is_drained = false;
   fleet.router().on_change();
   EXPECT_EQ(ask(), 200);
-  EXPECT_EQ(ask(), 429);
+  int answered = 1;
+  while (ask() == 200) ASSERT_LT(++answered, 100) << "the key has no limit";
 }
 
 TEST_F(Router, ItsOwnAnswersHaveIdsAndTheLevelAndAreCounted) {
