@@ -87,6 +87,9 @@ processes_left() {
 start_bg() {
   local name=$1
   shift
+  # What an earlier process of this name has written must not be taken for the output of this one,
+  # which opens its files only after this function has returned.
+  : >"$T/$name.out" 2>"$T/$name.err"
   "$@" </dev/null >"$T/$name.out" 2>"$T/$name.err" 3>&- &
   BG_PID=$!
   BG_PIDS+=("$BG_PID")
