@@ -181,8 +181,10 @@ int signal_of(Hit hit) {
 // The exit statuses of fo-shadow after this event, to it or to its engine.
 std::set<int> statuses_of(const Cell& cell, const Setting& setting) {
   if (cell.hit == Hit::kStop) {
-    // An engine that does not answer: at its start, at its wake, while it serves.
+    // An engine that does not answer: at its start, at its wake, while it serves. The signal may
+    // reach a process of a waking engine when that process has done its part of the wake.
     if (cell.when == When::kActive) return {69};
+    if (cell.when == When::kWaking) return {69, 75};
     return {75};
   }
   if (cell.who == Who::kRank) return {setting.vllm ? 1 : 70};
