@@ -23,7 +23,7 @@ struct BootClock {
   }
 };
 
-/// Negative for a time in the past.
+/// The time from now until `time`; negative if `time` is in the past.
 inline Duration time_until(BootClock::time_point time) {
   return std::chrono::duration_cast<Duration>(time - BootClock::now());
 }

@@ -14,7 +14,7 @@ class Deadline {
 
   /// Never expires.
   static Deadline never() { return Deadline(std::nullopt); }
-  /// Expires `duration` from now; at once when it is zero or negative.
+  /// Expires `duration` from now; at once if that is zero or negative; in 100 years at the latest.
   static Deadline after(Duration duration);
   template <typename Rep, typename Period>
   static Deadline after(std::chrono::duration<Rep, Period> duration) {

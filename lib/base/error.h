@@ -33,8 +33,8 @@ class Error : public std::runtime_error {
 /// kOsError.
 ExitStatus status_of_errno(int err) noexcept;
 
-/// Whether this machine or this process has no descriptor or memory for a socket, which is
-/// transient and no peer's fault.
+/// Whether `code` says that the machine or this process has no descriptor or memory left for a
+/// socket. This is transient, and not the fault of a peer.
 bool is_exhausted(const std::error_code& code) noexcept;
 
 /// Throws Error with the reason and the status of `err`.
@@ -43,8 +43,8 @@ bool is_exhausted(const std::error_code& code) noexcept;
 /// Throws Error with the reason of `err` and a status chosen by the caller.
 [[noreturn]] void throw_errno(int err, ExitStatus status, const std::string& what);
 
-/// 'text' in quotes for messages: control characters and quotes become \xNN, and it is cut at 256
-/// bytes.
+/// `text` in single quotes, for messages. Control characters, quotes and invalid UTF-8 become \xNN.
+/// Of a text over 256 bytes, only the beginning is quoted, with "..." at its end.
 std::string quoted(std::string_view text);
 
 }  // namespace fo::base

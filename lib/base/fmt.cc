@@ -1,8 +1,8 @@
-// The code of fmt, compiled once: with its headers alone, each file that formats takes 10 % longer.
-// Debian has no static library of it, which static tools need.
+// The code of fmt, compiled once: with its headers alone, each file that formats takes 10 % longer
+// to compile. Static tools need a static library, which Debian's package of fmt does not have.
 #include <fmt/format-inl.h>
 
-// The headers promise these.
+// The headers declare these instantiations `extern`.
 FMT_BEGIN_NAMESPACE
 namespace detail {
 template auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;

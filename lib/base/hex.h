@@ -10,7 +10,7 @@ namespace fo::base {
 
 std::string to_hex(std::span<const std::byte> bytes);
 
-/// Whether `text` consists of such digits only.
+/// Whether all characters of `text` are lower-case hexadecimal digits.
 bool is_hex(std::string_view text);
 
 /// The value of one hexadecimal digit of either case; -1 for any other character.

@@ -20,7 +20,8 @@ std::optional<Duration> parse_duration(std::string_view text);
 /// nullopt if it is not a size or is over 2^63-1.
 std::optional<ByteCount> parse_size(std::string_view text);
 
-/// The shortest spelling that parse_duration reads back exactly, such as "1500ms".
+/// A whole number of the largest unit that divides `duration`, such as "1500ms"; a fraction of a
+/// microsecond is cut off. parse_duration reads the text back.
 std::string format_duration(Duration duration);
 
 /// Rounded for display: "1.5 GiB", "512 MiB", "17 B".

@@ -1,5 +1,5 @@
-// UTF-8, character by character; and WTF-8, which is the same with surrogates: each one that is not
-// a half of a pair has a code of three bytes. Pure.
+// Decodes UTF-8 one character at a time, and WTF-8: UTF-8 that may contain lone surrogates, each
+// encoded in three bytes. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ struct Character {
   std::size_t size = 0;
 };
 
-/// U+FFFD, which replaces bytes that are no character.
+/// U+FFFD, the character that replaces invalid bytes.
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 /// The first character of `text`, which must not be empty.
 Character first_character(std::string_view text);
-/// The same of WTF-8, where it may be a surrogate.
+/// The first character of WTF-8, which must not be empty; it may be a surrogate.
 Character first_wtf8_character(std::string_view text);
 
-/// Whether a character begins with this byte of valid text.
+/// Whether `byte` of a valid text is the first byte of a character.
 inline bool begins_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80;
 }
