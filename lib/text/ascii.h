@@ -1,4 +1,4 @@
-// Letters, digits, words and lists of ASCII, whatever the locale. Pure.
+// Classes of ASCII characters, and helpers for words and lists. Independent of the locale. Pure.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
-/// `text` without these characters at its beginning and its end.
+/// `text` without the characters of `blanks` at its beginning and its end.
 inline std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r\n") {
   text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
   return text.substr(0, text.find_last_not_of(blanks) + 1);

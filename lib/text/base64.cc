@@ -53,7 +53,7 @@ std::optional<std::string> decode_base64(std::string_view text) {
       if (value == kNone) return std::nullopt;
       group = group << 6 | value;
     }
-    // Unused bits that are not zero.
+    // encode_base64 sets the unused bits of the last digit to zero.
     if ((digits == 2 && (group & 0xffff) != 0) || (digits == 3 && (group & 0xff) != 0)) {
       return std::nullopt;
     }

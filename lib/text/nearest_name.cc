@@ -18,10 +18,10 @@ std::string_view without_dashes(std::string_view word) {
   return word;
 }
 
-// Returns the number of characters that must be inserted, removed, replaced or swapped with the
-// next to turn one word into the other. The running time is the product of their lengths.
+// The number of characters that must be inserted, removed, replaced or swapped with the next one to
+// turn one word into the other. The running time is proportional to the product of their lengths.
 std::size_t edit_distance(std::string_view from, std::string_view to) {
-  // Rows of the usual table: the last but one, the last, and the current one.
+  // Rows of the dynamic programming table: the last but one, the last, and the current one.
   std::vector<std::size_t> older(to.size() + 1);
   std::vector<std::size_t> old(to.size() + 1);
   std::vector<std::size_t> row(to.size() + 1);

@@ -8,10 +8,11 @@
 
 namespace fo::text {
 
-/// A peer's text for a terminal: without control characters, and cut to a maximum length.
+/// A peer's text for a terminal: base::quoted without the quotes around it, so that control
+/// characters and quotes are escaped, and a long text is cut.
 std::string shown(std::string_view text);
 
-/// The same for a message that contains quotes of its own, and perhaps a peer's text.
+/// The same for each part between the quotes of a message; the quotes themselves are kept.
 std::string shown_message(std::string_view message);
 
 /// Cells in columns as wide as their widest cell, separated by two spaces.
