@@ -22,7 +22,7 @@ class Gauge {
   std::atomic<std::uint64_t> value_{0};
 };
 
-/// A number that only increases, across restarts of a server.
+/// A number that only increases.
 class Counter {
  public:
   void add(std::uint64_t more = 1) { value_.fetch_add(more, std::memory_order_relaxed); }
@@ -35,7 +35,7 @@ class Counter {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 /// A histogram of durations. `kBounds` are the buckets' upper bounds, inclusive and rising; one
-/// more bucket takes the rest.
+/// more bucket counts all longer times.
 template <const auto& kBounds>
 class Histogram {
  public:
@@ -55,7 +55,7 @@ class Histogram {
 
  private:
   std::array<Counter, kBuckets> counts_;
-  /// Nanoseconds.
+  /// The sum of the times in nanoseconds.
   Counter sum_;
 };
 

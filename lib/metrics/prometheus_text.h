@@ -18,7 +18,7 @@
 
 namespace fo::metrics {
 
-/// The matching Content-Type.
+/// The Content-Type of this format.
 inline constexpr std::string_view kPrometheusTextType = "text/plain; version=0.0.4; charset=utf-8";
 
 class PrometheusText {
@@ -40,7 +40,7 @@ class PrometheusText {
   void add_histogram(const Labels& labels, std::span<const double> bounds,
                      std::span<const std::uint64_t> counts, double sum);
 
-  /// The same, with times in seconds.
+  /// Adds all series of `histogram`, with times in seconds.
   template <const auto& kBounds>
   void add(const Labels& labels, const Histogram<kBounds>& histogram) {
     const auto seconds = [](base::Duration time) {

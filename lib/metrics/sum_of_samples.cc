@@ -9,7 +9,7 @@
 namespace fo::metrics {
 namespace {
 
-// The end of the labels at the beginning of a text; npos if they do not end.
+// The offset after the labels at the beginning of `text`; npos if they have no end.
 std::size_t end_of_labels(std::string_view text) {
   bool in_value = false;
   for (std::size_t at = 0; at < text.size(); ++at) {

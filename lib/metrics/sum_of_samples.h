@@ -6,8 +6,8 @@
 
 namespace fo::metrics {
 
-/// The sum of a metric over its series: of the lines "NAME{labels} value [timestamp]". A malformed
-/// line, and a value that is infinite or no number, is left out; nullopt if that leaves none.
+/// The sum of a metric over its series, the lines "NAME{labels} value [timestamp]". Malformed lines
+/// and values that are not finite are left out; nullopt if no value is left.
 std::optional<double> sum_of_samples(std::string_view text, std::string_view name);
 
 }  // namespace fo::metrics
