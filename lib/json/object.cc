@@ -11,8 +11,8 @@ using nlohmann::json;
 
 namespace {
 
-// The parser would report the depth to a callback, but with one it looks through a list again at
-// the end of each object in it: 16 MiB of "{}," took hours.
+// The parser can report the depth to a callback, but with a callback it scans a whole list again at
+// the end of each object in it: 16 MiB of "{}," would take hours.
 void check_depth(std::string_view text) {
   int depth = 0;
   bool is_in_string = false;
@@ -33,7 +33,7 @@ void check_depth(std::string_view text) {
 
 void check_text(std::string_view text, base::ByteCount max_bytes) {
   if (text.size() > max_bytes) throw Misfit("too long");
-  // The parser takes a NUL for the end of the text.
+  // The parser reads a NUL as the end of the text.
   if (text.find('\0') != text.npos) throw Misfit("a NUL byte");
   check_depth(text);
 }

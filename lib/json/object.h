@@ -37,11 +37,10 @@ nlohmann::json parse(std::string_view text, base::ByteCount max_bytes);
 /// The same. Throws Misfit also if the value is not an object.
 nlohmann::json parse_object(std::string_view text, base::ByteCount max_bytes);
 
-/// parse_object(); nullopt in place of a Misfit.
+/// The result of parse_object(); nullopt where that throws Misfit.
 std::optional<nlohmann::json> find_object(std::string_view text, base::ByteCount max_bytes);
 
-/// A member of an object; nullptr if it is missing or null, as in Python, or `value` is not an
-/// object.
+/// A member of an object; nullptr if it is missing or null, or if `value` is not an object.
 const nlohmann::json* find(const nlohmann::json& value, const char* key);
 
 /// A member of an object; empty, or false, if it is missing or null. Throws Misfit if `value` is

@@ -7,11 +7,12 @@
 
 namespace fo::json {
 
-/// Whether a text may be nested too deeply to be written (recursively), or have too many members
-/// (each is compared with those before it).
+/// Whether `text` exceeds 8192 bytes or 256 opening brackets. The limits bound the depth, because
+/// JSON is written recursively, and the number of members, because each member is compared with
+/// those before it.
 bool is_too_much_json(std::string_view text);
 
-/// nullopt if the text is too much, not JSON, or not an object.
+/// Parses `text`; nullopt if is_too_much_json(text), or if it is not a JSON object.
 std::optional<nlohmann::ordered_json> read_json_object(std::string_view text);
 
 }  // namespace fo::json

@@ -70,7 +70,7 @@ class JsonReader::Sax final : public nlohmann::json_sax<nlohmann::json> {
 };
 
 void JsonReader::read(std::string_view text) {
-  // nlohmann::json takes a NUL for the end of the text.
+  // nlohmann::json reads a NUL as the end of the text.
   if (const auto nul = text.find('\0'); nul != text.npos) refuse_at(nul + 1);
   Sax sax(*this);
   nlohmann::json::sax_parse(text, &sax);

@@ -1,5 +1,5 @@
-// The base of readers of JSON files: it passes on one value after the other with its depth, refuses
-// invalid files, and keeps nothing.
+// The base class of readers of JSON files. It reports one value after the other with its depth,
+// refuses invalid files, and stores no values.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace fo::json {
 /// Throws Error(kBadData): "read 'file': reason".
 [[noreturn]] void refuse_file(const std::string& file, const std::string& reason);
 
-/// A value of JSON; a container is passed at its beginning.
+/// A value of JSON. A container (a list or an object) is reported at its beginning.
 struct JsonValue {
   enum class Kind { kText, kNumber, kObject, kList, kOther };
   Kind kind;
@@ -29,20 +29,23 @@ struct JsonValue {
 /// container that was not entered are skipped.
 class JsonReader {
  public:
-  /// `subject` begins the reason if a text is not JSON.
+  /// `file`, which must outlive this object, is the name in messages; `subject` begins the reason
+  /// if a text is not JSON.
   explicit JsonReader(const std::string& file, std::string subject = {})
       : file_(file), subject_(std::move(subject)) {}
 
+  /// Reports the values of one text. Throws Error(kBadData) if it is not JSON.
   void read(std::string_view text);
 
  protected:
   using Kind = JsonValue::Kind;
   ~JsonReader() = default;
-  /// A key of an object that was entered.
+  /// Called for each key of an object that was entered, before its value.
   virtual void on_key() {}
-  /// Returns true to enter the container.
+  /// Called for each value. Returns true to enter a container; the result is ignored for other
+  /// values.
   virtual bool on_value(JsonValue value) = 0;
-  /// The end of an entered container; depth() is the same as at its beginning.
+  /// Called at the end of an entered container; depth() is the same as at its beginning.
   virtual void on_end() {}
 
   [[nodiscard]] std::size_t depth() const { return depth_; }

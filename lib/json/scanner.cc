@@ -18,7 +18,7 @@ constexpr char32_t kFirstHigh = 0xd800;
 constexpr char32_t kFirstLow = 0xdc00;
 constexpr char32_t kEndOfLow = 0xe000;
 constexpr std::size_t kHalfBytes = 3;
-// Such numbers are less than 2^32.
+// Numbers with at most this many digits are less than 2^32.
 constexpr std::size_t kShortDigits = 9;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -47,7 +47,7 @@ void append_code(std::string& text, char32_t code) {
   add(0x80 | (code & 0x3f));
 }
 
-// The code of "uXXXX" at a place that the scanner has checked.
+// The code of a "uXXXX" that the scanner has checked; `at` is the offset of the "u".
 char32_t code_of_escape(std::string_view text, std::size_t at) {
   unsigned code = 0;
   std::from_chars(text.data() + at + 1, text.data() + at + 5, code, 16);
@@ -246,7 +246,7 @@ std::string_view Scanner::pass_string() {
     } else if (byte_of(c) < 0x80) {
       ++at_;
     } else {
-      // Only an escape can contain half a pair.
+      // Only an escape can encode half a surrogate pair, so these bytes must be UTF-8.
       const std::size_t size = base::first_character(text_.substr(at_)).size;
       if (size == 0) refuse();
       at_ += size;

@@ -1,9 +1,9 @@
-// A scanner of JSON text (RFC 8259) that tells where each value lies, so that a caller can read
-// some values, and cut out or replace others, while all other bytes stay as they are. Pure.
+// A scanner of JSON text (RFC 8259) that reports the position of each value, so that a caller can
+// read some values, and cut or replace others, while all other bytes are unchanged. Pure.
 //
-// Text is checked as it is passed over. Strings that a program decodes are WTF-8: UTF-8 in which a
-// lone surrogate, such as "\ud83d", has a code of three bytes, so that a pair whose halves arrive
-// in two texts can be joined again (join_halves).
+// The scanner validates text as it passes over it. Decoded strings are WTF-8: UTF-8 in which a lone
+// surrogate, such as "\ud83d", is encoded in three bytes, so that a pair whose halves arrive in two
+// texts can be joined (join_halves).
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,8 @@ class Scanner {
 
   /// Returns the kind of the next value.
   Kind kind();
-  /// The place of the next value in the text. After a value was read, the place where it ended.
+  /// The offset of the next value in the text, after kind() or at the beginning of `on_member` and
+  /// `on_item`. After a value was read, the offset of its end.
   [[nodiscard]] std::size_t position() const { return at_; }
 
   /// Passes over the next value, and returns its text.
@@ -42,8 +43,8 @@ class Scanner {
   /// false; `numbers` may have some of them. Several times as fast as list().
   bool short_numbers(std::vector<std::uint32_t>& numbers);
 
-  /// Enters the next value, a kObject, and calls `on_member(name)` for each member, which passes
-  /// over the member's value, and over nothing else. The name is valid until then.
+  /// Enters the next value, a kObject, and calls `on_member(name)` for each member. `on_member`
+  /// must pass over the member's value and nothing else; the name is valid during the call.
   template <typename OnMember>
   void object(const OnMember& on_member) {
     enter('{');
@@ -59,7 +60,8 @@ class Scanner {
     --depth_;
   }
 
-  /// In `on_member`, before the value is passed over: where the member's name begins.
+  /// The offset of the member's name, with its quotes. Valid in `on_member` until the value is
+  /// passed over.
   [[nodiscard]] std::size_t member_begin() const { return member_begin_; }
 
   /// The same for the items of a kList.
@@ -97,40 +99,42 @@ class Scanner {
   int depth_ = 0;
 };
 
-/// A string of JSON in quotes, from WTF-8; what is not even that is replaced by U+FFFD.
+/// `wtf8` as a JSON string in quotes. Lone surrogates and control characters below U+0020 become
+/// escapes; invalid bytes become U+FFFD.
 std::string quoted(std::string_view wtf8);
 
-/// UTF-8: each lone surrogate is replaced by U+FFFD.
+/// Converts WTF-8 to UTF-8: each lone surrogate becomes U+FFFD.
 std::string without_halves(std::string_view wtf8);
 
-/// Appends `more`; two halves of a surrogate pair that meet become one character.
+/// Appends `more` to `wtf8`; two halves of a surrogate pair that meet become one character.
 void join_halves(std::string& wtf8, std::string_view more);
 
-/// Whether it ends with the first half of a surrogate pair.
+/// Whether `wtf8` ends with the first half of a surrogate pair.
 bool ends_with_half(std::string_view wtf8);
 
-/// A part of a text, and what takes its place.
+/// A part of a text, [begin, end), and its replacement.
 struct Edit {
   std::size_t begin = 0;
   std::size_t end = 0;
   std::string replacement = {};
 };
 
-/// Puts edits into the order of their places.
+/// Sorts edits by where they begin.
 void sort(std::vector<Edit>& edits);
 
 /// The text from `begin` to `end` with these edits, which do not overlap and are in order; edits
-/// outside of that part are ignored.
+/// that are not wholly inside that part are ignored.
 std::string edited(std::string_view text, std::span<const Edit> edits, std::size_t begin,
                    std::size_t end);
 std::string edited(std::string_view text, std::span<const Edit> edits);
 
-/// The members of one object of which some are to be cut, with the commas between them.
+/// Computes the edits that cut some members of one object, with the commas between members.
 class MemberCuts {
  public:
-  /// The next member of the object, from its name to the end of its value.
+  /// Adds the next member of the object: [begin, end) reaches from its name to the end of its
+  /// value.
   void add(std::size_t begin, std::size_t end, bool is_cut);
-  /// After the last member: appends the cuts.
+  /// Appends the cuts to `edits`. Call it after the last member was added.
   void finish(std::vector<Edit>& edits) const;
 
  private:
@@ -148,8 +152,8 @@ struct MemberChange {
   std::optional<std::string> value;
 };
 
-/// The text of an object without its members of these names; then those with a value are added.
-/// Throws Misfit if it is not an object.
+/// The text of `object` without the members that `changes` names, and then with the new values at
+/// its end. Throws Misfit if it is not an object.
 std::string change_members(std::string_view object, std::span<const MemberChange> changes);
 
 }  // namespace fo::json
