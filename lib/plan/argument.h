@@ -8,7 +8,7 @@
 
 namespace fo::plan {
 
-/// The bounds of all arguments: products and quotients of a few of them are finite.
+/// The bounds of all arguments, so that products and quotients of a few of them are finite.
 inline constexpr double kMinPositive = 1e-15;
 inline constexpr double kMaxCount = 1e12;
 

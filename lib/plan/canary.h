@@ -30,12 +30,12 @@ double checks_per_day(Seconds interval);
 /// more frequent.
 double false_drains_per_day(const CanaryChecks& checks, std::uint64_t workers = 1);
 
-/// The number of checks after which a breaker opens that counts failures and that successes do not
-/// reset: in_a_row / false_result, which must be more than 0.
+/// The expected number of checks until a breaker opens if it counts all failures and successes do
+/// not reset it: in_a_row / false_result, which must be more than 0.
 double checks_until_unreset_breaker_opens(const CanaryChecks& checks);
 
 /// Returns the longest time for which a lasting fault stays undetected: in_a_row * interval + 2 s,
-/// because it can begin just after a check, and the last one is repeated.
+/// because the fault can begin just after a check, and the last check is repeated.
 Seconds longest_drift_detection(const CanaryChecks& checks);
 
 /// Returns the longest time for which a wrong token stays undetected: interval + 2 s + vote, the

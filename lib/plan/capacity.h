@@ -23,8 +23,8 @@ struct MeasuredTpot {
 
 /// The limits of one replica's concurrent requests.
 struct Replica {
-  /// The tokens that the whole KV cache holds. Its free part excludes what running requests hold,
-  /// which would count them twice.
+  /// The number of tokens that the whole KV cache holds, not of its free part: the free part
+  /// excludes running requests already, so that they would be counted twice.
   double kv_tokens;
   /// The mean length of a sequence, prompt and answer.
   double sequence_tokens;
@@ -34,9 +34,10 @@ struct Replica {
   std::vector<MeasuredTpot> measured;
 };
 
-/// The requests of a replica at a time: the least of kv_tokens / sequence_tokens, slots, and the
-/// largest measured concurrency whose TPOT is within `tpot`. 0 if no sequence fits into the cache,
-/// or no measurement is within the limit. Throws Error(kUsage) for values of 0 and out of range.
+/// The number of concurrent requests of a replica: the least of kv_tokens / sequence_tokens, slots,
+/// and the largest measured concurrency whose TPOT is within `tpot`. 0 if no sequence fits into the
+/// cache, or no measurement is within the limit. Throws Error(kUsage) for a value that is 0 or out
+/// of its range.
 std::uint64_t concurrency_of(const Replica& replica, Seconds tpot);
 
 /// The requests per second that `replicas` carry: replicas * concurrency / residence, by Little's

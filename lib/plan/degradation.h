@@ -8,8 +8,9 @@
 //       3         0.50           0.55          1/2           1         1/2          0           2
 //       4         0.25           0.30          1/2           1          0           0           2
 //
-// A level is entered at once, and left for the one before it after kLeaveAfter above its threshold.
-// Each level is a complete setting, so that any level can follow any other.
+// A level is entered at once. It is left for the one before it when the ratio has been above its
+// threshold for kLeaveAfter. Each level is a complete setting, so that any level can follow any
+// other.
 #pragma once
 
 #include <array>
@@ -58,8 +59,8 @@ inline constexpr double kRefuseAllBelow = 0.05;
 /// Time for which the ratio must stay above a level's threshold before the level is left.
 inline constexpr base::Duration kLeaveAfter = std::chrono::seconds(10);
 
-/// The numbers of the levels. Level 0 is as above; a level is entered below the one before it, and
-/// left above its own threshold.
+/// The numbers of the levels. Level 0 is that of kDegradationLevels; from level 1 on, enter_below
+/// decreases from each level to the next, and leave_above is more than the level's own enter_below.
 struct DegradationRules {
   std::array<DegradationLevel, 5> levels = kDegradationLevels;
   double refuse_all_below = kRefuseAllBelow;
@@ -80,7 +81,7 @@ struct DegradationState {
 };
 
 /// The state after an observation of `ratio` at `now`, the time since any fixed point. `now` must
-/// not go back.
+/// not decrease.
 DegradationState next_degradation(const DegradationState& before, double ratio, base::Duration now,
                                   const DegradationRules& rules = {});
 

@@ -20,7 +20,7 @@ std::string to_digits(double value, int digits) {
   const double unit = is_scientific ? std::pow(10, exponent) : 1;
   const double scale = std::pow(10, decimals);
   const double rounded = std::round(value / unit * scale) / scale * unit;
-  // 9.996 has become 10.
+  // Rounding can add a digit, as in 10.0 for 9.996.
   if (!is_scientific && exponent_of(rounded) > exponent) decimals = std::max(0, decimals - 1);
   return is_scientific ? fmt::format("{:.{}e}", rounded, decimals)
                        : fmt::format("{:.{}f}", rounded, decimals);

@@ -19,7 +19,8 @@ struct KvShape {
 };
 
 /// The bytes of one token in the KV cache: 2 * layers * kv_heads * head_size * element_bytes (a key
-/// and a value), as in seed 002. With the heads of one GPU of a group: those of its part.
+/// and a value), as in seed 002. With the number of heads on one GPU of a group, the result is that
+/// GPU's part.
 double kv_bytes_per_token(const KvShape& shape);
 
 /// The raw bandwidth of PCI Express 3 to 5 in one direction, in bytes per second: transfers * lanes
@@ -51,13 +52,14 @@ Seconds replay_time(const Migration& migration, double tokens);
 /// every length: without a set-up time both are proportional to the length.
 std::optional<double> crossover_tokens(const Migration& migration);
 
-/// When the last of `requests` with this many tokens is replayed, spread evenly over `targets`,
-/// each of which replays one after the other: ceil(requests / targets) * replay_time.
+/// The time until the last of `requests`, each with this many tokens, is replayed. The requests are
+/// spread evenly over `targets`, and each target replays one after the other: ceil(requests /
+/// targets) * replay_time.
 Seconds last_replay(const Migration& migration, double tokens, std::uint64_t requests,
                     std::uint64_t targets);
 
-/// When the last of `requests` is transferred, one after the other over the links of the source,
-/// whatever the number of targets is: requests * transfer_time.
+/// The time until the last of `requests` is transferred. The links of the source transfer one after
+/// the other, for any number of targets: requests * transfer_time.
 Seconds last_transfer(const Migration& migration, double tokens, std::uint64_t requests);
 
 }  // namespace fo::plan

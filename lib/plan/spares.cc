@@ -51,7 +51,7 @@ double poisson_tail(double mean, std::uint64_t k) {
 }
 
 std::uint64_t spares_needed(double mean, double shortfall) {
-  // The smallest and the largest double within (0, 1).
+  // Bounds close to 0 and 1, which are not valid themselves.
   check_range("shortfall", shortfall, 1e-300, 1 - 1e-15);
   std::uint64_t enough = 1;
   while (poisson_tail(mean, enough) > shortfall) enough *= 2;
