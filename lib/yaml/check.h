@@ -13,15 +13,16 @@ namespace fo::yaml {
 [[noreturn]] void refuse_yaml(const std::string& file, Position position,
                               const std::string& reason);
 
-/// The offset of a position in the text, limited to the end of its line and of the text.
+/// The offset of `position` in `text`; at most the end of its line, and of the text.
 std::size_t offset_of(std::string_view text, Position position);
 
-/// An appendix to the reason of a syntax error: how to proceed if a template is at this place; ""
-/// if there is none.
+/// Text to append to the reason of a syntax error: if a template is at or near `position`, the text
+/// says how to render it first; "" without a template.
 std::string template_hint(std::string_view text, Position position);
 
-/// Throws the same for bytes that are not UTF-8, control characters, and characters that only some
-/// readers take for a line end (a single carriage return, U+0085, U+2028, U+2029).
+/// Throws Error(kBadData) like refuse_yaml for bytes that are not UTF-8, byte order marks, control
+/// characters, and characters that only some readers read as a line end (a single carriage return,
+/// U+0085, U+2028, U+2029).
 void check_yaml(std::string_view text, const std::string& file);
 
 }  // namespace fo::yaml

@@ -1,6 +1,6 @@
-// A YAML or JSON value as in its source: maps keep their order, scalars their text, and all nodes
-// their position. Scalars are interpreted only when they are used (scalar.h), so that data that is
-// only copied does not change.
+// A YAML or JSON value as it is in its source: maps keep their order, scalars their text, and all
+// nodes their position. Scalars are interpreted only when they are used (scalar.h), so that data
+// that is only copied does not change.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Node {
   /// Creates a null.
   Node();
   static Node string(std::string text);
-  /// A scalar without quotes; "5", "on" and "" are not strings then.
+  /// A scalar without quotes, so that "5", "on" and "" are not strings.
   static Node plain(std::string text);
   static Node integer(std::int64_t value);
   static Node boolean(bool value);
@@ -50,7 +50,7 @@ class Node {
   /// The items of a list; empty for other nodes.
   [[nodiscard]] const std::vector<Node>& items() const { return items_; }
   [[nodiscard]] std::vector<Node>& items() { return items_; }
-  /// Appends an item; a null becomes a list.
+  /// Appends an item. A null becomes a list first.
   Node& push_back(Node item);
 
   /// The members of a map; empty for other nodes.
@@ -107,7 +107,8 @@ struct Node::Member {
   bool plain_key = false;
 };
 
-/// The entry of a list whose `key` is `name`; nullptr if there is none.
+/// The first item of `list` whose member `key` is `name`; nullptr if there is none, or if `list` is
+/// nullptr.
 const Node* find_named(const Node* list, std::string_view key, std::string_view name);
 
 }  // namespace fo::yaml

@@ -14,7 +14,7 @@ Position position_of(const yaml_mark_t& mark) {
 
 Parser::Parser(std::string_view text, const std::string& file) : text_(text), file_(file) {
   if (yaml_parser_initialize(&parser_) == 0) throw std::bad_alloc();
-  // Otherwise a byte order mark could select UTF-16.
+  // Without this, a byte order mark could select UTF-16.
   yaml_parser_set_encoding(&parser_, YAML_UTF8_ENCODING);
   yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()),
                                text.size());

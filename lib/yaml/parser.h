@@ -1,4 +1,4 @@
-// libyaml's event parser for one text.
+// Reads the events of one text with libyaml, and explains its errors.
 #pragma once
 
 #include <yaml.h>

@@ -68,8 +68,8 @@ class Reader {
     Weight weight;
     Properties properties;
     std::size_t anchor_id = 0;
-    // For a map: its keys, both as text and in their JSON form; the key that waits for its value;
-    // the maps to merge, and where.
+    // For a map: its keys, both as text and in their JSON form; the key whose value is read next;
+    // the maps to merge, and the index at which their members are inserted.
     std::unordered_set<std::string> keys;
     std::optional<Node::Member> key;
     std::vector<Node> merged;
@@ -80,14 +80,15 @@ class Reader {
     refuse_yaml(file_, position, reason);
   }
 
-  // For malformed YAML and unsupported features, which may be caused by a template.
+  // Like fail(), for errors that a template may have caused: malformed YAML and unsupported
+  // features.
   [[noreturn]] void fail_at_text(Position position, const std::string& reason) const {
     fail(position, reason + template_hint(text_, position));
   }
 
   void refuse_key(Position position) const { fail_at_text(position, "a key that is not a scalar"); }
 
-  // Handles an event; false at the end of the stream.
+  // Handles an event; returns false at the end of the stream.
   bool take(const yaml_event_t& event) {
     const Position position = position_of(event.start_mark);
     const auto& data = event.data;
@@ -214,7 +215,8 @@ class Reader {
     complete(*anchor.node, anchor.weight);
   }
 
-  // Called before nodes are created: counts `nodes`, and `bytes` of copied text.
+  // Counts `nodes`, and `bytes` of copied text. It is called before the nodes are created, so that
+  // the limits hold.
   void count(std::size_t nodes, std::size_t bytes, Position position) {
     nodes_ += nodes;
     copied_ += bytes;

@@ -13,9 +13,9 @@ namespace fo::yaml {
 struct Document {
   Node root;
   /// The document's text in the file: from after its separator line to before the next one,
-  /// preceded by the comments before the first; it ends with a newline. After a "---" line, it
-  /// parses to the same document. Two changes are possible: "|" becomes "|-" for a block scalar
-  /// that ends without a newline because the file does, and two JSON escapes of one character
+  /// preceded by the comments before the first; it ends with a newline. Behind a "---" line, this
+  /// text parses to the same document. Two changes are possible: "|" becomes "|-" for a block
+  /// scalar at the end of a file without a final newline, and two JSON escapes of one character
   /// become the character.
   std::string source;
 };

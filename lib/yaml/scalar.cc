@@ -191,7 +191,8 @@ bool looks_like_number(std::string_view text) {
   return has_digits && text.empty();
 }
 
-// In any spelling, because some readers ignore case.
+// Whether some reader reads the text as a word of another type, such as a boolean. Case is ignored,
+// as some readers do.
 bool looks_like_word(std::string_view text) {
   constexpr std::array<std::string_view, 12> kWords = {"",   "~",  "null", "y",    "n",     "yes",
                                                        "no", "on", "off",  "true", "false", "="};
@@ -202,7 +203,8 @@ bool looks_like_word(std::string_view text) {
 }
 
 std::string json_of(const Number& number) {
-  // Zero has no sign: "-0" would be an integer, which has none.
+  // A negative zero is written without its sign, because "-0" would be an integer, and integers
+  // have no negative zero.
   if (!number.is_integer) return fmt::format("{}", number.value == 0 ? 0.0 : number.value);
   return (number.negative && number.magnitude > 0 ? "-" : "") + std::to_string(number.magnitude);
 }

@@ -20,7 +20,8 @@ std::size_t find_block_mark(std::string_view text, std::size_t begin) {
   return at;
 }
 
-// Changes the block scalar with "|" or ">" at `mark` to one without a final newline.
+// Changes the indicators of the block scalar at `mark`, its "|" or ">", so that it has no final
+// newline.
 void strip(std::string& source, std::size_t mark) {
   const std::size_t end =
       std::min(source.find_first_not_of("0123456789+-", mark + 1), source.size());

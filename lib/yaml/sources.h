@@ -19,7 +19,7 @@ class Sources {
   void begin_at_marker(int line);
 
   /// Returns the document that ends before this line: the comments before its "---", and the text
-  /// after it. After a "---" line, it parses to the same document.
+  /// after it. Behind a "---" line, the result parses to the same document.
   std::string end_before(int line);
 
   /// Skips the line of a "...".

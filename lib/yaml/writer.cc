@@ -97,7 +97,7 @@ class YamlWriter {
     }
   }
 
-  // Continues the line of a "- " or of a long key's ": ".
+  // Writes a node on the line of a "- ", or of a long key's ": ".
   void behind_mark(const Node& node, std::size_t indent) {
     if (is_empty(node) || node.is_scalar()) {
       flat(node, indent);
@@ -124,7 +124,7 @@ class YamlWriter {
     return (node.is_list() && node.items().empty()) || (node.is_map() && node.members().empty());
   }
 
-  // A plain scalar of several lines was folded, so it is a string.
+  // A plain scalar of several lines is always a string: its source was folded.
   static bool type_is_text(const Node& node) {
     return !node.is_plain() || node.text().find('\n') != std::string::npos ||
            type_of(node.text()) == ScalarType::kString;

@@ -1,4 +1,4 @@
-// Writers from nodes to text. Equal nodes give equal bytes.
+// Writes nodes as text. Equal nodes give equal bytes.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace fo::yaml {
 /// scalars if possible. There is no "---". Plain scalars of the input keep their text.
 std::string to_yaml(const Node& node);
 
-/// Indents by two and ends with a newline.
+/// Writes JSON, indented by two, with a newline at the end.
 std::string to_json(const Node& node);
 
 }  // namespace fo::yaml
