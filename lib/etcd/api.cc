@@ -29,7 +29,7 @@ constexpr std::size_t kMaxTokenBytes = std::size_t{16} * 1024;
 
 std::string number_text(std::uint64_t number) { return std::to_string(number); }
 
-// An int64 that is not negative.
+// The value of a non-negative int64; 0 if it is missing.
 std::uint64_t number_in(const json& object, const char* key) {
   const std::string text = text_in(object, key);
   if (text.empty()) return 0;

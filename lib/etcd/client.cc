@@ -42,7 +42,8 @@ ExitStatus status_of(Refusal::Kind kind) {
   return ExitStatus::kProtocol;
 }
 
-// Whether the refusal is an answer to the request, which any other server would give, too.
+// Whether the refusal is an answer to the request, so that any other server would give the same
+// one.
 bool is_answer(Refusal::Kind kind) {
   return kind == Refusal::Kind::kLeaseNotFound || kind == Refusal::Kind::kLeaseExists ||
          kind == Refusal::Kind::kCompacted;
@@ -168,7 +169,7 @@ awaitable<Found> Client::list_once(KeyRange keys, Deadline deadline, std::size_t
                                              ": more than " + std::to_string(max_keys));
     }
     if (is_last) co_return all;
-    // The first key after the last one.
+    // The next key in order after the last one.
     page.keys.begin = all.keys.back().key + '\0';
   }
 }
@@ -234,7 +235,7 @@ awaitable<Client::WatchEnd> Client::watch_once(
       if (message->compacted != 0) end = WatchEnd::kCompacted;
       if (!end && message->is_ended) {
         error_text = "the watch was ended: " + base::quoted(message->reason);
-        // etcd gives the first reason also for a token that it does not know any more.
+        // etcd also gives the first reason for a token that it has forgotten.
         const bool is_refused = message->reason.find("permission denied") != std::string::npos ||
                                 message->reason.find("invalid auth token") != std::string::npos;
         if (is_refused && !is_new && !config_.user.empty()) {

@@ -25,7 +25,7 @@ class WatchStream {
   /// whose events are not in the order of their revisions.
   std::optional<WatchMessage> next();
 
-  /// The first revision whose events were not all returned; 0 if unknown.
+  /// The first revision of which an event may not have been returned; 0 if unknown.
   [[nodiscard]] Revision next_revision() const { return watch_.from; }
 
  private:
