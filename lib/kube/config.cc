@@ -43,8 +43,8 @@ std::string find_cluster(const std::string& what) {
   return "https://" + server;
 }
 
-// Whether requests stay on this machine. "localhost" is resolved to 127.0.0.1 without a query
-// (resolve.h); other names may begin with "127.", too.
+// Whether requests stay on this machine. net::resolve gives 127.0.0.1 for "localhost" without a
+// query. Any other name counts as remote, even if it begins with "127.".
 bool is_here(const std::string& server) {
   const std::string host = net::parse_url(server).address.host;
   return host == "localhost" || net::is_loopback(host);

@@ -66,7 +66,7 @@ std::string encode_lease(const Collection& leases, const std::string& name, cons
 }
 
 std::string encode_lease(const Lease& seen, const Claim& claim) {
-  // Our own text: decode_lease wrote it.
+  // decode_lease wrote this text, so that it is valid JSON.
   json object = json::parse(seen.object);
   json& spec = object["spec"];
   put_claim(spec, claim);

@@ -49,8 +49,8 @@ struct Claim {
 
 /// A new Lease.
 std::string encode_lease(const Collection& leases, const std::string& name, const Claim& claim);
-/// The Lease `seen` with this claim. Everything else is kept, above all the resource version, so
-/// that an API server refuses to replace a Lease that has changed meanwhile.
+/// The Lease `seen` with this claim. All other members are kept. Because of the resource version
+/// among them, an API server refuses to replace a Lease that has changed meanwhile.
 std::string encode_lease(const Lease& seen, const Claim& claim);
 
 /// RFC 3339 in UTC with six decimals: "2026-11-21T05:33:00.123456Z".

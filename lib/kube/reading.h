@@ -1,4 +1,4 @@
-// Members of the API server's objects, in addition to those of json/object.h.
+// Reads members of the API server's objects, in addition to the functions of json/object.h.
 #pragma once
 
 #include <cstdint>
