@@ -6,9 +6,9 @@
 
 namespace fo::fleet {
 
-/// nullopt where the engine has no such metric.
+/// The load of an engine. A member is nullopt if the engine does not report it.
 struct EngineLoad {
-  /// Requests that run, and that wait.
+  /// The numbers of requests that run, and that wait.
   std::optional<double> running = {};
   std::optional<double> waiting = {};
   /// Tokens of prompts and answers since the start.
@@ -20,7 +20,7 @@ struct EngineLoad {
   [[nodiscard]] bool has_queue() const { return waiting.value_or(0) > 0; }
 };
 
-/// The metrics of vLLM, SGLang and Dynamo, summed over their series.
+/// Reads the metrics of vLLM and SGLang in Prometheus' text format; each is summed over its series.
 EngineLoad read_engine_load(std::string_view text);
 
 }  // namespace fo::fleet

@@ -1,4 +1,4 @@
-// Questions to an engine that need no model: a page of its API, and its load.
+// Queries of an engine that do not run its model: a page of its API, and its load.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -14,7 +14,7 @@ namespace fo::fleet {
 
 struct EnginePage {
   int status = 0;
-  /// Its beginning, if it is too long.
+  /// The body; only its beginning if `is_too_long`.
   std::string text;
   bool is_too_long = false;
 };
@@ -23,8 +23,8 @@ boost::asio::awaitable<EnginePage> get_page(http::Connection& connection, std::s
                                             http::Fields headers, std::size_t max_bytes,
                                             base::Deadline deadline);
 
-/// Asks for /metrics, on a connection of its own; nullopt if the engine has none. Throws what
-/// http::Connection throws, such as kTryAgain if they do not arrive in time.
+/// Queries BASE_PATH/metrics on a new connection; nullopt unless the status is 200 and the page has
+/// at most 4 MiB. Throws what http::Connection throws, such as kTryAgain at the deadline.
 boost::asio::awaitable<std::optional<EngineLoad>> ask_engine_load(http::Origin origin,
                                                                   std::string base_path,
                                                                   http::Fields headers,

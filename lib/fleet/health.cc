@@ -12,7 +12,7 @@ using std::chrono::seconds;
 // In the order of HealthState.
 constexpr std::array<std::string_view, 5> kStateNames{"healthy", "suspicious", "unhealthy",
                                                       "probation", "convicted"};
-// Limits of n. At the first one, the longest cool-down of the standard rules is reached.
+// Limits of n. At the first one, the standard rules reach their longest cool-down.
 constexpr unsigned kFailedProbations = 6;
 constexpr unsigned kMaxFailedProbations = 30;
 // The weight with which a worker begins after a probation.
@@ -142,7 +142,8 @@ void Health::on_probation_outcome(bool is_fault, base::Duration now, double rand
 void Health::enter(HealthState state, base::Duration now) {
   state_ = state;
   successes_in_row_ = faults_in_row_ = 0;
-  // A fault does not end the rise: the worker would get more requests than before it.
+  // A fault does not end the rise of the weight, because the worker would then get more requests
+  // than before the fault.
   const bool is_in = state == HealthState::kHealthy || state == HealthState::kSuspicious;
   if (!is_in) rising_since_.reset();
   healthy_since_.reset();
@@ -150,7 +151,7 @@ void Health::enter(HealthState state, base::Duration now) {
   lease_.reset();
 }
 
-// Beyond this n, the cool-down is not longer.
+// Above this n, the cool-down does not get longer.
 unsigned Health::max_failed_probations() const {
   unsigned n = kFailedProbations;
   while (n < kMaxFailedProbations && rules_.cool_down * (1U << n) < rules_.max_cool_down) ++n;
@@ -204,7 +205,7 @@ void Health::end_lease(std::uint64_t lease) {
 SetWeights weights_of_set(std::span<const SetMember> members, double max_out_part) {
   SetWeights result;
   std::size_t unconvicted = 0;
-  // The members that are out by suspicion.
+  // The indexes of the members that are not convicted and whose own weight is 0.
   std::vector<std::size_t> suspects;
   for (const SetMember& member : members) {
     if (member.state != HealthState::kConvicted) {

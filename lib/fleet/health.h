@@ -1,22 +1,22 @@
-// What one observer, such as a router or a canary, makes of a worker from the outcomes of its
-// requests. Pure: time, which must not go back, and randomness are arguments.
+// The health of a worker, as one observer, such as a router or a canary, concludes it from the
+// outcomes of the worker's requests. Pure: time, which must not decrease, and randomness are
+// arguments.
 //
 //     state (weight)     success        fault           conviction   acquittal   time
 //     healthy (1)        -              suspicious      convicted    -           -
 //     suspicious (1/2)   2 in a row:    unhealthy (a)   convicted    -           -
 //                        healthy
-//     unhealthy (0)      -              -               convicted    -           after the
-//     cool-down:
+//     unhealthy (0)      -              -               convicted    -           cool-down over:
 //                                                                                probation
 //     probation (0,      5 in a row:    unhealthy,      convicted    -           lease expired:
 //       one lease)       healthy (b)    n + 1                                    a fault
 //     convicted (0)      -              -               -            probation   -
 //
-// (a) After 3 faults in a row, with that which made it suspicious, or when over half of at least 20
-//     outcomes in 30 s are faults. The cool-down is 5 s * 2^n, a random part of 25 % more or less,
-//     and at most 300 s; n is the number of failed probations, less one for each 10 minutes
-//     healthy.
-// (b) The weight then rises from 1/10 of the state's to all of it in 10 s.
+// (a) After 3 faults in a row, the one that made it suspicious included, or if over half of at
+//     least 20 outcomes in 30 s are faults. The cool-down is 5 s * 2^n, randomly up to 25 % longer
+//     or shorter, and at most 300 s. n is the number of failed probations, less one for each 10
+//     minutes of health.
+// (b) The weight then rises from 1/10 of the state's weight to all of it in 10 s.
 //
 // HealthRules has these numbers.
 #pragma once
@@ -59,12 +59,12 @@ struct HealthRules {
   double fault_share = 0.5;
   base::Duration cool_down = std::chrono::seconds(5);
   base::Duration max_cool_down = std::chrono::seconds(300);
-  /// The part by which a cool-down is longer or shorter.
+  /// The largest part by which a cool-down is longer or shorter.
   double jitter = 0.25;
   std::uint64_t probation_successes = 5;
-  /// The time in which the weight rises after a probation.
+  /// The time for which the weight rises after a probation.
   base::Duration rise = std::chrono::seconds(10);
-  /// The time of health for which a failed probation is forgotten.
+  /// The time in health after which one failed probation is forgotten.
   base::Duration forget = std::chrono::minutes(10);
   friend bool operator==(const HealthRules&, const HealthRules&) = default;
 };
@@ -86,20 +86,19 @@ class Health {
  public:
   explicit Health(const HealthRules& rules = {}) : rules_(rules), window_(rules.window) {}
 
-  /// Sets the rules of later events. The state and the outcomes stay, and so does the end of a
-  /// cool-down.
+  /// Sets the rules of later events. The state, the outcomes and the end of a cool-down are kept.
   void set_rules(const HealthRules& rules);
 
-  /// Applies the time until `now`, then the event. `random` is uniform in [0, 1).
+  /// Applies the time that has passed until `now`, then the event. `random` is uniform in [0, 1).
   void apply(HealthEvent event, base::Duration now, double random);
 
   [[nodiscard]] HealthState state() const { return state_; }
-  /// The worker's part of requests, in relation to others: 0 to 1. In probation it is 0, and a
+  /// The worker's share of requests relative to other workers: 0 to 1. In probation it is 0, and a
   /// request needs a lease.
   [[nodiscard]] double weight(base::Duration now) const;
-  /// The weight of a worker that stays in although its own weight is 0.
+  /// The weight that weights_of_set gives to a worker that stays in although its own weight is 0.
   [[nodiscard]] double panic_weight() const { return rules_.suspicious_weight; }
-  /// The n of the cool-down.
+  /// The n of note (a).
   [[nodiscard]] unsigned failed_probations() const { return failed_probations_; }
 
   /// The state that an observer keeps when it restarts.
@@ -110,22 +109,23 @@ class Health {
     base::Duration cool_down{};
   };
   [[nodiscard]] Snapshot snapshot(base::Duration now) const;
-  /// Continues with an earlier state, without its outcomes, its lease and its rise.
+  /// Continues with a saved state. Outcomes, a lease and a rise of the weight are not part of it.
   void restore(const Snapshot& snapshot, base::Duration now);
 
-  /// Permits one request to a worker in probation. nullopt in any other state, and while another
-  /// lease is out. Without end_lease() until `deadline`, the worker has a fault.
+  /// Permits one request to a worker in probation, and returns the number of the lease; nullopt in
+  /// any other state, and while another lease is in use. If end_lease() is not called until
+  /// `deadline`, the lease expires, which is a fault.
   std::optional<std::uint64_t> take_lease(base::Duration deadline);
-  /// The request has ended; its outcome, if it counts, is an event of its own. Leases that are over
-  /// already are ignored.
+  /// Ends the lease, because its request has ended; the outcome, if it counts, is a separate event.
+  /// A lease that has expired is ignored.
   void end_lease(std::uint64_t lease);
 
  private:
-  // Outcomes of a time, by seconds.
+  // The outcomes of the last seconds, counted for each second.
   class Window {
    public:
     explicit Window(base::Duration time);
-    /// Keeps the outcomes that are in the new time.
+    /// Changes the length of the window, and keeps the outcomes that are within it.
     void set_time(base::Duration time);
     void add(base::Duration now, bool is_fault);
     /// Whether there are at least `outcomes`, more than a `share` of them faults.
@@ -157,7 +157,7 @@ class Health {
   Window window_;
   unsigned failed_probations_ = 0;
   base::Duration cool_down_ends_{0};
-  /// When the last probation was passed.
+  /// The time when the last probation was passed; nullopt once the weight has risen.
   std::optional<base::Duration> rising_since_;
   /// The time when the worker became healthy, or when n was last reduced.
   std::optional<base::Duration> healthy_since_;
@@ -169,8 +169,8 @@ class Health {
   std::uint64_t leases_ = 0;
 };
 
-/// A worker of a set, as far as its own health decides. Workers that are not registered any more
-/// are not members. A router leaves out those that it can't reach, too; a canary counts them.
+/// A registered worker of a set, with its own health. A router leaves out workers that it can't
+/// reach; a canary counts them.
 struct SetMember {
   HealthState state = HealthState::kHealthy;
   double weight = 1;
@@ -181,15 +181,16 @@ struct SetMember {
 struct SetWeights {
   /// Weights in the order of the members.
   std::vector<double> weights;
-  /// Number of members that stay in although their own weight is 0; more than 0 is a panic.
+  /// The number of members that stay in although their own weight is 0. If it is more than 0, the
+  /// set is in a panic.
   std::size_t kept_in = 0;
 };
 
 inline constexpr double kMaxOut = 0.5;
 
-/// At most this part of the members that are not convicted, rounded down, have a weight of 0: if
-/// more of them are suspected, the fault is probably elsewhere, and the least bad stay in, with
-/// their panic_weight. One of them is always in, and a convicted one never.
+/// Convicted members have a weight of 0. Of the others, at most the part `max_out_part`, rounded
+/// down, has a weight of 0, and at least one member is in. If more have an own weight of 0, the
+/// fault is probably elsewhere: the least bad of them stay in, with their panic_weight.
 SetWeights weights_of_set(std::span<const SetMember> members, double max_out_part = kMaxOut);
 
 }  // namespace fo::fleet

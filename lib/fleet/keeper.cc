@@ -21,7 +21,8 @@ namespace asio = boost::asio;
 using asio::awaitable;
 using base::Deadline;
 
-// Runs `task` until it ends or a signal arrives, which cancels it. Throws what it throws.
+// Runs `task` until it ends or a signal arrives, which cancels it. Throws what `task` throws,
+// unless the signal came first.
 void run_until_signal(loop::Daemon& daemon, asio::io_context& io, awaitable<void> task) {
   asio::cancellation_signal cancel;
   bool is_cancelled = false;

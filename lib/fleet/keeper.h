@@ -1,4 +1,5 @@
-// Keeps the record of a worker that another program runs, until a signal ends that.
+// Keeps the record of a worker that another program runs, or watches a registry, until a signal
+// arrives.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -14,7 +15,7 @@ struct KeeperOptions {
   Record record;
   /// The timeout of the first registration, and of the deregistration.
   base::Duration timeout = std::chrono::seconds(5);
-  /// -1 for none; gets a newline when the record is written.
+  /// The descriptor that gets a newline when the record is written; -1 for none.
   int ready_fd = -1;
 };
 
@@ -23,11 +24,12 @@ struct KeeperOptions {
 void keep_record(Registry& registry, const KeeperOptions& options,
                  const std::function<void()>& on_kept);
 
-/// Deregisters. Logs what fails: the record counts no longer than this process.
+/// Deregisters. An error is only logged, because the record does not outlast this process for long.
 boost::asio::awaitable<void> leave_or_log(KeptRecord& kept, base::Duration timeout);
 
 /// Calls `on_change` for each change of records whose keys begin with `prefix`, as Registry::watch
-/// does, until such a signal, or until `on_change` throws, which this call passes on.
+/// does, until SIGTERM, SIGINT, SIGHUP or SIGQUIT. An exception of `on_change` ends the watch, and
+/// is thrown by this call.
 void watch_registry(Registry& registry, const std::string& prefix,
                     const std::function<void(const RegistryChange&)>& on_change);
 

@@ -52,7 +52,7 @@ constexpr base::ByteCount kMaxAnswer = 64 * base::kKiB;
 constexpr std::size_t kMaxEvent = 64 * 1024;
 
 loop::Daemon open_daemon() {
-  // For Children, before there are threads.
+  // loop::Children needs SIGCHLD to be blocked in every thread, so it is blocked before any starts.
   os::block_signals(os::signal_set({SIGCHLD}));
   return loop::Daemon();
 }
@@ -102,7 +102,8 @@ class WorkerRun {
     const Deadline kill_at =
         Deadline::after(stop_ == loop::Stop::kNow ? Duration::zero() : options_.grace);
     start(kill_when_hurried());
-    // First the command alone: fo-shadow, or an engine, ends its own processes in its order.
+    // Only the command gets the first signal: fo-shadow, or an engine, ends its own processes in
+    // order.
     if (pid_) children_.signal(*pid_, SIGTERM);
     while (pid_ && !status_ && !kill_at.expired()) co_await changed_.wait(kill_at);
     co_await children_.end_all(kill_at);
@@ -112,7 +113,7 @@ class WorkerRun {
 
   // --- The record.
 
-  // Throws what is wrong for good.
+  // Throws permanent errors. After a transient one, publish() tries again.
   awaitable<void> register_first() {
     try {
       co_await enter(options_.record);
@@ -148,7 +149,7 @@ class WorkerRun {
     return generation_ ? with_generation(changed, *generation_) : changed;
   }
 
-  // Brings the worker's state into the registry, as often as it takes.
+  // Writes each state of the worker into the registry, and retries until that succeeds.
   awaitable<void> publish() {
     os::LogLimit log_limit;
     loop::Backoff backoff(kFirstPause, kLongestPause);
@@ -205,7 +206,7 @@ class WorkerRun {
       const Deadline ready_by = Deadline::after(options_.ready_timeout);
       reason = co_await until_200(options_.ready_url, ready_by);
     }
-    // A worker that has ended is not late: its status counts.
+    // If the worker has ended, its exit status is the result, not a timeout.
     if (stop_ || status_) co_return;
     if (!reason.empty()) {
       throw Error(ExitStatus::kUnavailable, "the worker was not ready within " +
@@ -215,7 +216,7 @@ class WorkerRun {
     set(Life::kReady);
   }
 
-  // The states of a fo-shadow.
+  // Follows the events that fo-shadow writes.
   awaitable<void> follow_events() {
     net::LineBuffer lines(kMaxEvent);
     std::array<char, 4096> bytes;
@@ -238,7 +239,8 @@ class WorkerRun {
     if (generation != nullptr && generation->is_number_unsigned()) {
       generation_ = generation->get<std::uint64_t>();
     }
-    // During a switchover, which may be undone.
+    // The active engine drains during a switchover; "undrained" says that the switchover was
+    // undone.
     const nlohmann::json* const name = fo::json::find(*event, "event");
     if (name != nullptr && *name == "draining") set(Life::kDraining);
     if (name != nullptr && *name == "undrained") set(Life::kReady);
@@ -258,7 +260,7 @@ class WorkerRun {
     }
   }
 
-  // Kills what is left from the second signal on.
+  // After a second signal, kills the remaining processes until all have ended.
   awaitable<void> kill_when_hurried() {
     while (stop_ != loop::Stop::kNow) co_await changed_.wait();
     while (!has_ended_) {
@@ -268,7 +270,7 @@ class WorkerRun {
   }
 
   // Queries `url` until it answers 200, the worker has ended, or it must end at once. Returns the
-  // last failure; empty for success.
+  // reason of the last failed query; empty for success.
   awaitable<std::string> until_200(std::string url, Deadline deadline) {
     loop::Backoff backoff(kFirstPause, kLongestPause);
     std::string reason = "it has ended";

@@ -1,4 +1,4 @@
-// The state of a daemon in a file (--state), with which it begins after a restart.
+// The file (--state) in which a daemon keeps its state over a restart.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -15,8 +15,9 @@ namespace fo::fleet {
 void load_state(const std::string& path, base::ByteCount max_bytes,
                 const std::function<void(const std::string& text)>& load);
 
-/// Writes the text that `changed` returns each second, unless it is nullopt or the last text, until
-/// it is cancelled. A failure is logged once, and the text is written when that is possible again.
+/// Calls `changed` each second until it is cancelled, and writes the text that it returns, unless
+/// that is nullopt or the text written last. A failed write is repeated each second, with a call of
+/// `on_failure`; only the first of several failures is logged.
 boost::asio::awaitable<void> keep_state(
     std::string path, std::function<std::optional<std::string>()> changed,
     std::function<void()> on_failure = [] {});

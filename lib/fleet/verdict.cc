@@ -38,7 +38,7 @@ double needed_weight(const nlohmann::json& object) {
   return number;
 }
 
-// nullopt for null, which is not the same as no member.
+// nullopt for null. A missing member is an error.
 std::optional<WallTime> expiry_in(const nlohmann::json& object) {
   if (!object.contains("expires")) throw Misfit("without expires");
   if (object.at("expires").is_null()) return std::nullopt;

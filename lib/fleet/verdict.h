@@ -36,9 +36,9 @@ std::optional<Evidence> evidence_in(const nlohmann::json& object);
 text::WallTime needed_time(const nlohmann::json& object, const char* name);
 
 struct Verdict {
-  /// The worker's.
+  /// The id of the worker.
   std::string id;
-  /// State in the writer's table of health.
+  /// The state of the worker as the writer concludes it (health.h).
   HealthState health = HealthState::kHealthy;
   /// 0 to 1; 0 for a conviction.
   double weight = 1;
@@ -65,7 +65,7 @@ Verdict decode_verdict(const Record& record);
 
 /// The result of several verdicts on one worker.
 struct JointVerdict {
-  /// nullopt: unknown, which changes nothing.
+  /// nullopt: no verdict counts, so that nothing changes.
   std::optional<HealthState> health = {};
   double weight = 1;
   /// Reason of the verdict that decides.
@@ -86,20 +86,22 @@ std::string_view to_string(const JointVerdict& verdict);
 /// its convictions remains until the record is removed.
 class Verdicts {
  public:
-  /// Returns the verdict, until the next change. Throws kBadData; then the writer's last one stays.
+  /// Stores the verdict, and returns a reference to it, valid until the next change. Throws
+  /// kBadData for an invalid record, and then keeps the writer's last verdict.
   const Verdict& put(const Record& record);
   void remove(const std::string& key);
 
   [[nodiscard]] JointVerdict on(const std::string& worker_id, text::WallTime now) const;
 
  private:
-  /// The writers that have not convicted the worker with these verdicts.
+  /// The number of writers that have a verdict on any worker that has not expired, and that have
+  /// not convicted the worker whose verdicts are `on_worker`.
   [[nodiscard]] std::size_t count_others(const std::map<std::string, Verdict>& on_worker,
                                          text::WallTime now) const;
 
   /// Verdicts by worker and writer.
   std::map<std::string, std::map<std::string, Verdict>> by_worker_;
-  /// When the verdicts of each writer expire that do.
+  /// The times at which the verdicts of each writer expire; convictions have none.
   std::map<std::string, std::multiset<text::WallTime>> expiries_;
 };
 
