@@ -13,7 +13,7 @@
 
 namespace fo::fleet {
 
-/// The size of a registry's records.
+/// The maximum size of a card, which is that of a registry's records.
 inline constexpr base::ByteCount kMaxCardBytes = base::ByteCount{64} << 10;
 
 /// Texts are UTF-8, and empty if unknown. A digest is "sha256:" and 64 hex digits, or empty.
@@ -25,7 +25,7 @@ struct Card {
   std::string quantization;
   /// Length in tokens; 0 if unknown.
   std::uint64_t context_length = 0;
-  /// Digest of the rest of the model's configuration.
+  /// Digest of those parts of the model's configuration that are not fields of the card.
   std::string config;
   /// Digest of the names, sizes and contents of the weight files.
   std::string weights;
@@ -55,7 +55,7 @@ struct Card {
 };
 
 struct CardField {
-  /// Its name in JSON.
+  /// The field's name in JSON.
   std::string_view name;
   bool in_checksum = false;
   /// The value in canonical JSON; "" for an empty field.

@@ -36,10 +36,10 @@ constexpr std::size_t kChunk = std::size_t{1} << 20;
 struct File {
   std::string path;
   FileIdentity identity;
-  /// The name of the blob that the file links to; "" if it is not such a link.
+  /// The name of the blob that the file links to; "" if the file is not a link to a blob.
   std::string blob;
   std::string sha256 = {};
-  /// Its digest may be kept.
+  /// True if the digest may be stored in the cache.
   bool is_settled = false;
 };
 
@@ -70,8 +70,8 @@ std::string blob_of(const std::string& path) {
   return is_blob && name.size() == 64 && base::is_hex(name) ? name : "";
 }
 
-// A change after the file was read has another time only if the clock of the file system, which
-// may advance by 10 ms at a time, has advanced since the last change.
+// Whether any later change of the file gets a later time than its last one. The clock of the file
+// system may advance by 10 ms at a time, so it must have advanced since the last change.
 bool is_settled(const FileIdentity& identity) {
   constexpr std::chrono::nanoseconds kResolution = std::chrono::milliseconds(20);
   const auto now = std::chrono::system_clock::now().time_since_epoch();

@@ -1,4 +1,4 @@
-// The SHA-256 of the files of a model, without reading again what is known.
+// Computes the SHA-256 of a model's files. A file whose digest is known is not read again.
 #pragma once
 
 #include <functional>

@@ -9,7 +9,7 @@
 
 namespace fo::fleet {
 
-/// The options of an engine. An empty one stands for the value in the folder.
+/// The options of an engine. If an option is empty, the value in the folder is used.
 struct ModelCardOptions {
   std::string folder;
   /// The fields of the card that an option may give: name, aliases, dtype, quantization,
@@ -39,8 +39,8 @@ struct ModelCardOptions {
 /// version of the library that wrote them.
 ///
 /// Throws kNoInput for a missing folder, configuration, weight file or file that an option names,
-/// and for a folder of `tokenizer` without one; kBadData for malformed files and for a card over
-/// kMaxCardBytes; and what digest_files throws.
+/// and for a `tokenizer` folder without tokenizer files; kBadData for malformed files and for a
+/// card over kMaxCardBytes; and what digest_files throws.
 Card model_card(const ModelCardOptions& options);
 
 }  // namespace fo::fleet

@@ -26,13 +26,14 @@ struct DeploymentIds {
 
 /// The ids of all services of a document that satisfies pod::is_dgd.
 ///
-/// The hash is the front of the SHA-256 over the canonical JSON of all services except frontends
-/// and planners, by name, with the deployment's environment and its backend. Members that do not
-/// change what a worker runs are left out: replicas, autoscaling, ingress, labels and annotations.
-/// Neither the order of members and services nor anchors change it.
+/// The hash is the first kHashDigits digits of the SHA-256 over the canonical JSON of all services
+/// except frontends and planners, by name, with the deployment's environment and backend. Members
+/// that do not change what a worker runs are left out: replicas, autoscaling, ingress, labels and
+/// annotations. Neither the order of members and services nor anchors change it.
 ///
-/// The component is that of the service's type and subtype: of "worker" for the types "prefill" and
-/// "decode", and "default" without a type. A service in the global namespace has that one.
+/// The component is TYPE, or TYPE-SUBTYPE. Without a subtype, the types "prefill" and "decode" are
+/// subtypes of "worker"; a missing type is "default". The namespace of a service with
+/// globalDynamoNamespace is kGlobalNamespace.
 ///
 /// `endpoint` must be a DNS label, `file` is a name for messages. Throws Error(kBadData)
 /// "FILE:LINE:COLUMN: path: reason" for an unknown version, an invalid or missing name, a service

@@ -9,7 +9,7 @@
 
 namespace fo::fleet {
 
-/// A router of this namespace sees every namespace.
+/// A router whose namespace is this one uses the workers of every namespace.
 inline constexpr std::string_view kGlobalNamespace = "dynamo";
 
 struct EndpointId {
@@ -25,7 +25,8 @@ struct EndpointId {
 std::optional<EndpointId> parse_endpoint_id(std::string_view text);
 std::string to_string(const EndpointId& id);
 
-/// nullopt if the type is not a single word, or the result is not a DNS label.
+/// TYPE, or TYPE-SUBTYPE if `subtype` is not empty; nullopt if `type` contains a "-", or the result
+/// is not a DNS label.
 std::optional<std::string> component_name(std::string_view type, std::string_view subtype);
 
 /// The NAME in the namespaces of a deployment: dots become "-", and a name over 46 bytes is cut to

@@ -46,14 +46,15 @@ std::string needed_string(const json& value, const char* list) {
   return value.get<std::string>();
 }
 
-// nullopt if there is none.
+// The life of a record; nullopt if it is missing or invalid.
 std::optional<Life> life_in(const json& object) {
   const json* const life = fo::json::find(object, "life");
   if (life == nullptr || !life->is_string()) return std::nullopt;
   return parse_life(life->get_ref<const std::string&>());
 }
 
-// Calls `change` with the object in `text`, unless that is gone.
+// Applies `change` to the object in `text`, and returns the new text. A record that is gone is
+// returned unchanged.
 template <typename Change>
 std::string changed(const std::string& text, const Change& change) {
   try {

@@ -1,5 +1,5 @@
-// The record of a worker: what it says of itself. Other processes change it, too, such as an
-// operator who drains the worker; members that are not known here stay as they are. Pure.
+// The record that a worker publishes about itself. Other processes change it, too, for example if
+// an operator drains the worker. A change keeps members that are unknown here. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace fo::fleet {
 
-/// The state that a worker reports of itself. Its health as others observe it is a separate record.
+/// The state that a worker reports about itself. The health that other processes observe is in
+/// separate records.
 enum class Life {
   kStarting,
   kReady,
@@ -35,8 +36,8 @@ struct Instance {
   Life life = Life::kStarting;
   /// True if an operator has drained it; see drained(). encode() leaves this out.
   bool is_drained = false;
-  /// Number of requests that it serves at a time, and number of tokens that its whole KV cache has
-  /// room for.
+  /// The number of requests that it serves at a time, and the number of tokens that fit into its
+  /// whole KV cache.
   std::optional<std::uint64_t> slots = {};
   std::optional<std::uint64_t> kv_tokens = {};
   /// Generation of the failover lock; nullopt without a lock.
@@ -65,19 +66,20 @@ std::optional<EndpointId> endpoint_of(std::string_view key);
 std::string encode(const Instance& instance);
 /// Throws kBadData for a text that is not a record of an instance: "record 'key': reason".
 Instance decode_instance(const Record& record);
-/// nullopt if the text is not a JSON object with a "life" of the above.
+/// The life in a record's text; nullopt unless the text is a JSON object with a valid "life".
 std::optional<Life> life_of(std::string_view text);
 
 // --- Changes of a record's text, for Registry::edit. They throw kBadData for a text that is not a
 // JSON object.
 
-/// The worker's own change. While the record is drained by an operator, only kGone replaces that;
-/// any other life takes effect when it is undrained. A record that is gone stays so.
+/// Sets the life of the worker. While the record is drained by an operator, only kGone takes effect
+/// at once, and any other life when the record is undrained. A record that is gone is unchanged.
 std::string with_life(const std::string& text, Life life);
-/// An operator's drain of a worker, and its end. Both leave a record that is gone unchanged.
+/// drained() marks a record as draining for an operator, and undrained() undoes that. Both leave a
+/// record that is gone unchanged.
 std::string drained(const std::string& text);
 std::string undrained(const std::string& text);
-/// The generation of the failover lock.
+/// Sets the generation of the failover lock.
 std::string with_generation(const std::string& text, std::uint64_t generation);
 /// Sets one label, or removes it if `value` is empty.
 std::string with_label(const std::string& text, const std::string& name, const std::string& value);

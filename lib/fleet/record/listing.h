@@ -20,7 +20,7 @@ std::string to_json(const std::vector<Record>& records);
 /// {"event": "stale" or "gone", "key": KEY}, or {"event": "listed"}.
 std::string to_json(const RegistryChange& change);
 
-/// A member of the rows of a table; 'r' aligns its column right.
+/// A column of a table: the name of the rows' member that it shows. The alignment 'r' is right.
 struct Column {
   const char* name;
   char alignment = 'l';

@@ -10,7 +10,7 @@
 
 namespace fo::fleet {
 
-/// One of the two is set.
+/// Exactly one of the two is set.
 struct Selection {
   std::string id = {};
   std::string host = {};
@@ -20,7 +20,7 @@ struct Selection {
 boost::asio::awaitable<std::vector<Record>> find_instances(Registry& registry, Selection selection,
                                                            base::Deadline deadline);
 
-/// Changes each of them; returns how many there were.
+/// Edits each selected record. Returns the number of records that were edited.
 boost::asio::awaitable<std::size_t> edit_instances(Registry& registry, Selection selection,
                                                    Edit edit, base::Deadline deadline);
 

@@ -1,5 +1,5 @@
-// The URLs of workers that a router may connect to: who can write a record would otherwise make a
-// router send requests anywhere. Pure.
+// Limits the workers that a router connects to. Without a limit, any process that can write a
+// record could make a router send requests to any address. Pure.
 #pragma once
 
 #include <boost/asio/ip/address.hpp>

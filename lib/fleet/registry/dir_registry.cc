@@ -43,8 +43,8 @@ constexpr auto kTendInterval = std::chrono::seconds(1);
 constexpr auto kCheckInterval = std::chrono::seconds(1);
 // The interval of full comparisons, which notice changes that inotify did not report.
 constexpr auto kLookInterval = std::chrono::seconds(5);
-// The kernel reports that a lock's file was closed before it releases the lock, so the lock is
-// queried after these times.
+// The kernel reports the close of a lock's file before it releases the lock. So the lock is queried
+// several times; each of these is the delay before one query.
 constexpr std::array<milliseconds, 5> kQueryAfter{milliseconds(0), milliseconds(1), milliseconds(4),
                                                   milliseconds(16), milliseconds(64)};
 
@@ -60,8 +60,8 @@ awaitable<UniqueFd> lock_folder(DirStore& store, std::string key, Deadline deadl
   }
 }
 
-// Changes a record; returns its new text. If there is none, it is created if `creates`, else
-// nullopt is returned.
+// Applies `edit` to a record, and returns its new text. A missing record is created if `creates`;
+// otherwise the result is nullopt.
 awaitable<std::optional<std::string>> edit_record(DirStore& store, std::string key, Edit edit,
                                                   Deadline deadline, bool creates = false) {
   const UniqueFd lock = co_await lock_folder(store, key, deadline);
@@ -101,7 +101,8 @@ class DirRecord final : public KeptRecord {
         const std::optional<DirStore::Entry> entry = store_->find(record_.key);
         const bool is_there = entry && store_->is_kept_by(keeper_.get(), record_.key);
         if (is_there && entry->stamp != stamp_) {
-          // Another process has changed it; what it wrote is kept if the registry is lost.
+          // Another process has changed the record. restore() writes this text, too, if the
+          // registry is lost.
           record_.text = store_->read(*entry, record_.key);
           stamp_ = entry->stamp;
         }
@@ -238,8 +239,8 @@ class DirWatch {
   }
 
   void query_locks() {
-    // A process whose folder was replaced releases its lock there once its record is in the new
-    // one.
+    // If the registry's folder was replaced, a process writes its record into the new folder and
+    // releases its lock in the old one, although it lives.
     if (!queries_.empty() && store_.is_replaced()) queries_.clear();
     while (!queries_.empty() && queries_.front().at <= Clock::now()) {
       const Query query = std::move(queries_.front());

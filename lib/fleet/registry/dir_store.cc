@@ -29,7 +29,7 @@ using base::UniqueFd;
 
 constexpr std::string_view kLockSuffix = ".lock";
 constexpr auto kLeftFor = std::chrono::minutes(1);
-// Its time of modification is when its folder was last cleaned.
+// A file whose time of modification is the time of the folder's last cleaning.
 constexpr char kCleaned[] = ".cleaned";
 
 struct CloseFolder {
@@ -41,7 +41,7 @@ UniqueFd open_folder(int root, const std::string& folder) {
   return UniqueFd(::openat(root, folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-// The lock of a process on its record, for fcntl(2).
+// The range of a process's lock on its record, for fcntl(2).
 struct flock whole_file() {
   struct flock range {};
   range.l_type = F_WRLCK;
@@ -249,7 +249,8 @@ void DirStore::clean(const std::string& key) const {
     const bool is_temporary = name.starts_with('.') && name.ends_with(".tmp");
     const std::string_view path = record.empty() ? name : record;
     const std::string record_key = folder + "/" + std::string(path);
-    // A lock is older than its record while that lives, and both are left by a dead process.
+    // The age of a lock file does not show that its process has ended, so the lock is queried. A
+    // process that ends leaves its record and its lock file.
     const bool is_left =
         !is_temporary && is_kept_kind(record_key) && !is_locked({opened, path, record_key});
     if (is_temporary || is_left) ::unlinkat(opened, name.c_str(), 0);

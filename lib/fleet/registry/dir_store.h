@@ -24,10 +24,10 @@ class DirStore {
   [[nodiscard]] const std::string& path() const { return path_; }
   /// True if `path` is no longer the folder that was opened.
   [[nodiscard]] bool is_replaced() const;
-  /// Opens it again if it was replaced. Throws what the constructor throws.
+  /// Opens `path` again if the folder was replaced. Throws what the constructor throws.
   void reopen(bool create);
 
-  /// Which version of a file one has seen.
+  /// Identifies one version of a file.
   struct Stamp {
     std::uint64_t inode = 0;
     std::int64_t changed_ns = 0;
@@ -38,7 +38,7 @@ class DirStore {
     base::UniqueFd file;
     Stamp stamp;
     std::size_t size = 0;
-    /// The process that keeps the record lives; always true for kinds that are not kept.
+    /// True if the process that keeps the record lives; always true for kinds that are not kept.
     bool is_alive = true;
   };
   /// The place of a record's file: `path` is relative to the folder that is open as `folder`.
@@ -48,14 +48,14 @@ class DirStore {
     std::string_view key;
   };
   [[nodiscard]] Place place_of(std::string_view key) const { return {root_.get(), key, key}; }
-  /// nullopt if the record has no file, or one that is not a regular file. Never takes a lock.
-  /// Throws the status of the errno.
+  /// Opens the present version of a record; nullopt if the record has no file, or one that is not a
+  /// regular file. Takes no lock. Throws the status of the errno.
   [[nodiscard]] std::optional<Entry> find(const Place& place) const;
   [[nodiscard]] std::optional<Entry> find(std::string_view key) const {
     return find(place_of(key));
   }
-  /// The text of that version, but at most one byte more than kMaxRecordBytes of it; `key` is for
-  /// messages. Throws kIoError and the like.
+  /// Reads the text of that version. At most kMaxRecordBytes + 1 bytes are read, which suffices to
+  /// refuse a longer text. `key` is for messages. Throws kIoError and the like.
   [[nodiscard]] std::string read(const Entry& entry, std::string_view key) const;
 
   /// Calls `on_record` for the records below `folder` ("" is the whole registry) whose keys begin
@@ -65,26 +65,30 @@ class DirStore {
             const std::function<void(const std::string&)>& on_folder,
             const std::function<void(const Place&)>& on_record) const;
 
-  /// The folder of `key`, with its lock; an invalid descriptor while another process has the lock.
-  /// The folder is created if it does not exist.
+  /// Locks the folder of `key` until the returned descriptor is closed; an invalid descriptor if
+  /// another process has the lock. The folder is created if it does not exist.
   [[nodiscard]] base::UniqueFd try_lock_folder(const std::string& key) const;
 
   // --- With the lock of the key's folder:
 
+  /// Creates or replaces the record's file. Throws the status of the errno.
   void write(const std::string& key, std::string_view text) const;
-  /// False if there is no such file.
+  /// Removes the record's file; false if it does not exist. Throws the status of the errno.
   bool remove(const std::string& key) const;
-  /// The lock of a process on its record; an invalid descriptor if another process has it.
+  /// Locks the file beside the record for this process, until the returned descriptor is closed; an
+  /// invalid descriptor if another process has the lock.
   [[nodiscard]] base::UniqueFd try_keep(const std::string& key) const;
-  /// Removes what processes that ended more than a minute ago have left in the key's folder; at
-  /// most once a minute, because it looks at all of its files.
+  /// Removes the files in the key's folder that are over a minute old and were left by processes
+  /// that have ended. Does so at most once a minute, because it examines all files of the folder.
   void clean(const std::string& key) const;
 
-  /// True if the file that `keeper` locks is the one beside the record.
+  /// True if the file that `keeper`, the result of try_keep(), locks is still the one beside the
+  /// record.
   [[nodiscard]] bool is_kept_by(int keeper, const std::string& key) const;
   /// For the name of a lock file, the name of its record; empty for other names.
   static std::string_view record_of(std::string_view lock_name);
-  /// A descriptor for inotify's path of a folder of this registry: "/proc/self/fd/N/FOLDER".
+  /// The path of a folder of this registry for inotify: "/proc/self/fd/N/FOLDER", which is in the
+  /// opened folder even if `path` was replaced.
   [[nodiscard]] std::string watch_path(const std::string& folder) const;
 
  private:

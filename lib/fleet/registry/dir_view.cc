@@ -69,8 +69,8 @@ bool DirView::compare(const DirStore::Place& place) {
   }
 }
 
-// A process that ends leaves its record, so a record without a file was removed by something else,
-// or with the whole registry.
+// A process that ends leaves its record, so a record whose file is missing was removed by another
+// process, or with the whole registry.
 void DirView::vanish(Known::iterator seen) {
   reports_.vanish(seen->first);
   known_.erase(seen);

@@ -1,5 +1,5 @@
-// The last listing of a registry's folder that a watcher has, and the changes to the next one.
-// Never waits.
+// Compares a registry's folder with the records that a watcher has seen, and reports the changes.
+// It never waits for a lock.
 #pragma once
 
 #include <functional>
@@ -21,11 +21,12 @@ class DirView {
           std::function<void(const RegistryChange&)> on_change,
           std::function<void(const std::string& folder)> on_folder);
 
-  /// Compares the whole registry with what was seen before.
+  /// Compares the whole registry with the records that were seen before.
   void look();
-  /// Compares `folder` and all below it; does not notice records that have vanished.
+  /// Compares the records in and below `folder`; does not notice those that have vanished.
   void look_in(const std::string& folder);
-  /// Compares one record. Returns whether it is there, and its process lives.
+  /// Compares one record. Returns false if it does not exist or its process has ended; true also if
+  /// it cannot be read.
   bool refresh(const std::string& key);
 
  private:

@@ -39,7 +39,7 @@ struct Cluster {
   [[nodiscard]] std::string key_of(const std::string& path) const {
     return path.substr(config.prefix.size() + 1);
   }
-  /// nullopt if there is no such key.
+  /// nullopt if the key does not exist.
   awaitable<std::optional<etcd::KeyValue>> get(std::string key, Deadline deadline) {
     const etcd::Range range{{path(key)}};
     etcd::Found found = co_await client.range(range, deadline);
@@ -52,8 +52,8 @@ struct Cluster {
 };
 using ClusterPtr = std::shared_ptr<Cluster>;
 
-// Changes a record; returns its new text. If there is none, it is created if `creates`, else
-// nullopt is returned.
+// Applies `edit` to a record, and returns its new text. A missing record is created if `creates`;
+// otherwise the result is nullopt.
 awaitable<std::optional<std::string>> edit_record(Cluster& cluster, std::string key, Edit edit,
                                                   Deadline deadline, bool creates = false) {
   for (;;) {
@@ -93,7 +93,7 @@ class EtcdRecord final : public KeptRecord {
     change.then.push_back(put);
     etcd::Outcome outcome = co_await cluster_->client.commit(change, deadline);
     if (!outcome.succeeded && before != 0) {
-      // A record of the last lease is replaced.
+      // If the key has the record that this object wrote with its last lease, that is replaced.
       change.compares = {{{path}, Target::kLease, etcd::Compare::Relation::kEqual, before}};
       outcome = co_await cluster_->client.commit(change, deadline);
     }
@@ -141,7 +141,8 @@ class EtcdRecord final : public KeptRecord {
       os::log(os::LogLevel::kWarning, "registry {}: record {} was lost, and is written again",
               base::quoted(cluster_->config.uri), base::quoted(record_.key));
     } else {
-      // Another process may have changed it; what it wrote is kept if the registry is lost.
+      // Another process may have changed the record. restore() writes this text if the registry is
+      // lost.
       record_.text = std::move(found->value);
     }
   }
@@ -238,7 +239,8 @@ class EtcdRegistry final : public Registry {
     if (is_key(key)) reports.put({key, std::move(found.value)});
   }
 
-  // Reports all present keys, and those that have vanished since; returns their revision.
+  // Reports all present keys, and those that have vanished since the last listing. Returns the
+  // revision of the listing.
   awaitable<etcd::Revision> look(RecordReports& reports, etcd::KeyRange keys) {
     const Deadline deadline = Deadline::after(kListTimeout);
     etcd::Found found = co_await cluster_->client.list(keys, deadline);
@@ -251,9 +253,9 @@ class EtcdRegistry final : public Registry {
     co_return found.revision;
   }
 
-  // Reports changes from `revision` on. Returns when etcd has compacted some of them, has an older
-  // revision, or has been reconnected: it may have lost its data, and have written so much since
-  // that its revision does not show that.
+  // Reports changes from `revision` on. Returns if the keys must be listed again: etcd has
+  // compacted some changes, has an older revision, or was reconnected. A reconnected etcd may have
+  // lost its data, and its revision may have grown past the old one since.
   awaitable<void> follow(RecordReports& reports, etcd::KeyRange keys, etcd::Revision revision,
                          os::LogLimit& log_limit) {
     etcd::WatchStream stream({keys, revision});

@@ -1,5 +1,5 @@
-// A registry in etcd, for several machines. A process keeps its record by a lease, which it renews
-// at a third of its time to live; other records have no lease.
+// A registry in etcd, for several machines. A process keeps its record with a lease, which it
+// renews after each third of the time to live. Other records have no lease.
 #pragma once
 
 #include <memory>
@@ -23,8 +23,8 @@ struct EtcdRegistryConfig {
   base::Duration ttl = kDefaultRegistryTtl;
 };
 
-/// Calls also throw what etcd::Client throws. A watch reports a process that was killed as stale
-/// when its lease expires, because etcd does not tell that from a deletion.
+/// Calls also throw what etcd::Client throws. A watch reports the record of a killed process as
+/// kStale when its lease expires, because etcd reports an expiry as a deletion.
 std::unique_ptr<Registry> make_etcd_registry(EtcdRegistryConfig config);
 
 }  // namespace fo::fleet

@@ -11,8 +11,9 @@
 
 namespace fo::fleet {
 
-/// Watches the records whose keys begin with `prefix` until it is cancelled. Logs what a watch
-/// throws, and begins another one after a pause; the pauses are short again after each kListed.
+/// Watches the records whose keys begin with `prefix` until it is cancelled. If a watch throws,
+/// logs the error and begins another one after a pause. The pauses begin with the shortest again
+/// after each kListed.
 boost::asio::awaitable<void> follow(RecordReader& registry, std::string prefix,
                                     std::function<void(const RegistryChange&)> on_change,
                                     loop::Backoff backoff = {std::chrono::milliseconds(100),

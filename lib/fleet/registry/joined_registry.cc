@@ -25,7 +25,7 @@ constexpr std::string_view kCards = "cards/";
 
 bool is_worker(std::string_view key) { return key.starts_with(kWorkers); }
 
-// Whether a key of this kind may begin with `prefix`.
+// Whether a key that begins with `kind` may begin with `prefix`.
 bool may_begin(std::string_view kind, std::string_view prefix) {
   return kind.starts_with(prefix) || prefix.starts_with(kind);
 }
@@ -102,7 +102,7 @@ class JoinedRegistry final : public Registry {
       if (!may_be_in_workers(prefix) || !loop::is_transient(error)) throw;
       os::log(os::LogLevel::kWarning, "{}: its records are left out", error.what());
     }
-    // If both have a card, the one beside the workers comes first.
+    // If both registries have a card, that of the workers' registry counts.
     std::stable_sort(records.begin(), records.end(),
                      [](const Record& a, const Record& b) { return a.key < b.key; });
     const auto end = std::unique(records.begin(), records.end(),

@@ -9,9 +9,9 @@
 
 namespace fo::fleet {
 
-/// `uri` is that of the workers, for messages. Changes of workers throw kNotPermitted. A listing of
-/// workers and other records has the workers also if the state registry is unreachable, with a
-/// warning in the log.
+/// `uri` is the URI of `workers`, for messages. A change of a worker throws kNotPermitted. If the
+/// state registry is unreachable, a listing that includes workers has only those of `workers`, with
+/// a warning in the log.
 std::unique_ptr<Registry> make_joined_registry(std::string uri,
                                                std::unique_ptr<RecordReader> workers,
                                                std::unique_ptr<Registry> state);

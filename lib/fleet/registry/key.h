@@ -8,13 +8,14 @@
 namespace fo::fleet {
 
 /// True for one of the kinds above with the right number of segments, each of which is 1 to 200
-/// letters, digits, '.', '_', ':', '%', '-' and begins with none of '.' and '-'.
+/// letters, digits, '.', '_', ':', '%', '-', and does not begin with '.' or '-'.
 bool is_key(std::string_view key);
 
 /// `text`, such as the name of a model, as one segment: other bytes become %XX. Throws kUsage if it
 /// is empty or too long.
 std::string key_segment(std::string_view text);
-/// The text of a segment that key_segment() made. A "%" that it did not write stays as it is.
+/// The text of a segment that key_segment() made: each %XX is decoded. A "%" without two hex digits
+/// is unchanged.
 std::string text_of_segment(std::string_view segment);
 
 /// True for keys of processes, "instances/…" and "routers/…": such a record counts only while the

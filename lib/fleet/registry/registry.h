@@ -34,15 +34,15 @@ class KeyIsKept final : public base::Error {
               "record " + base::quoted(key) + ": another process keeps it") {}
 };
 
-/// Throws kUsage unless this is a key of a registry, and kSoftware unless a process keeps records
-/// of its kind exactly if `is_kept`.
+/// Throws kUsage if `key` is not a key of a registry, and kSoftware unless is_kept_kind(key) is
+/// `is_kept`.
 void check_key(const std::string& key, bool is_kept);
-/// The same for a record's key. Also throws kBadData if the record is invalid.
+/// Throws like check_key for the record's key, and kBadData if the record is invalid.
 void check(const Record& record, bool is_kept);
 
 /// Returns the life in a record, as it is written there; empty if it has none. Throws json::Misfit
-/// if the record is invalid, so that a registry must not pass it on: its text is too long or not a
-/// JSON object, or has another id than its key.
+/// for an invalid record, which a registry must not report: its text is too long or not a JSON
+/// object, or its id is not the one in its key.
 std::string checked_life(const Record& record);
 
 struct RegistryChange {
@@ -50,18 +50,19 @@ struct RegistryChange {
     kPut,     // the record is new, or has changed
     kStale,   // it has vanished, or is out of reach, but its process may live
     kGone,    // it was removed, or its process has ended or deregistered
-    kListed,  // every record that was present at the beginning was reported; no record
+    kListed,  // all records that were present at the beginning have been reported
   };
   Kind kind = Kind::kPut;
-  /// The record; for kStale and kGone only its key.
+  /// The record; only its key for kStale and kGone; empty for kListed.
   Record record = {};
 };
 
-/// The new text of a record, from its present one. It may be called more than once.
+/// Returns the new text of a record for its present text. It may be called more than once.
 using Edit = std::function<std::string(const std::string& text)>;
 
-/// A record that counts as long as this object lives, and no longer than this process; where a
-/// lease keeps it, until that expires.
+/// A record that this process keeps. It counts while this object exists. Without leave(), a record
+/// in a folder stops counting when the object or the process ends, and one in etcd when its lease
+/// expires.
 class KeptRecord {
  public:
   KeptRecord() = default;
@@ -72,14 +73,15 @@ class KeptRecord {
   /// Changes the record, which other processes may change, too. If the registry has lost it,
   /// tend() writes it again with this change.
   virtual boost::asio::awaitable<void> edit(Edit edit, base::Deadline deadline) = 0;
-  /// Deregisters: the record is gone, also for watches. Nothing else may be called then.
+  /// Deregisters: watches report the record as kGone. No other call may follow.
   virtual boost::asio::awaitable<void> leave(base::Deadline deadline) = 0;
   /// Keeps the record in the registry until it is cancelled, and writes it again if the registry
-  /// has lost it. Logs what fails, and tries again.
+  /// has lost it. Errors are logged, and it tries again.
   virtual boost::asio::awaitable<void> tend() = 0;
 };
 
-/// A registry as its readers see it; some are written by others only.
+/// A registry that can be read. Some registries are written only by other systems, such as
+/// Kubernetes.
 class RecordReader {
  public:
   RecordReader() = default;
@@ -99,10 +101,12 @@ class RecordReader {
 
 class Registry : public RecordReader {
  public:
-  /// Writes a record of a kept kind. Throws KeyIsKept, and kBadData for an invalid record.
+  /// Writes a record of a kept kind, and keeps it. Throws KeyIsKept, and kBadData for an invalid
+  /// record.
   virtual boost::asio::awaitable<std::unique_ptr<KeptRecord>> keep(Record record,
                                                                    base::Deadline deadline) = 0;
-  /// Writes a record of another kind, in place of a present one. Throws kBadData like keep().
+  /// Writes a record of a kind that is not kept, and replaces a present one. Throws kBadData like
+  /// keep().
   virtual boost::asio::awaitable<void> put(Record record, base::Deadline deadline) = 0;
   /// Changes a record of any kind; false if there is none. Throws kBadData like keep().
   virtual boost::asio::awaitable<bool> edit(std::string key, Edit edit,

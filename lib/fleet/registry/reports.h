@@ -1,5 +1,5 @@
-// The reports of a registry's watch: valid records, each change once, and the reason why a record
-// vanished.
+// Turns the events of a registry's watch into reports: valid records only, each change once, and
+// kStale or kGone for a record that has vanished.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,9 @@
 
 namespace fo::fleet {
 
-/// False if the record's process has deregistered. nullopt, with a warning in the log, if the
-/// record is invalid and must be ignored. `registry` is the registry's URI, for the log.
+/// True if the record counts; false if its process has deregistered; nullopt, with a warning in the
+/// log, if the record is invalid and must be ignored. `registry` is the registry's URI, for the
+/// log.
 std::optional<bool> counts(const Record& record, const std::string& registry);
 
 class RecordReports {
@@ -22,12 +23,12 @@ class RecordReports {
   RecordReports(std::string registry, std::function<void(const RegistryChange&)> on_change)
       : registry_(std::move(registry)), on_change_(std::move(on_change)) {}
 
-  /// The record is present; it is reported if it is new, or has changed. An invalid one changes
-  /// nothing.
+  /// Reports a present record if it is new or has changed; an invalid one changes nothing.
   void put(Record record);
-  /// The record's process has ended.
+  /// Reports kGone, because the record's process has ended.
   void gone(const std::string& key) { end(key, RegistryChange::Kind::kGone); }
-  /// The record was deleted: stale if a process keeps it, because that would have deregistered.
+  /// Reports a record that was deleted: kStale for a kept kind, because a process deregisters
+  /// before it ends in order; else kGone.
   void vanish(const std::string& key);
 
   /// Hashes of the texts that were last reported with kPut, by key.

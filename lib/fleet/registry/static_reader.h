@@ -1,4 +1,5 @@
-// Workers that are named by their URLs alone: records that never change. For trying things out.
+// A registry of workers that are named only by their URLs. Its records never change. It is for
+// trials.
 #pragma once
 
 #include <memory>

@@ -27,7 +27,7 @@ constexpr std::string_view kStatic = "static:";
   throw base::Error(base::ExitStatus::kUsage, "registry " + base::quoted(uri) + ": " + reason);
 }
 
-// Servers, with their files, are named as in the URI of a lock.
+// The URI of a registry names servers and their files as the URI of a lock does.
 lock::LockUri parse_as_lock(const std::string& uri, const std::string& lock_uri) {
   try {
     return lock::parse_lock_uri(lock_uri);
@@ -79,7 +79,7 @@ std::unique_ptr<RecordReader> make_kube(const std::string& uri) {
   return make_kube_reader(std::move(config));
 }
 
-// nullptr if the URI is not of such a registry.
+// nullptr unless the URI names a registry that can be written: dir: or etcd:.
 std::unique_ptr<Registry> make_writable(const std::string& uri) {
   if (uri.starts_with(kDir)) return make_dir(uri);
   if (uri.starts_with(kEtcd)) return make_etcd(uri);

@@ -1,4 +1,4 @@
-// Registries by their URI.
+// Opens the registry that a URI names.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,13 @@ inline constexpr char kDefaultRegistry[] = "dir:/run/fo/registry";
 ///   etcd:http[s]://HOST:PORT,.../PREFIX, with the parameters of an etcd lock
 ///   k8s:NAMESPACE/SELECTOR, with the parameters of a lock in Kubernetes except its duration
 ///   static:URL,...
-/// The last two have workers, which are only read; their other records are in the registry `state`,
-/// one of the first two. Throws kUsage for another URI: "registry 'text': reason", and kConfig if
-/// there is no Kubernetes.
+/// The last two have only workers, which are read-only; all other records are in the registry
+/// `state`, which is one of the first two. Throws kUsage for another URI: "registry 'text':
+/// reason", and kConfig if there is no Kubernetes.
 std::unique_ptr<Registry> make_registry(const std::string& uri,
                                         const std::string& state = kDefaultRegistry);
 
-/// Options that give access to an etcd; empty if they are not given.
+/// Credentials for etcd; each is empty if it is not given.
 struct EtcdParameters {
   std::string ca;
   std::string certificate;
@@ -29,7 +29,7 @@ struct EtcdParameters {
   std::string user;
   std::string password_file;
 };
-/// The URI of an etcd with these as its parameters; any other URI as it is.
+/// `uri` with these parameters added if it names an etcd; any other URI unchanged.
 std::string with_parameters(std::string uri, const EtcdParameters& parameters);
 
 }  // namespace fo::fleet

@@ -62,8 +62,8 @@ class Mirror {
     version_ = std::move(list.resource_version);
   }
 
-  /// Returns whether another watch can continue where this one has ended. Resets `backoff` when the
-  /// server sends anything.
+  /// Returns true if another watch can continue where this one has ended. Resets `backoff` at each
+  /// event.
   awaitable<bool> watch(loop::Backoff& backoff) {
     bool has_answered = false;
     const std::function<bool(const kube::WatchEvent&)> on_event =
@@ -80,7 +80,8 @@ class Mirror {
   }
 
  private:
-  // A hash, because an API server that has lost its data may use a resource version again.
+  // A hash of the text identifies the content, because an API server that has lost its data may
+  // reuse a resource version.
   static std::size_t content_of(const kube::Object& object) {
     return std::hash<std::string>()(object.text);
   }
@@ -108,9 +109,9 @@ class Mirror {
   std::string version_;
 };
 
-// Watches a collection that was listed, and lists it again after any failure, because objects may
-// have vanished meanwhile, also with the data of the API server. `on_reached` gets whether the last
-// listing has succeeded.
+// Watches a collection that was listed. After any failure it is listed again, because objects may
+// have vanished meanwhile, and the API server may have lost its data. `on_reached` is called after
+// each listing with its success.
 awaitable<void> follow(Mirror& mirror, std::function<void(bool)> on_reached) {
   os::LogLimit log_limit;
   loop::Backoff backoff(kShortestRetry, kLongestRetry);
@@ -142,7 +143,7 @@ class KubeReader final : public RecordReader {
     std::vector<Record> records;
     KubeView view(config_.uri, std::move(prefix),
                   [&](const RegistryChange& change) { records.push_back(change.record); });
-    // Workers have what is in their card, so the cards are first.
+    // The records of workers contain members of their cards, so the cards are listed first.
     Mirror cards = mirror_cards(view);
     co_await cards.list(deadline);
     Mirror slices = mirror_slices(view);
@@ -181,7 +182,7 @@ class KubeReader final : public RecordReader {
              [&view](const std::string& name) { view.remove_card(name); }}};
   }
 
-  // Lists both, as soon as the API server can be reached.
+  // Lists both collections, and retries until the API server is reachable.
   static awaitable<void> begin(Mirror& cards, Mirror& slices) {
     os::LogLimit log_limit;
     loop::Backoff backoff(kShortestRetry, kLongestRetry);

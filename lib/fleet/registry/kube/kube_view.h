@@ -1,5 +1,5 @@
 // The records of the workers and cards that Kubernetes' objects describe, and how they change with
-// each object. No waiting.
+// each object. It never waits.
 #pragma once
 
 #include <compare>
@@ -19,7 +19,7 @@ namespace fo::fleet {
 class KubeView {
  public:
   /// Reports records whose keys begin with `prefix`: kStale for a worker that is not ready, kGone
-  /// for one that is in no slice any more. `registry` is its URI, for the log.
+  /// for one that is in no slice. `registry` is its URI, for the log.
   KubeView(std::string registry, std::string prefix,
            std::function<void(const RegistryChange&)> on_change);
 
@@ -34,12 +34,12 @@ class KubeView {
   void set_unreachable(bool is_unreachable);
 
  private:
-  // A worker may be in several slices: of IPv4 and IPv6, and while Kubernetes moves it to another.
-  // The first of these counts: one that is ready, then one with IPv4.
+  // A worker may be in several slices: one each for IPv4 and IPv6, and two while Kubernetes moves
+  // it. The offer with the lowest rank counts: a ready one first, then one with IPv4.
   struct Rank {
     bool is_stale = false;
     bool is_ipv6 = false;
-    /// The object that it is from.
+    /// The object that makes the offer.
     std::string owner;
     friend auto operator<=>(const Rank&, const Rank&) = default;
   };
@@ -52,7 +52,7 @@ class KubeView {
   void warn(const std::string& reason) const;
   void set_card(const std::string& name, std::optional<ServiceCard> card);
   void offer_slice(const std::string& name);
-  // Replaces what `owner` has offered before.
+  // Replaces the previous offers of `owner`.
   void offer(const std::string& owner, std::vector<Offer> offers);
   void refresh(const std::string& key);
 

@@ -63,7 +63,8 @@ SliceWorker worker_in(const json& endpoint, const EndpointId& id, const SlicePor
   SliceWorker worker;
   Instance& instance = worker.instance;
   instance.url = port.scheme + "://" + net::to_string({address, port.number});
-  // Readers know which networks are theirs; a link-local address is in none.
+  // The readers of the record check their allowed networks. Only link-local addresses, which are
+  // never allowed, are refused here.
   static const AllowedWorkers any_network(kAnyNetwork);
   if (any_network.check(instance.url).address.host != address) {
     throw Misfit(base::quoted(address) + ": not an address");

@@ -13,7 +13,7 @@
 
 namespace fo::fleet {
 
-/// An API server accepts no more in one slice.
+/// The maximum number of endpoints in one slice that an API server accepts.
 inline constexpr std::size_t kMaxSliceEndpoints = 1000;
 
 kube::Collection endpoint_slices_in(const std::string& name_space);
@@ -25,7 +25,7 @@ struct SliceWorker {
   /// The record without the members that a card has. Its id is the pod's uid, or the digest of its
   /// URL for an endpoint that is not a pod; it is draining while the pod terminates.
   Instance instance;
-  /// False: Kubernetes sends it no requests, but it may answer.
+  /// False if Kubernetes sends it no requests; it may answer nevertheless.
   bool is_ready = false;
 };
 
@@ -33,7 +33,7 @@ struct EndpointSlice {
   std::string service;
   bool is_ipv6 = false;
   std::vector<SliceWorker> workers;
-  /// Why the first of the endpoints that are left out is none of the workers; empty: all are.
+  /// The reason why the first of the omitted endpoints was omitted; empty if none was.
   std::string fault;
 };
 
