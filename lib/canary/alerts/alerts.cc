@@ -3,15 +3,16 @@
 namespace fo::canary {
 namespace {
 
-// Returns an expression for an increase of an event's counter in the last minutes. A counter that
-// exists from the start shows its first event in increase(); that of a process which started with
-// the event does not.
+// Returns an expression for an increase of an event's counter in the last minutes. increase() shows
+// the first event of a counter that exists from the start, but not that of a process that starts
+// with the event.
 std::string happened(const std::string& counter, const std::string& window) {
   return "increase(" + counter + "[" + window + "]) > 0 or (" + counter + " unless " + counter +
          " offset " + window + ") > 0";
 }
 
-// The part of the workers of each model that are out. A worker that is drained is not.
+// Returns an expression for models of which more than the part `above` of the workers is out. A
+// drained worker is not out.
 std::string part_out(const std::string& above) {
   return "sum by (model) (fo_route_worker_reachable ^ 0 * on (job, instance, worker_id) group_left "
          "() "
@@ -20,7 +21,7 @@ std::string part_out(const std::string& above) {
          above;
 }
 
-// `out` of `count` workers have this status.
+// The series of `count` workers, `out` of which have this status.
 Samples workers(int count, int out, const std::string& status) {
   Samples samples;
   for (int i = 0; i < count; ++i) {
@@ -61,7 +62,7 @@ Samples resumes(const std::string& resumed, const std::string& refused) {
 
 // Time of the event in promtool's tests: after five minutes.
 constexpr std::uint64_t kEvent = 315;
-// The same after a time that is longer than every window, and from the first sample on.
+// An event after a time that is longer than every window, and one at the first sample.
 const std::string kLateEvent = "0x80 1x400";
 constexpr std::uint64_t kLate = 1215;
 const std::string kFirstEvent = "1x400";

@@ -1,4 +1,4 @@
-// The alerts of a fleet, as data: each with what to type, and with a case in which it fires and one
+// The alerts of a fleet, as data: each with the commands to run, a case in which it fires, and one
 // in which it does not. The series are those of fo-route, fo-shadow, gms-serve and fo-canary. Pure.
 #pragma once
 
@@ -28,8 +28,8 @@ struct Alert {
   /// fo-runbook(7) has a section with the alert's name.
   std::string runbook;
 
-  /// A case in which it fires: the expression becomes true after `begins` seconds, with these
-  /// labels and this value, as the summary shows it.
+  /// A case in which the alert fires: the expression becomes true after `begins` seconds, with
+  /// `labels`, and with `value` in the form of the summary.
   Samples firing;
   std::uint64_t begins = 0;
   std::vector<std::pair<std::string, std::string>> labels = {};
@@ -40,12 +40,13 @@ struct Alert {
   Samples quiet;
 };
 
-/// All of them; those of a group follow each other.
+/// All alerts; those of one group are adjacent.
 const std::vector<Alert>& alerts();
 
-/// Prometheus' file of rules. `for_seconds` is in place of each state's own time.
+/// Prometheus' file of rules. `for_seconds` replaces the time of each alert for a state.
 std::string rules_yaml(std::optional<std::uint64_t> for_seconds = {});
-/// promtool's file of unit tests for these rules, which are in the file `rules`: two for each.
+/// promtool's file of unit tests for these rules, which are in the file `rules`: two or three for
+/// each alert.
 std::string rule_tests_yaml(const std::string& rules,
                             std::optional<std::uint64_t> for_seconds = {});
 

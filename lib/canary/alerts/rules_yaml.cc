@@ -41,7 +41,7 @@ void replace_all(std::string& text, std::string_view from, const std::string& to
   }
 }
 
-// The summary as Prometheus is expected to fill it in.
+// The summary with the values that Prometheus is expected to fill in.
 std::string expected_summary(const Alert& alert) {
   std::string text = alert.summary;
   for (const auto& [label, value] : alert.labels) {
@@ -107,7 +107,7 @@ std::string rule_tests_yaml(const std::string& rules, std::optional<std::uint64_
   file.set("rule_files", Node::strings({rules}));
   file.set("evaluation_interval", Node::string(seconds(kInterval)));
   for (const Alert& alert : alerts()) {
-    // The first evaluation that finds it to have lasted long enough, and the one before.
+    // The first evaluation at which the state has lasted long enough, and the one before.
     const std::uint64_t time = lasting(alert, for_seconds);
     const std::uint64_t fires = alert.begins + (time + kInterval - 1) / kInterval * kInterval;
     std::vector<Node> checks;

@@ -15,22 +15,22 @@ struct Answer {
   /// The prompt as the engine read it.
   std::vector<TokenId> prompt = {};
   std::vector<AnswerToken> tokens = {};
-  /// Why it ended, such as "stop" or "length"; empty if it did not.
+  /// The finish reason, such as "stop" or "length"; empty if the answer has not ended.
   std::string finish = {};
 
   [[nodiscard]] std::vector<TokenId> ids() const;
-  /// Whether the engine ended the answer, and not a failure.
+  /// Whether the engine ended the answer, rather than a failure.
   [[nodiscard]] bool is_complete() const { return finish == "stop" || finish == "length"; }
 };
 
-/// Without the ids of its tokens, an answer can't be compared.
+/// The engine reports no token ids, without which its answer can't be compared.
 struct UnnamedTokens : fo::json::Misfit {
   UnnamedTokens() : fo::json::Misfit("the engine does not report token ids") {}
 };
 
 class AnswerReader {
  public:
-  /// `max_tokens` limits the answer. Without `has_logprobs`, none are expected.
+  /// `max_tokens` limits the answer. Log-probabilities are expected only with `has_logprobs`.
   AnswerReader(std::size_t max_tokens, bool has_logprobs)
       : max_tokens_(max_tokens), has_logprobs_(has_logprobs) {}
 
@@ -49,7 +49,7 @@ class AnswerReader {
   bool is_done_ = false;
 };
 
-/// The message in an error of OpenAI's API, on one line; empty if the text is something else.
+/// The message in an error of OpenAI's API, on one line; empty if `body` is not such an error.
 std::string error_message_of(std::string_view body);
 
 }  // namespace fo::canary

@@ -1,4 +1,4 @@
-// One canary asked of one engine, and what the answer says of it.
+// Asks one engine the question of one canary, and judges the answer.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -30,7 +30,7 @@ struct Attempt {
   std::string reason = {};
   std::optional<fleet::Evidence> evidence = {};
   base::Duration took{};
-  /// The tokens of the answer, if it is a mismatch.
+  /// The tokens of the answer; only for kMismatch.
   std::vector<TokenId> tokens = {};
   bool uses_sampler = false;
 };
@@ -38,7 +38,7 @@ struct Attempt {
 nlohmann::json to_json(const Attempt& attempt);
 
 struct AttemptRules {
-  /// Drift is a difference over the canary's spread and this.
+  /// A log-probability drifts if it differs by more than the canary's spread plus this.
   double tolerance = 0.05;
   /// Time limit of a whole answer.
   base::Duration timeout = std::chrono::seconds(20);
@@ -50,21 +50,22 @@ struct AttemptRules {
   base::Duration slow_excess = std::chrono::milliseconds(250);
 };
 
-/// Returns the outcome of a reply. Its time is not considered.
+/// Judges a reply, without regard to its duration.
 Attempt judge(const Canary& canary, const Reply& reply, bool uses_sampler, double tolerance);
 
-/// Asks the canary. The time counts, and is added to the baseline, only if the engine did nothing
-/// else before and after; an answer that did not come in time says nothing if requests wait in the
-/// engine's queue.
+/// Asks the question of `canary`. The duration is judged, and added to the baseline, only if the
+/// engine was idle before and after. A timeout is kNeutral if requests wait in the engine's queue.
 boost::asio::awaitable<Attempt> attempt(EngineAddress engine, const Canary& canary,
                                         bool uses_sampler, AttemptRules rules, Baseline& baseline);
 
-/// Asks an idle engine for one token. A first token that does not come within `limit` is kHung, and
-/// one that came is added to the baseline, in seconds; whatever it is, it passes.
+/// Asks an idle engine for one token. Any token passes, and its time is added to the baseline, in
+/// seconds. Without a token within `limit` the outcome is kHung, or kNeutral if requests wait in
+/// the engine's queue.
 boost::asio::awaitable<Attempt> ask_token(EngineAddress engine, base::Duration limit,
                                           AttemptRules rules, Baseline& baseline);
 
-/// Draws one of the canaries, another one than `last` where there is one.
+/// Draws one of the canaries; not the one named `last`, unless it is the only one. `random` is
+/// uniform in [0, 1).
 const Canary& draw_canary(const CanaryFile& file, const std::string& last, double random);
 
 }  // namespace fo::canary

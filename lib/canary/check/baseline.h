@@ -8,7 +8,7 @@ namespace fo::canary {
 struct Baseline {
   /// The weight of the newest value.
   static constexpr double kAlpha = 0.1;
-  /// An average of fewer values is compared with nothing.
+  /// With fewer values, is_exceeded() is false.
   static constexpr std::uint64_t kMinCount = 3;
 
   double average = 0;

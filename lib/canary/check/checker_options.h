@@ -20,8 +20,8 @@ struct CheckerOptions {
 
   /// Returns the longest time that a check of the content can take, a vote included.
   [[nodiscard]] base::Duration longest() const {
-    // The last repetition of a question passes; then the sampler gives wrong tokens, is asked as
-    // often as it can be, and put to the vote.
+    // The longest check: a question passes at its last repetition; the sampler then gives wrong
+    // tokens at its last repetition; they are repeated as often as possible; and a vote follows.
     return static_cast<base::Duration::rep>(3 * retries + 4) *
            (rules.timeout + 2 * rules.probe_timeout + retry_pause);
   }

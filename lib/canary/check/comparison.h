@@ -15,9 +15,9 @@ namespace fo::canary {
 
 enum class Match {
   kSame,
-  kDrift,      // the tokens are those expected; a log-probability is not
-  kMismatch,   // a token is another one, where good engines agree
-  kUncertain,  // a token is another one, where good engines may differ
+  kDrift,      // the tokens are as expected, but a log-probability is not
+  kMismatch,   // a token differs, at a place where good engines agree
+  kUncertain,  // a token differs, at a place where good engines may differ
 };
 
 struct Comparison {
@@ -36,15 +36,15 @@ struct Deviation {
   std::string got = {};
 };
 
-/// The largest difference of the chosen tokens, and of the best ones. Of a token that is not among
-/// the best of `got` only the upper limit of its log-probability is known.
+/// The largest difference of log-probabilities among the chosen and the best tokens. If a token is
+/// not among the best of `got`, only an upper limit of its log-probability is known, and is used.
 Deviation deviation_of(std::span<const AnswerToken> expected, std::span<const AnswerToken> got);
 
-/// Compares only the tokens. An answer that ends early or goes on differs at the end of the
-/// shorter one.
+/// Compares only the tokens. Answers of different lengths differ at the end of the shorter one.
 Comparison compare_tokens(const Canary& canary, std::span<const TokenId> got);
 
-/// Drift is a difference over the canary's spread and `tolerance`.
+/// Compares the tokens, and then the log-probabilities: a difference over the sum of the canary's
+/// spread and `tolerance` is a drift.
 Comparison compare(const Canary& canary, const Answer& answer, double tolerance);
 
 }  // namespace fo::canary

@@ -27,7 +27,7 @@ constexpr std::size_t kMaxErrorBytes = 64 * 1024;
 constexpr std::size_t kMaxStreamBytes = 16 * 1024 * 1024;
 constexpr std::size_t kSaltBytes = 16;
 
-// `is_connected`: whether the failure came after the connection was made.
+// `is_connected` says whether the connection was open when the failure occurred.
 AskError ask_error_of(const Error& error, bool is_connected) {
   if (base::is_exhausted(error.code())) return AskError::kRefused;
   switch (error.status()) {
@@ -127,7 +127,7 @@ awaitable<std::optional<EngineLoad>> ask_load(EngineAddress engine, Deadline dea
     load =
         co_await fleet::ask_engine_load(engine.origin, engine.base_path, engine.headers, deadline);
   } catch (const Error&) {
-    // Members that are unknown stay nullopt.
+    // The load of an engine that cannot be queried is unknown.
   }
   co_return load;
 }

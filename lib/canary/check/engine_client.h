@@ -1,5 +1,5 @@
-// One engine as a canary uses it: its health, its load and its answers. Every call opens a
-// connection of its own, and ends at its deadline.
+// One engine as a canary uses it: its health, its load and its answers. Every call opens a new
+// connection, and ends at its deadline.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -19,7 +19,7 @@ struct EngineAddress {
   http::Origin origin;
   /// Prefix of the API's paths, without a slash at its end.
   std::string base_path;
-  /// Sent with each request, such as the engines' key.
+  /// The fields that are sent with each request, such as the engines' key.
   http::Fields headers;
   /// The name of the model in requests.
   std::string model;
@@ -28,14 +28,14 @@ struct EngineAddress {
 EngineAddress make_engine_address(const std::string& url, const std::optional<net::TlsFiles>& tls,
                                   http::Fields headers, std::string model);
 
-/// Why an engine did not do what it was asked to.
+/// The reason why an engine did not answer a request.
 enum class AskError {
   kNone,
   kDown,  // no connection
   kLate,  // nothing until the deadline
   kBusy,  // it refuses because of its load: 429, 503 or 529
-  // It refuses this request: other 4xx. Or the fault is ours: its certificate is not trusted, or no
-  // descriptor is left.
+  // It refuses this request: other 4xx. Or the fault is local: the engine's certificate is not
+  // trusted, or no descriptor is left.
   kRefused,
   kUnnamed,  // it answers, but without the ids of its tokens
   kBroken,   // the connection or the answer was cut, is malformed, or is an error
@@ -52,7 +52,7 @@ struct Probe {
 boost::asio::awaitable<Probe> probe(EngineAddress engine, bool asks_health,
                                     base::Deadline deadline);
 
-/// Asks for /metrics; nullopt if they do not arrive in time, or the engine has none.
+/// Queries /metrics; nullopt if the engine has none, or if the query fails.
 boost::asio::awaitable<std::optional<EngineLoad>> ask_load(EngineAddress engine,
                                                            base::Deadline deadline);
 
@@ -62,7 +62,7 @@ struct Question {
   std::string text = {};
   std::uint64_t max_tokens = 1;
   bool has_logprobs = false;
-  /// Through the sampler, which may choose only the best token; else greedily.
+  /// Generates with the sampler, which may choose only the best token; otherwise greedily.
   bool uses_sampler = false;
 };
 

@@ -16,7 +16,7 @@ namespace {
 using base::Deadline;
 using boost::asio::awaitable;
 
-// Between two looks at the counters of an engine whose requests run.
+// The interval of queries of the counters while requests run.
 constexpr base::Duration kLookInterval = std::chrono::milliseconds(250);
 
 EngineHealth health_of(const FullCheck::Part& part) {
@@ -63,7 +63,7 @@ awaitable<Attempt> check_probe(EngineAddress engine, bool asks_health, AttemptRu
   co_return attempt;
 }
 
-// Looks until a token has come, no request runs, or it is hung.
+// Queries the counters until they show a new token, no running request, or a hung engine.
 awaitable<Attempt> check_progress(EngineAddress engine, CheckerOptions options) {
   Attempt attempt;
   ProgressWatch watch;
@@ -93,7 +93,7 @@ awaitable<FullCheck::Part> check_content(EngineAddress engine, const CanaryFile&
                                          bool uses_sampler, CheckerOptions options) {
   using Next = Repetitions::Next;
   Repetitions repetitions(options.retries);
-  // One engine that is checked once has no usual time.
+  // An engine that is checked only once has no baseline.
   Baseline none;
   const Canary* canary = &draw_canary(file, "", os::random_unit());
   for (;;) {

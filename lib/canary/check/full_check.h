@@ -1,5 +1,5 @@
-// One check of one engine from the outside, in the order of cost: it connects, asks for its health
-// and its progress, for a token, for a canary's answer, and for one that the sampler gives.
+// One check of one engine from the outside, in the order of cost: it connects, and asks for the
+// engine's health, its progress, a token, an answer to a canary, and an answer of the sampler.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -24,7 +24,7 @@ struct FullCheck {
     Finding finding = Finding::kPass;
     Attempt attempt = {};
   };
-  /// The check ends with a part after which the next ones would say nothing.
+  /// The parts in their order. If a part makes the next ones meaningless, it is the last one.
   std::vector<Part> parts = {};
 
   /// Returns the part that decides; nullptr if all have passed.
@@ -32,9 +32,9 @@ struct FullCheck {
   [[nodiscard]] EngineHealth health() const;
 };
 
-/// Checks the engine. Wrong tokens that come again make it unhealthy, because no vote can be held.
-/// `options.sampler_part` is not used: the sampler is asked once if the file has it. `file` must
-/// outlive the call. Throws nothing that depends on the engine.
+/// Checks the engine. Wrong tokens that are repeated make it unhealthy, because no vote can be
+/// held. `options.sampler_part` is not used: the sampler is asked once if the file has it. `file`
+/// must outlive the call. Throws nothing that depends on the engine.
 boost::asio::awaitable<FullCheck> check_fully(EngineAddress engine, const CanaryFile& file,
                                               CheckerOptions options);
 

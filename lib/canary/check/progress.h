@@ -11,11 +11,11 @@ namespace fo::canary {
 
 using fleet::EngineLoad;
 
-/// The result of two looks at an engine's counters.
+/// The result of comparing an engine's counters with the previous ones.
 struct Progress {
   /// Requests run, and the engine counts its tokens.
   bool is_running = false;
-  /// Requests ran at the last look, too, and a token has come since.
+  /// Requests also ran at the previous reading, and the engine has produced a token since.
   bool has_moved = false;
   /// The time for which requests have run without a token.
   base::Duration silent{};
@@ -25,11 +25,12 @@ struct Progress {
   [[nodiscard]] std::string reason() const;
 };
 
-/// An engine is hung if requests run and none of its tokens has moved for a time.
+/// An engine is hung if requests run and its count of tokens has not changed for a time.
 class ProgressWatch {
  public:
   Progress update(const EngineLoad& load, base::Duration now);
-  /// The engine is another process, or could not be read.
+  /// Forgets the last counters. To be called if the engine may be another process, or its counters
+  /// could not be read.
   void reset() { last_.reset(); }
 
  private:

@@ -1,4 +1,5 @@
-// When the checks of one worker are due. Pure; time is an argument, and does not go back.
+// The times at which the checks of one worker are due. Pure; time is an argument, and does not
+// decrease.
 #pragma once
 
 #include <array>
@@ -34,15 +35,15 @@ class Schedule {
   /// `phase`, from 0 to 1, is the part of each interval after which the first check is due.
   Schedule(const Intervals& intervals, base::Duration now, double phase);
 
-  /// When the next check is due.
+  /// The time when the next check is due.
   [[nodiscard]] base::Duration next() const;
   /// The steps that are due, in the order of cost: those with which a check begins.
   [[nodiscard]] std::vector<Step> due(base::Duration now) const;
-  /// The check has ended, and the steps with which it began were done, or are left out this time.
-  /// Each is due an interval after it was last due, so that phases stay; what was missed meanwhile
-  /// is not made up for. Other steps, which may have become due during the check, stay as they are.
+  /// Ends a check that began with `steps`, whether each was done or left out. Each is next due a
+  /// whole number of intervals after it was last due, so that its phase is kept and missed checks
+  /// are not repeated. Other steps, which may have become due during the check, are unchanged.
   void done(std::span<const Step> steps, base::Duration now);
-  /// The worker is suspected: the content is due soon.
+  /// Makes the content due soon, because the worker is suspected.
   void hurry(base::Duration now);
 
  private:
