@@ -32,7 +32,7 @@ bool includes(const std::vector<Step>& steps, Step step) {
   return std::ranges::find(steps, step) != steps.end();
 }
 
-// The answers of others, as they come.
+// The ballots of one vote, as they arrive.
 struct Poll {
   explicit Poll(const boost::asio::any_io_executor& executor) : changed(executor) {}
   std::vector<Ballot> ballots;
@@ -49,7 +49,7 @@ awaitable<void> ask_juror(std::shared_ptr<Poll> poll, WorkerPtr juror, Canary ca
   const Deadline deadline = Deadline::after(rules.timeout);
   const EngineAddress engine = juror->engine;
   const Reply reply = co_await ask(engine, std::move(question), rules.timeout, deadline);
-  // It may have been convicted meanwhile.
+  // The juror may have been convicted meanwhile.
   const bool may_judge = !juror->health.is_convicted();
   if (reply.error == AskError::kNone && may_judge) answer = reply.answer.ids();
   poll->ballots.push_back(ballot_of(canary, suspect, answer));
@@ -113,7 +113,7 @@ awaitable<void> Checker::run(WorkerPtr worker, std::shared_ptr<loop::Event> even
   }
 }
 
-// Connects, and asks for what is due. False if the worker cannot be asked for more.
+// Connects, and queries what is due. Returns false if the check must end with that.
 awaitable<bool> Checker::check_reachable(WorkerPtr worker, const std::vector<Step>& due) {
   const Clock::time_point begin = Clock::now();
   const bool asks_health = includes(due, Step::kHealth);
@@ -146,7 +146,7 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker, const std::vector<Ste
     co_return false;
   }
   workers_.note(*worker, Step::kConnect, attempt, at);
-  // An engine that does not say how it is.
+  // The engine did not confirm its health.
   if (result.error != AskError::kNone && asks_health) {
     attempt.outcome = outcome_of(result.error);
     attempt.reason = result.reason;
@@ -241,8 +241,9 @@ awaitable<std::optional<Conclusion>> Checker::question(WorkerPtr worker, bool us
         decision = co_await vote(worker, *canary, repetitions.suspect());
       }
       if (is_over()) co_return std::nullopt;
-      // An error of its GPU may have convicted it, also during the vote. Its health stays as it is,
-      // and the vote says nothing of the canaries, but it owes an answer.
+      // An error of its GPU may have convicted the worker, even during the vote. Its health then
+      // does not change, and the vote says nothing about the canaries, but the worker owes an
+      // answer.
       if (workers_.is_convicted(worker->id)) {
         Conclusion fault{.finding = Finding::kFault, .attempt = repetitions.suspect()};
         co_return fault;

@@ -1,4 +1,4 @@
-// Checks the workers, each in a coroutine of its own, so that none waits for another one.
+// Checks each worker in its own coroutine, so that no worker waits for another one.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -25,7 +25,7 @@ class Checker {
 
   /// Begins to check the worker, until it is removed.
   void watch(const WorkerPtr& worker);
-  /// To be called after is_removed was set.
+  /// Ends the checks of a worker. To be called after its is_removed was set.
   void on_removed(const WorkerPtr& worker);
 
  private:

@@ -14,15 +14,15 @@ namespace fo::canary {
 
 using XidCounts = std::map<XidClass, std::uint64_t>;
 
-/// An error of a link and a slow check belong together if they are not further apart.
+/// The longest time between an error of a link and a slow check that belong together.
 inline constexpr base::Duration kAtOnce = std::chrono::minutes(2);
 
 /// "Xid 79 of GPU 0000:3b:00.0: the GPU has fallen off the bus".
 std::string describe(const Xid& xid);
 
-/// An error of a GPU of `host` happened. A fatal one convicts the workers on the GPU; any error of
-/// a link makes the workers of the host suspicious that were slow at that time. Returns the number
-/// of workers on the GPU.
+/// Applies an error of a GPU of `host`. A fatal error convicts the workers on the GPU. Any error of
+/// a link makes those workers of the host suspicious that were slow at that time. Returns the
+/// number of workers on the GPU.
 std::size_t find_xid(Workers& workers, const Xid& xid, const std::string& host, const Now& at);
 
 /// To be called when a check of the worker and all its repetitions, each with another canary, were

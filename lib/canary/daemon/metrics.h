@@ -19,14 +19,14 @@ struct DaemonCounts {
   std::optional<XidCounts> xids = {};
 };
 
-/// Prometheus' format. Beside fo_canary_*, dynamo_health_check_duration_seconds, which NVIDIA
-/// Dynamo's plan for fault tolerance has.
+/// The metrics in Prometheus' format: fo_canary_*, and dynamo_health_check_duration_seconds, whose
+/// name is from NVIDIA Dynamo's plan for fault tolerance.
 std::string to_text(const Workers& workers, const DaemonCounts& counts);
 
 /// All workers, or the one with this id, as a JSON object; empty if the id is unknown.
 std::string state_json(const Workers& workers, const std::string& id);
-/// Formats that object as a table; for a single worker also its last checks. Throws kProtocol for
-/// another text.
+/// Formats the result of state_json as a table; with `has_checks` also the last checks of each
+/// worker. Throws kProtocol for any other text.
 std::string state_table(const std::string& json, bool has_checks);
 
 }  // namespace fo::canary

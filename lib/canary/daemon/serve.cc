@@ -62,7 +62,7 @@ class CanaryDaemon {
  private:
   void on_removed(const WorkerPtr& worker) {
     checker_.on_removed(worker);
-    // A conviction stays as long as its record. Any other verdict expires, and its record is
+    // A conviction lasts as long as its record. Any other verdict would expire, so its record is
     // removed.
     if (!worker->health.is_convicted()) writer_.withdraw(worker->id);
   }
@@ -159,8 +159,8 @@ void CanaryDaemon::serve_pages() {
   ready_line_ = std::to_string(metrics_->listen(options_.metrics)) + "\n";
 }
 
-// Only convictions must be finished, because all other verdicts expire. One that is not written in
-// time is lost, unless --state keeps it.
+// Only convictions must be written before the end, because all other verdicts expire. A conviction
+// that is not written in time is lost, unless --state keeps it.
 void CanaryDaemon::stop(loop::Stop how) {
   if (how == loop::Stop::kNow || !writer_.has_convictions()) return end();
   asio::co_spawn(io_, finish(), asio::detached);

@@ -24,7 +24,7 @@ struct ServeOptions {
   std::vector<CanaryFile> files;
   WorkersOptions workers;
   CheckerOptions checker;
-  /// A file that keeps what is known of the workers over a restart; empty: none.
+  /// The file that keeps the state of the workers over a restart; empty: none.
   std::string state;
   std::vector<XidSource> xid_logs;
   std::string admin;

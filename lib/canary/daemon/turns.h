@@ -1,4 +1,5 @@
-// Ids that wait for their turn: each that waits is taken once before another is taken twice. Pure.
+// A set of waiting ids that are taken in rotation: no id is taken twice while another one waits.
+// Pure.
 #pragma once
 
 #include <set>
@@ -11,7 +12,7 @@ class Turns {
   void add(const std::string& id) { ids_.insert(id); }
   void erase(const std::string& id) { ids_.erase(id); }
   [[nodiscard]] bool empty() const { return ids_.empty(); }
-  /// Not when empty().
+  /// Removes the next id, and returns it. Must not be called when empty().
   std::string take() {
     auto next = ids_.upper_bound(last_);
     if (next == ids_.end()) next = ids_.begin();

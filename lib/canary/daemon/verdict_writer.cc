@@ -52,10 +52,10 @@ awaitable<void> VerdictWriter::run() {
       is_convicting_ = false;
       if (!is_written) {
         next->next_at = Deadline::Clock::now() + kPutRetry;
-        // One that has gone meanwhile is to be removed.
+        // If the worker has gone meanwhile, its record is removed instead.
         if (workers_.all().contains(id)) publish(id);
       }
-      // For await_convictions().
+      // Wakes await_convictions().
       changed_.notify();
     } else if (!gone_.empty()) {
       std::string id = gone_.take();
@@ -70,7 +70,7 @@ awaitable<void> VerdictWriter::await_convictions(Deadline deadline) {
   while (has_convictions() && !deadline.expired()) co_await changed_.wait(deadline);
 }
 
-// False if the registry did not accept it.
+// Returns false if the registry did not accept the verdict.
 awaitable<bool> VerdictWriter::write(std::string id) {
   std::optional<fleet::Record> record = workers_.verdict_of(id, now());
   if (!record) co_return true;
@@ -98,7 +98,7 @@ awaitable<void> VerdictWriter::convict(std::string id, Deadline deadline) {
   const std::string key = fleet::verdict_key(id, writer_);
   const fleet::Edit edit = [&](const std::string& present) {
     if (acquits_since(present)) {
-      // The watch has not reported it yet.
+      // The watch of the registry has not reported this acquittal yet.
       workers_.apply({.record = {.key = key, .text = present}}, now());
     }
     const std::optional<fleet::Record> record = workers_.verdict_of(id, now());
@@ -113,7 +113,7 @@ awaitable<void> VerdictWriter::remove(std::string id) {
     std::string key = fleet::verdict_key(id, writer_);
     co_await registry_.remove(std::move(key), deadline);
   } catch (const Error& error) {
-    // It expires.
+    // The verdict in the record expires.
     log_limit_.log(os::LogLevel::kWarning, "remove",
                    std::string("remove a verdict: ") + error.what());
   }

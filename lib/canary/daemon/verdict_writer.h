@@ -1,6 +1,6 @@
 // Writes the verdicts on workers into the registry, one at a time: convictions first. After a
-// failure, those of the other kind go on, so that a key that can't be written holds up nothing
-// else.
+// failure, the verdicts of the other kind are still written, so that one key that can't be written
+// does not delay them.
 //
 // A conviction replaces only the record that it was compared with, and never an operator's
 // acquittal, so that no acquittal is lost to a write that was under way.
@@ -35,10 +35,10 @@ class VerdictWriter {
   VerdictWriter(const VerdictWriter&) = delete;
   VerdictWriter& operator=(const VerdictWriter&) = delete;
 
-  /// Writes the verdict on the worker, which has changed or is to expire later. A conviction that
-  /// the registry has already is not written again.
+  /// Queues the verdict on the worker, because it has changed or its time of expiry must be
+  /// extended. A conviction that the registry already has is not written again.
   void publish(const std::string& id);
-  /// Removes the record of a worker that is gone.
+  /// Queues the removal of the record of a worker that is gone.
   void withdraw(const std::string& id);
   /// To be called when Workers::are_verdicts_listed() becomes true; nothing is written before.
   void start() { changed_.notify(); }
@@ -55,7 +55,7 @@ class VerdictWriter {
   /// Verdicts of one kind that are to be written.
   struct Queue {
     Turns ids;
-    /// When the next one may be written, after a failure.
+    /// The time from which the next one may be written, after a failure.
     base::Deadline::Clock::time_point next_at{};
   };
   boost::asio::awaitable<bool> write(std::string id);
@@ -67,7 +67,7 @@ class VerdictWriter {
   const std::string writer_;
   DaemonCounts& counts_;
   Queue convictions_;
-  /// One of them is being written.
+  /// True while a conviction is being written.
   bool is_convicting_ = false;
   Queue others_;
   /// The workers that are gone.

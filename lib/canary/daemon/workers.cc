@@ -25,7 +25,7 @@ bool is_worker(const fleet::EndpointId& id) {
          (id.component == "worker" || id.component.starts_with("worker-"));
 }
 
-// The place of the engine that the worker's URL names.
+// Identifies the engine that the worker's URL names.
 std::string engine_of(const Worker& worker) {
   return worker.engine.origin.host() + worker.engine.base_path;
 }
@@ -175,7 +175,7 @@ void Workers::remove(const std::string& id) {
 void Workers::remember(const std::string& id, SavedWorker saved, const Now& at) {
   saved.gone_since = at.wall;
   saved_[id] = std::move(saved);
-  // Not for each one beyond the limit, because that sorts all.
+  // forget_gone() sorts all of them, so it is not called for each one above the limit.
   if (saved_.size() > kMaxGone + kMaxGone / 10) forget_gone(saved_, at.wall);
 }
 
@@ -200,11 +200,12 @@ void Workers::put_verdict(const fleet::Record& record, const Now& at) {
     return;
   }
   const fleet::Verdict verdict = fleet::decode_verdict(record);
-  // Once all are listed, what is known here is newer than a record of this canary.
+  // Once all verdicts are listed, the state here is newer than a record of this canary.
   if (!verdict.is_conviction() || are_verdicts_listed_) return;
-  // An error of its GPU convicts a worker without an answer, and it then owes none.
+  // An error of its GPU convicts a worker without a question, so that it owes no answer.
   const bool is_by_answer = verdict.evidence.has_value();
-  // A conviction of an earlier run, whose state was lost, or saved before.
+  // This is a conviction of an earlier run, whose state was lost, or was saved before the
+  // conviction.
   WorkerHealth::Saved health{.state = HealthState::kConvicted,
                              .since = verdict.since,
                              .cause = {.reason = verdict.reason, .evidence = verdict.evidence}};
@@ -225,7 +226,7 @@ void Workers::note(Worker& worker, Step step, const Attempt& attempt, const Now&
   worker.durations.at(static_cast<std::size_t>(step)).observe(attempt.took);
   ++counts_[{step, attempt.outcome}];
   if (attempt.outcome == Outcome::kMismatch) worker.mismatches.add();
-  // A cheap check is kept only if it failed.
+  // Cheap checks are listed only if they failed.
   const bool is_kept = step == Step::kContent || attempt.outcome != Outcome::kPass;
   if (!is_kept) return;
   worker.checks.push_back({at.wall, step, attempt});

@@ -1,5 +1,5 @@
-// The workers that a canary watches: who they are, what was found, and the verdicts that follow. No
-// I/O; time and randomness are arguments.
+// The workers that a canary watches: their records, the findings of checks, and the verdicts that
+// follow. No I/O except for the log.
 #pragma once
 
 #include <array>
@@ -34,8 +34,8 @@ namespace fo::canary {
 /// A file of canaries in use.
 struct Canaries {
   CanaryFile file;
-  /// The whole set differs from the file in the same way: its mismatches say nothing until a worker
-  /// answers as expected again.
+  /// True if the whole set differs from the file in the same way. Its mismatches then prove
+  /// nothing, until a worker answers as expected again.
   bool is_stale = false;
 };
 
@@ -72,9 +72,9 @@ struct Worker {
   /// In the form of canonical_bus_id().
   std::vector<std::string> gpus;
   EngineAddress engine;
-  /// nullptr if no file is for it.
+  /// The file for this worker; nullptr if there is none.
   Canaries* canaries = nullptr;
-  /// The reason why no file is for it; else empty.
+  /// The reason why there is no file for this worker; empty if there is one.
   std::string unchecked = {};
 
   Schedule schedule;
@@ -82,20 +82,20 @@ struct Worker {
   std::optional<EngineLoad> load = {};
   Baselines baselines = {};
   WorkerHealth health = {};
-  /// Whether it refused the last connection. It is a member of its set all the same: if all of them
-  /// are down, it may be this canary that is cut off.
+  /// True if the last connection to it failed. It remains a member of its set, because if all
+  /// members are down, this canary may be cut off.
   bool is_down = false;
-  /// The last question that was answered was not answered as expected, or the worker failed at it.
-  /// Only a check of the content that passes makes up for that.
+  /// True after a question that ended with a fault, a weak finding or a conviction. Only a check of
+  /// the content that passes clears it.
   bool owes_answer = false;
-  /// A question that ran the sampler was among those since the last check of the content that
-  /// passed. The next check that passes runs the sampler, too.
+  /// True if one of these questions ran the sampler. The next checks of the content then run the
+  /// sampler, too.
   bool owes_sampler = false;
   /// Whether its next check of the content runs the sampler, too: with the probability `part`, or
-  /// always if it owes such an answer. `random` is uniform in [0, 1).
+  /// always if it owes an answer of the sampler. `random` is uniform in [0, 1). Needs canaries.
   [[nodiscard]] bool runs_sampler(double part, double random) const;
   bool is_removed = false;
-  /// When a whole check was slow, unless a later one passed.
+  /// The time when a whole check was slow; nullopt if a later one passed.
   std::optional<base::Duration> slow_at = {};
   std::optional<LinkError> link_error = {};
   std::deque<CheckRecord> checks = {};
@@ -131,7 +131,7 @@ class Workers {
   struct Events {
     std::function<void(const WorkerPtr&)> on_new;
     std::function<void(const WorkerPtr&)> on_removed;
-    /// The verdict on the worker is to be written.
+    /// The verdict on the worker must be written.
     std::function<void(const std::string& id)> on_verdict;
   };
   /// Throws kUsage if two files are for the same workers.
@@ -141,28 +141,29 @@ class Workers {
   /// and changes nothing.
   void apply(const fleet::RegistryChange& change, const Now& at);
 
-  /// All verdicts that were in the registry at the start have been applied. Until then none is to
-  /// be written, because a conviction of an earlier run would be lost.
+  /// To be called when all verdicts that were in the registry at the start have been applied. No
+  /// verdict may be written before, because a conviction of an earlier run would be lost.
   void on_verdicts_listed() { are_verdicts_listed_ = true; }
   [[nodiscard]] bool are_verdicts_listed() const { return are_verdicts_listed_; }
 
   /// Adds the result of a check to the worker's list, its histogram and the counts.
   void note(Worker& worker, Step step, const Attempt& attempt, const Now& at);
-  /// Applies the finding of a check to the worker, and writes its verdict if it has changed.
+  /// Applies the finding of a check to the worker, and reports its verdict with on_verdict if that
+  /// has changed.
   void find(Worker& worker, Finding finding, Cause cause, const Now& at);
-  /// Applies the conclusion of a question with its repetitions. After a pass the canaries are not
-  /// stale.
+  /// Applies the conclusion of a question with its repetitions. A pass ends the stale state of the
+  /// canaries.
   void find_answer(Worker& worker, const Conclusion& conclusion, const Now& at);
-  /// Applies that a check without a question saw the worker give tokens. This is a pass unless the
-  /// worker owes an answer, so that a worker that is never idle, or can't be asked, becomes healthy
-  /// again.
+  /// Applies that a check without a question saw the worker produce tokens. This is a pass unless
+  /// the worker owes an answer. Because of it, a worker that is never idle, or can't be asked, can
+  /// become healthy again.
   void find_tokens(Worker& worker, const Now& at);
-  /// Time passes for the worker.
+  /// Applies the time that has passed to the worker's health.
   void advance(Worker& worker, const Now& at);
 
   /// Returns up to `count` other workers of its set that can be asked, drawn at random. Workers
-  /// that are convicted by this canary, or by at least half of all canaries, are left out, and of
-  /// those with one URL all but one.
+  /// that are convicted by this canary, or by at least half of all canaries, are left out. Of
+  /// several workers with one URL at most one is drawn, and none with the URL of `worker`.
   [[nodiscard]] std::vector<WorkerPtr> jurors_of(const Worker& worker, std::size_t count,
                                                  const Now& at) const;
   void decided(Decision decision) { ++decisions_[decision]; }
@@ -174,7 +175,7 @@ class Workers {
   [[nodiscard]] const std::map<std::string, WorkerPtr>& all() const { return workers_; }
   [[nodiscard]] const std::vector<std::unique_ptr<Canaries>>& files() const { return files_; }
 
-  /// Returns the state that a restart keeps, without workers that are gone for too long.
+  /// Returns the state to keep over a restart, without workers that have been gone for too long.
   [[nodiscard]] SavedWorkers save(const Now& at);
   /// To be called before any worker is known.
   void load(SavedWorkers saved, const Now& at);
@@ -186,7 +187,7 @@ class Workers {
   [[nodiscard]] std::size_t kept_in() const { return kept_in_; }
 
  private:
-  /// Returns the file that is for a worker; nullptr, with the reason, if there is none.
+  /// Returns the file for a worker; nullptr, with the reason, if there is none.
   Canaries* canaries_for(const fleet::Instance& instance, std::string& reason) const;
   void put_instance(const fleet::Record& record, const Now& at);
   void remove(const std::string& id);
@@ -200,8 +201,8 @@ class Workers {
   std::vector<std::unique_ptr<Canaries>> files_;
   Events events_;
   std::map<std::string, WorkerPtr> workers_;
-  /// State of workers that are not known now: from the last run, and of convicted workers that are
-  /// gone. Within the limits of forget_gone().
+  /// The state of workers that are not registered: those of the last run, and convicted ones that
+  /// are gone. forget_gone() limits it.
   SavedWorkers saved_;
   /// Verdicts of all canaries in the registry.
   fleet::Verdicts verdicts_;
