@@ -105,7 +105,7 @@ CanaryFile read_canary_file(const json& object) {
 }  // namespace
 
 double margin_of(const AnswerToken& token) {
-  // The chosen token is one of the best; which one, its log-probability tells.
+  // The chosen token is among the best; it is the one with the same log-probability.
   double next = -std::numeric_limits<double>::infinity();
   bool is_found = false;
   for (const auto& [text, logprob] : token.top) {

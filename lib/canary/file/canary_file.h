@@ -25,7 +25,8 @@ using TokenId = std::uint32_t;
 
 /// The number of best tokens whose log-probabilities are compared.
 inline constexpr std::size_t kTopTokens = 5;
-/// Engines may add the chosen token and a few.
+/// The maximum number of best tokens of an answer: engines may add the chosen token and a few
+/// others.
 inline constexpr std::size_t kMaxTopTokens = 4 * kTopTokens;
 /// Answers of good engines differ where the best two tokens are closer than this.
 inline constexpr double kSafeMargin = 0.5;
@@ -44,13 +45,13 @@ double margin_of(const AnswerToken& token);
 
 struct Canary {
   std::string name;
-  /// The text of the prompt, for readers.
+  /// The text of the prompt, for people who read the file.
   std::string text = {};
   std::vector<TokenId> prompt;
-  /// Value in the request; at least the size of the answer.
+  /// The max_tokens of the request; at least the size of the answer.
   std::uint64_t max_tokens = 0;
   std::vector<AnswerToken> answer = {};
-  /// Largest difference between log-probabilities of good engines and those of the answer.
+  /// The largest difference between the log-probabilities of good engines and those of the answer.
   double spread = 0;
   /// Time of the answer on an idle engine.
   base::Duration time{};
@@ -70,14 +71,15 @@ inline constexpr std::size_t kMaxCanaries = 1024;
 inline constexpr std::size_t kMaxPromptTokens = 65536;
 inline constexpr std::size_t kMaxAnswerTokens = 256;
 
-/// Read a value; `name` is for messages. Throw json::Misfit for another one.
+/// Return the finite number, or the token id, in `value`. Throw json::Misfit, with `name`, for any
+/// other value.
 double finite(const nlohmann::json& value, const std::string& name);
 TokenId token_id(const nlohmann::json& value, const char* name);
 
 std::string encode(const CanaryFile& file);
 
 /// `path` is a name for messages. Throws Error(kBadData) "read 'path': reason" for a text that is
-/// not such a file, that is over a limit, or without a canary.
+/// not a file of canaries, exceeds a limit, or has no canary.
 CanaryFile parse_canaries(std::string_view text, const std::string& path);
 
 }  // namespace fo::canary

@@ -56,9 +56,9 @@ Question question_of(const Candidate& candidate) {
   return question;
 }
 
-// Asks again while the engine is busy.
+// Asks a question, and repeats it while the engine is busy.
 awaitable<Reply> ask_while_busy(std::shared_ptr<Lesson> lesson, std::size_t engine,
-                               Question question) {
+                                Question question) {
   const base::Duration timeout = lesson->options.timeout;
   const EngineAddress address = lesson->options.engines[engine];
   for (int tries = 1;; ++tries) {
@@ -96,7 +96,7 @@ awaitable<void> ask_alone(std::shared_ptr<Lesson> lesson, std::size_t engine) {
   }
 }
 
-// One of several that ask an engine beside each other.
+// One of several coroutines that ask an engine at the same time.
 awaitable<void> ask_beside(std::shared_ptr<Lesson> lesson, std::size_t engine,
                            std::shared_ptr<std::size_t> next) {
   const std::size_t asks = lesson->candidates.size() * kRepeats;
@@ -121,7 +121,7 @@ awaitable<void> ask_sampler(std::shared_ptr<Lesson> lesson, std::size_t engine) 
   }
 }
 
-// Runs the tasks side by side to their end. Throws what one of them has thrown.
+// Runs the tasks at the same time until all have ended. Throws an exception of one of them.
 awaitable<void> run_all(std::shared_ptr<Lesson> lesson, std::vector<awaitable<void>> tasks) {
   const auto executor = co_await boost::asio::this_coro::executor;
   const auto failure = std::make_shared<std::exception_ptr>();
@@ -137,7 +137,8 @@ awaitable<void> run_all(std::shared_ptr<Lesson> lesson, std::vector<awaitable<vo
   if (*failure) std::rethrow_exception(*failure);
 }
 
-// A canary that no engine's sampler has answered can't be asked of it.
+// Whether the sampler answers this canary as expected: it has answered at least once, always with
+// the canary's tokens, and no engine refused it.
 bool has_sampler(const Candidate& candidate, const Canary& canary) {
   return !candidate.is_sampler_refused && !candidate.sampled.empty() &&
          std::all_of(candidate.sampled.begin(), candidate.sampled.end(),

@@ -29,8 +29,8 @@ struct Learned {
 };
 
 /// The answers of one candidate as a canary; its name, text, prompt and time are the caller's. The
-/// answer is cut before the first token without a safe margin. `reason` says why there is none.
-/// Pure.
+/// answer is cut before the first token without a safe margin. If the result is nullopt, `reason`
+/// is set. Pure.
 std::optional<Canary> merge_answers(const std::vector<std::vector<AnswerToken>>& answers,
                                     std::string& reason);
 
@@ -38,8 +38,8 @@ std::optional<Canary> merge_answers(const std::vector<std::vector<AnswerToken>>&
 /// count, because a check does not ask for them. Pure.
 bool agrees_with(const Canary& canary, const std::vector<TokenId>& sampled);
 
-/// Asks each engine each candidate three times alone, and three times beside the others. Throws
-/// kUnavailable if an engine cannot be asked at all.
+/// Asks each engine each candidate three times alone, three times beside others, and once with the
+/// sampler. Throws kUnavailable if an engine cannot be asked at all.
 boost::asio::awaitable<Learned> learn(LearnOptions options);
 
 }  // namespace fo::canary

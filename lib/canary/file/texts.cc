@@ -13,8 +13,8 @@ constexpr std::size_t kPassages = 5;
 constexpr std::size_t kLongEvery = 8;
 constexpr std::size_t kLongPassages = 64;
 
-// The number is odd, and the strides below are not multiples of a part of it, so that no two texts
-// have the same passages.
+// Their number is prime and greater than the strides below, so that no two texts have the same
+// passages in the same order.
 constexpr std::array<std::string_view, 17> kPassageTexts{
     "The ferry leaves the north pier at seven, turns past the lighthouse, and reaches the island "
     "before the bakery opens.",

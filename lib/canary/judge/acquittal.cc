@@ -54,7 +54,7 @@ awaitable<std::size_t> acquit(fleet::Registry& registry, std::string worker_id, 
     }
     if (!is_conviction) continue;
     bool is_acquitted = false;
-    // The canary may have written it again since, and the edit may be called more than once.
+    // The canary may have written the record again, and the edit may be called more than once.
     const fleet::Edit edit = [&](const std::string& text) {
       const Verdict verdict = fleet::decode_verdict({.key = record.key, .text = text});
       is_acquitted = verdict.is_conviction();

@@ -1,6 +1,6 @@
 // The acquittal of a worker by an operator. The record of the conviction becomes a verdict that has
-// expired and names the conviction, so that the canary that convicted the worker learns of it, also
-// when it starts later.
+// expired and names the conviction, so that the canary that convicted the worker finds it, even if
+// that canary starts later.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -18,7 +18,7 @@ namespace fo::canary {
 /// The text of the record that acquits a worker of this conviction.
 std::string acquitted(const fleet::Verdict& conviction, text::WallTime now);
 
-/// The "since" of the conviction that a record ends; nullopt if it is not an acquittal.
+/// The "since" of the conviction that a record lifts; nullopt if the text is not an acquittal.
 std::optional<text::WallTime> acquits_since(std::string_view text);
 
 /// Acquits the worker of the convictions of all canaries; returns their number. Records that are

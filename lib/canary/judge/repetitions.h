@@ -1,5 +1,5 @@
-// One check of a worker's answers with its repetitions: which question is asked next, and what the
-// answers together say. Pure; the caller asks.
+// One check of a worker's answers with its repetitions: it decides which question is next, and what
+// all answers show. Pure; the caller asks the questions.
 //
 //     asked               the attempt              next
 //     first, or another   pass                     done: a pass
@@ -17,7 +17,7 @@
 //                         stale                    done: neutral
 //                         undecided                done: a weak finding
 //
-// So only answers speak for a worker: one that has failed is not cleared by silence.
+// So only answers clear a worker that has failed; missing answers do not.
 #pragma once
 
 #include <optional>
@@ -32,8 +32,7 @@ namespace fo::canary {
 struct Conclusion {
   Finding finding = Finding::kNeutral;
   Cause cause = {};
-  /// The attempt that decided. If there were wrong tokens, its evidence is that of the wrong
-  /// tokens.
+  /// The attempt that decided. If there were wrong tokens, its evidence is about them.
   Attempt attempt = {};
 };
 
@@ -65,8 +64,8 @@ class Repetitions {
 
   unsigned questions_left_;
   unsigned repeats_left_;
-  /// The last attempt that failed, without wrong tokens; one that was not slow comes before all
-  /// that were.
+  /// The last failed attempt without wrong tokens. A slow attempt does not replace one that failed
+  /// in another way.
   std::optional<Attempt> failed_;
   /// The last attempt with wrong tokens.
   std::optional<Attempt> wrong_;

@@ -30,10 +30,10 @@ nlohmann::json to_json(const Baseline& baseline);
 struct SavedWorker {
   WorkerHealth::Saved health;
   Baselines baselines = {};
-  /// As in Worker. A file of an earlier version does not have them, which is false.
+  /// As in Worker; false if the file does not have them.
   bool owes_answer = false;
   bool owes_sampler = false;
-  /// When it was last registered; nullopt while it is.
+  /// The time since which it is not registered; nullopt while it is.
   std::optional<text::WallTime> gone_since = {};
 };
 /// Keys are ids of workers.
@@ -44,9 +44,10 @@ inline constexpr base::ByteCount kMaxStateBytes = 64 * base::kMiB;
 /// The limits of workers that are gone, because their ids may never come back.
 inline constexpr std::chrono::hours kKeptFor{24 * 7};
 inline constexpr std::size_t kMaxGone = 10'000;
-/// Removes workers that are beyond these limits: those that have been gone for longest first, and
-/// convicted ones last, and only for their number, because their records stay in the registry. All
-/// `workers` are gone; one without a time is gone since `now`.
+/// Removes workers that exceed these limits. If there are too many, those that have been gone for
+/// longest are removed first, and convicted ones last. Convicted workers have no limit of time,
+/// because their records stay in the registry. All `workers` are gone; one without a time is gone
+/// since `now`.
 void forget_gone(SavedWorkers& workers, text::WallTime now);
 
 std::string encode(const SavedWorkers& workers);

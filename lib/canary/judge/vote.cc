@@ -33,7 +33,7 @@ Decision decide(std::span<const Ballot> ballots) {
   const auto same = count(Ballot::kSame);
   const auto others = count(Ballot::kOther);
   if (2 * expected > expected + same + others + 1) return Decision::kConviction;
-  // One answer of several jurors is too little.
+  // The answers of half of the jurors, or fewer, are not enough.
   const bool is_most = 2 * same > static_cast<std::ptrdiff_t>(ballots.size());
   const bool all_same = is_most && expected == 0 && others == 0;
   return all_same ? Decision::kStale : Decision::kUndecided;

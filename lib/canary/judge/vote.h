@@ -12,12 +12,12 @@
 
 namespace fo::canary {
 
-/// Largest number of other workers that are asked.
+/// The maximum number of other workers that are asked.
 inline constexpr std::size_t kMaxJurors = 4;
 
 /// The answer of another worker to the same canary.
 enum class Ballot {
-  kExpected,  // as the file has it
+  kExpected,  // as in the file
   kSame,      // as the worker in question
   kOther,     // something else
   kNone,      // nothing that can be compared
@@ -26,9 +26,10 @@ Ballot ballot_of(const Canary& canary, std::span<const TokenId> suspect,
                  const std::optional<std::vector<TokenId>>& answer);
 
 enum class Decision {
-  /// Most of those who answered, with the worker in question, answer as expected.
+  /// Most of the workers that answered, the one in question included, answered as expected.
   kConviction,
-  /// All others differ from the file as the worker does: the model has changed, and not the worker.
+  /// All other answers are the same as the worker's, and most jurors answered: the model has
+  /// changed, and not the worker.
   kStale,
   /// The jurors have no majority, or the worker is the only one of its set.
   kUndecided,

@@ -26,7 +26,7 @@ void WorkerHealth::change(const Now& at, const Change& change) {
 }
 
 void WorkerHealth::apply(Finding finding, Cause cause, const Now& at, double random) {
-  // Nothing but an acquittal changes a convicted worker, and its evidence stays.
+  // Only an acquittal changes a convicted worker; its evidence is kept.
   if (is_convicted()) return;
   change(at, [&] {
     switch (finding) {
@@ -40,7 +40,7 @@ void WorkerHealth::apply(Finding finding, Cause cause, const Now& at, double ran
       case Finding::kWeak:
         table_.apply(HealthEvent::kTime, at.steady, random);
         passes_needed_ = fleet::HealthRules{}.suspicious_successes;
-        // A worse state has a cause of its own.
+        // A worse state keeps its own cause.
         if (table_.state() == HealthState::kUnhealthy ||
             table_.state() == HealthState::kProbation) {
           return;

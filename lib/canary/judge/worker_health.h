@@ -1,7 +1,7 @@
-// The health of one worker, as this canary concludes it from the outcomes of its checks and writes
-// it in its verdicts. Pure; time and randomness are arguments.  Faults move the table of
-// fleet/health.h. A weak finding makes the worker suspicious until two checks in a row have passed,
-// however often it comes, and never more than that.
+// The health of one worker, as this canary concludes it from the findings of its checks and writes
+// it in its verdicts. Pure except for now(); time and randomness are arguments. Faults are events
+// of the table in fleet/health.h. A weak finding makes the worker suspicious until two checks have
+// passed after the last one; weak findings never lead to a worse state.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace fo::canary {
 /// The result of a check of a worker, after its repetitions.
 enum class Finding {
   kPass,
-  kNeutral,     // nothing: the engine was busy, or the answer could not be compared
+  kNeutral,     // no result: the engine was busy, or the answer could not be compared
   kWeak,        // slow, or a vote without a majority
-  kFault,       // down, hung, drift, or a wrong token that did not come again
-  kConviction,  // wrong tokens, by the vote of its set
+  kFault,       // down, hung, failed, drift, or a wrong token that was not repeated
+  kConviction,  // wrong tokens by the vote of its set, or a fatal error of its GPU
 };
 
-/// The same moment on both clocks.
+/// One moment on both clocks.
 struct Now {
   base::Duration steady;
   text::WallTime wall;
@@ -41,11 +41,11 @@ class WorkerHealth {
   void apply(Finding finding, Cause cause, const Now& at, double random);
   /// An operator lifts the conviction.
   void acquit(const Now& at, double random);
-  /// Time passes, which ends a cool-down.
+  /// Applies the time that has passed, which may end a cool-down.
   void advance(const Now& at, double random);
 
   [[nodiscard]] fleet::HealthState state() const;
-  /// 0 to 1, without regard to other workers.
+  /// The worker's own weight, 0 to 1, without regard to other workers.
   [[nodiscard]] double weight(base::Duration steady) const;
   [[nodiscard]] unsigned failed_probations() const { return table_.failed_probations(); }
   [[nodiscard]] bool is_convicted() const { return state() == fleet::HealthState::kConvicted; }
@@ -54,7 +54,7 @@ class WorkerHealth {
   /// The time of the last change of state.
   [[nodiscard]] text::WallTime since() const { return since_; }
 
-  /// The state that a restart keeps.
+  /// The state to keep over a restart.
   struct Saved {
     fleet::HealthState state = fleet::HealthState::kHealthy;
     unsigned failed_probations = 0;
@@ -67,7 +67,8 @@ class WorkerHealth {
   void restore(Saved saved, const Now& at);
 
  private:
-  /// Changes the table and the weak suspicion, and notes a change of the state.
+  /// Applies `change` to the table and the weak suspicion, and updates the time and the cause of
+  /// the state.
   template <typename Change>
   void change(const Now& at, const Change& change);
 

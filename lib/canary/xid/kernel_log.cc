@@ -49,8 +49,8 @@ std::optional<base::Duration> read_uptime(std::string_view text) {
   return base::parse_duration(std::string(text) + "s");
 }
 
-// Whether it begins with a text of this form, of digits (d), letters (a), blanks or digits (b), and
-// characters that stand for themselves.
+// Whether `text` begins with `form`, in which d is a digit, a is a letter, b is a blank or a digit,
+// and any other character is itself.
 bool begins_with(std::string_view text, std::string_view form) {
   return text.size() >= form.size() &&
          std::equal(form.begin(), form.end(), text.begin(), [](char expected, char c) {
@@ -63,8 +63,8 @@ bool begins_with(std::string_view text, std::string_view form) {
 // "2026-02-14T05:03:41.123+01:00".
 bool is_iso_time(std::string_view word) { return begins_with(word, "dddd-dd-ddTdd:dd:dd"); }
 
-// Whether what precedes the driver's text is of the kernel's log: an application may log such a
-// text, too.
+// Whether `before`, the part of a line before the driver's text, was written by the kernel's log.
+// An application may log the same text.
 bool is_kernels(std::string_view before) {
   before = text::trimmed(before);
   return before.empty() || before.ends_with(']') || before.ends_with('>') ||
@@ -170,7 +170,7 @@ std::optional<std::size_t> checked(ssize_t count, const std::string& what) {
 
 void read_kmsg(const ReadCall& read, const std::string& what, const OnMessage& on_message,
                const std::function<void()>& on_lost) {
-  // A record that does not fit is an error, and the kernel's have up to 8 KiB.
+  // read(2) fails for a record that does not fit; the kernel's records have up to 8 KiB.
   std::array<char, 16384> record{};
   for (;;) {
     const ssize_t count = read(record.data(), record.size());
@@ -213,7 +213,7 @@ LogFile::LogFile(std::string path, OnMessage on_message, From from)
       on_message_(std::move(on_message)),
       changes_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
       file_{.lines = LogLines(on_message_)} {
-  // The folder is watched, too, because a new file may take the name.
+  // The folder is also watched, because a new file may get the name.
   const std::size_t slash = path_.rfind('/');
   watch(slash == std::string::npos ? "." : path_.substr(0, slash + 1), IN_CREATE | IN_MOVED_TO);
   file_ = open();
@@ -229,7 +229,7 @@ void LogFile::watch(const std::string& watched, std::uint32_t events) {
 }
 
 LogFile::File LogFile::open() {
-  // A pipe that has taken the name must not be waited for.
+  // O_NONBLOCK, because a pipe may have got the name, and opening it must not wait.
   File file{.fd = os::open_file(path_, O_RDONLY | O_NONBLOCK), .lines = LogLines(on_message_)};
   if (::fstat(file.fd.get(), &file.status) != 0) base::throw_errno(errno, what_);
   if (!S_ISREG(file.status.st_mode)) {
@@ -263,7 +263,7 @@ void LogFile::read_to_end(File& file) {
 }
 
 void LogFile::read_old() {
-  // Before it is read, because it may be appended to until it is removed.
+  // This is checked before the file is read, because lines may be appended until it is removed.
   struct stat status {};
   const bool is_removed = ::fstat(old_->fd.get(), &status) != 0 || status.st_nlink == 0;
   try {
@@ -277,7 +277,7 @@ void LogFile::read_old() {
 }
 
 void LogFile::replace() {
-  // Before the new file is opened, because that may fail.
+  // The old file is read before the new one is opened, because opening may fail.
   std::string reason;
   try {
     read_to_end(file_);

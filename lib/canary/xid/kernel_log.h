@@ -28,15 +28,15 @@ struct KernelMessage {
 
 using OnMessage = std::function<void(const KernelMessage&)>;
 
-/// Calls `on_message` for each line of the text of a record of /dev/kmsg. A record of another form
-/// has none.
+/// Calls `on_message` for each line of the text of a record of /dev/kmsg. A malformed record has no
+/// lines.
 void parse_kmsg(std::string_view record, const OnMessage& on_message);
 
-/// A line of a log, which may continue a message of several lines. What precedes the text of the
-/// NVIDIA driver is taken off; the text of a line without it is the line.
+/// Parses a line of a log, which may continue a message of several lines. The text begins at the
+/// prefix of the NVIDIA driver; the text of a line without that prefix is the whole line.
 KernelMessage parse_log_line(std::string_view line);
 
-/// Splits bytes into lines. What exceeds kMaxBytes of a line is dropped.
+/// Splits bytes into lines. The part of a line beyond kMaxBytes is dropped.
 class LogLines {
  public:
   static constexpr std::size_t kMaxBytes = 8192;
@@ -44,7 +44,7 @@ class LogLines {
   explicit LogLines(OnMessage on_message) : on_message_(std::move(on_message)) {}
 
   void append(std::string_view bytes);
-  /// The last line may have no newline.
+  /// Ends the last line, which may have no newline.
   void finish();
 
  private:
@@ -57,27 +57,26 @@ class LogLines {
 /// read(2) of the log: the number of bytes, or -1 and an errno.
 using ReadCall = std::function<ssize_t(char* buffer, std::size_t size)>;
 
-/// Reads records until there are no more, which does not happen with the kernel's. Messages that
-/// were overwritten before they were read are reported to `on_lost`. Throws "`what`: reason" with
-/// the errno's status.
+/// Reads records until `read` returns 0, which /dev/kmsg itself never does. Messages that were
+/// overwritten before they were read are reported to `on_lost`. Throws "`what`: reason" with the
+/// errno's status.
 void read_kmsg(const ReadCall& read, const std::string& what, const OnMessage& on_message,
                const std::function<void()>& on_lost);
 
 /// Logs that messages were lost, for `on_lost`.
 void warn_of_lost_messages(const std::string& what);
 
-/// Reads lines until there are no more. Throws as read_kmsg().
+/// Reads lines until `read` returns 0. Throws as read_kmsg().
 void read_log(const ReadCall& read, const std::string& what, LogLines& lines);
 
-/// Throws kUsage with "`option`: " unless this is a regular file or the kernel's buffer of
-/// messages, and with the errno's status if it does not exist. Does not open it, which would wait
-/// for the writer of a pipe.
+/// Throws kUsage with "`option`: " unless `path` is a regular file or the kernel's buffer of
+/// messages, and with the errno's status if it does not exist. Does not open the file, because
+/// opening a pipe would wait for its writer.
 void check_can_follow(const std::string& path, const std::string& option);
 
-/// A file of a log, and what is appended to it. After it was replaced, as logrotate(8) does, the
-/// new file is read from its beginning, and what is appended to the old one is read, too, until the
-/// next replacement or the old one's removal. After it was truncated, it is read from its
-/// beginning.
+/// Follows a file of a log. If it is replaced, as logrotate(8) does, the new file is read from its
+/// beginning, and the old file is still followed until the next replacement or its removal. If it
+/// is truncated, it is read from its beginning.
 class LogFile {
  public:
   enum class From { kBeginning, kEnd };
@@ -88,14 +87,14 @@ class LogFile {
 
   /// Readable when there may be more to read.
   [[nodiscard]] int fd() const { return changes_.get(); }
-  /// Reads all that is there now. Throws as the constructor; the next call goes on where this one
+  /// Reads all present bytes. Throws as the constructor; the next call continues where this one
   /// ended, and opens the file again if it could not be read.
   void read();
 
  private:
   struct File {
     base::UniqueFd fd = {};
-    /// Of the time when it was opened.
+    /// The status when the file was opened.
     struct stat status = {};
     LogLines lines;
     bool has_failed = false;
@@ -118,7 +117,7 @@ class LogFile {
   std::optional<File> old_;
 };
 
-/// Whether this is the kernel's buffer of messages, whatever its name.
+/// Whether `fd` is the kernel's buffer of messages, under any name.
 bool is_kmsg(int fd);
 
 }  // namespace fo::canary

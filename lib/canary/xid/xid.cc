@@ -75,8 +75,8 @@ const Known* find_known(std::uint64_t code) {
 
 bool is_word_character(char c) { return text::is_letter_or_digit(c) || c == '_' || c == '-'; }
 
-// Whether `words` contains this word, in any case. "Nonfatal" and "non-fatal" are other words than
-// "fatal".
+// Whether `words` contains this word, in any case. "Nonfatal" and "non-fatal" do not contain the
+// word "fatal".
 bool has_word(std::string_view words, std::string_view word) {
   for (std::size_t at = 0; at + word.size() <= words.size(); ++at) {
     if (!base::equal_ignoring_case(words.substr(at, word.size()), word)) continue;
@@ -88,7 +88,7 @@ bool has_word(std::string_view words, std::string_view word) {
 }
 
 // Returns the recovery action that the text of Xid 154 names, as in "GPU recovery action changed
-// from 0x0 (None) to 0x1 (GPU Reset Required)". Empty if that is nothing.
+// from 0x0 (None) to 0x1 (GPU Reset Required)". Empty if the action is none.
 std::string_view recovery_action(std::string_view text) {
   const std::size_t to = text.find(" to 0x");
   if (to == std::string_view::npos) return "unknown";
@@ -101,7 +101,7 @@ std::string_view recovery_action(std::string_view text) {
   return base::equal_ignoring_case(action, "none") ? "" : action;
 }
 
-// A text from which parts are taken at its front. A part that is not there is not taken.
+// Takes parts from the front of a text, if they are there.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : left_(text) {}
@@ -129,7 +129,7 @@ bool is_hex(std::string_view text, std::size_t digits) {
          std::all_of(text.begin(), text.end(), [](char c) { return base::hex_value(c) >= 0; });
 }
 
-// "'<unknown>'" and "<unknown>" are none.
+// The text without quotes around it; empty for "'<unknown>'" and "<unknown>".
 std::string_view without_quotes(std::string_view text) {
   if (text.size() >= 2 && text.front() == '\'' && text.back() == '\'') {
     text = text.substr(1, text.size() - 2);
@@ -137,7 +137,7 @@ std::string_view without_quotes(std::string_view text) {
   return text.starts_with('<') ? std::string_view() : text;
 }
 
-// Takes "pid=1234, name=python3, " as far as it is there.
+// Reads "pid=1234, name=python3, ", of which each part may be missing.
 void read_process(Scanner& from, Xid& xid) {
   if (from.skip("pid=")) {
     xid.pid = base::parse_uint(without_quotes(from.until(",")));

@@ -1,5 +1,5 @@
 // The errors of NVIDIA GPUs that the driver writes to the kernel's log ("Xid"), in the forms of all
-// its generations: what a line says, how bad that is for the worker on the GPU, and what to do.
+// its generations: the meaning of a line, its severity for the worker on the GPU, and the advice.
 // Pure.
 #pragma once
 
@@ -54,8 +54,8 @@ std::optional<Xid> parse_xid(std::string_view message);
 /// Reads the kernel's messages in their order.
 class XidReader {
  public:
-  /// parse_xid(); and for a driver that finds a GPU missing when it is loaded, and says so in three
-  /// lines without a code, an Xid 79 at the third.
+  /// Returns parse_xid(message). In addition, if the driver finds a GPU missing when it is loaded,
+  /// which it reports in three lines without a code, the third line gives an Xid 79.
   std::optional<Xid> read(std::string_view message);
 
  private:

@@ -1,4 +1,4 @@
-// The GPU errors that appear in a log of the kernel from now on, for a loop.
+// Follows a log of the kernel, and reports new errors of GPUs. It never waits, for use in a loop.
 #pragma once
 
 #include <functional>
@@ -23,8 +23,8 @@ class XidLog {
 
   /// Readable when there may be more to read.
   [[nodiscard]] int fd() const { return file_ ? file_->fd() : kmsg_.get(); }
-  /// Reads all that is there now, and never waits. Throws with the errno's status; the next call
-  /// goes on where this one ended.
+  /// Reads all present messages, and never waits. Throws with the errno's status; the next call
+  /// continues where this one ended.
   void read();
 
  private:
@@ -32,7 +32,7 @@ class XidLog {
   XidReader reader_;
   OnMessage on_message_;
   base::UniqueFd kmsg_;
-  /// Any other log than /dev/kmsg.
+  /// The log, if it is not /dev/kmsg.
   std::optional<LogFile> file_;
 };
 
