@@ -112,7 +112,7 @@ ordered_json to_json(const StopReason& reason) {
   return nullptr;
 }
 
-// `key` and `value` are the endpoint's name for the text, and the text.
+// `key` is the member that has the text at this endpoint, and `value` is its value.
 ordered_json choice_of(const AnswerHead& head, const AnswerPiece& piece, const char* key,
                        ordered_json value, const Generation& generation) {
   const bool is_text = head.endpoint == Endpoint::kCompletions;

@@ -14,7 +14,7 @@
 
 namespace fo::refengine {
 
-/// The common part of all pieces of an answer.
+/// The part that all pieces of an answer have in common.
 struct AnswerHead {
   Endpoint endpoint = Endpoint::kCompletions;
   std::string id;
@@ -40,9 +40,9 @@ struct AnswerToken {
 /// string.
 using StopReason = std::variant<std::monostate, TokenId, std::string>;
 
-/// A whole answer, or what a stream adds to it.
+/// A whole answer, or the part that one chunk of a stream adds.
 struct AnswerPiece {
-  /// The echoed prompt's, if there is one, and the answer's.
+  /// The text of the echoed prompt, if there is one, and then of the answer.
   std::string text;
   std::vector<AnswerToken> tokens;
   /// The tokens of the echoed prompt, for their probabilities.
@@ -50,7 +50,7 @@ struct AnswerPiece {
   /// "length", "stop" or "abort"; empty while the answer continues.
   std::string finish;
   StopReason stop_reason;
-  /// The first piece of an answer.
+  /// True for the first piece of an answer.
   bool is_first = false;
 };
 
@@ -75,7 +75,7 @@ std::string format_tokens(std::span<const TokenId> tokens, bool return_token_str
                           std::uint32_t positions);
 std::string format_prompt(std::span<const TokenId> tokens);
 
-/// Does what http::error_response does, with "param" added.
+/// Returns the http::error_response of an error, with "param" added.
 http::Response format_error(const ApiError& error);
 
 }  // namespace fo::refengine

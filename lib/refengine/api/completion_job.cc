@@ -47,7 +47,7 @@ struct Job {
   http::Fields headers = {};
 };
 
-// A request's place in the queue, where its KV cache can be found by its id.
+// A request's place in the queue. While it exists, the request's KV cache can be found by its id.
 class Place {
  public:
   Place(const ApiContext& context, Job& job)
@@ -61,7 +61,7 @@ class Place {
   std::optional<KvTransfer::Running> running_;
 };
 
-// Takes the KV cache that the request names, and reports what became of it.
+// Takes the KV cache that the request names. A header of the answer says whether it is used.
 void find_snapshot(const ApiContext& context, const std::optional<std::string>& id, Job& job) {
   if (!id) return;
   KvTransfer::Found found{nullptr, "unknown"};
@@ -105,7 +105,7 @@ Job make_job(const ApiContext& context, CompletionRequest request, const std::st
           request.include_usage, request.echo,          echoed};
 }
 
-// Puts the prompt in front of the first piece. As in vLLM, its text is left out where its ids are
+// Inserts the prompt before the first piece. As in vLLM, its text is left out if its ids are
 // requested.
 void add_echo(const Job& job, AnswerPiece& piece) {
   const std::string prompt = decode_tokens(job.generation.prompt());
@@ -144,7 +144,7 @@ void add_token(Job& job, AnswerPiece& piece) {
   }
 }
 
-// The next token and the text that it completes; the last piece has the reason of the end.
+// Produces the next token and the text that it completes; the last piece has the finish reason.
 awaitable<AnswerPiece> next_piece(const ApiContext& context, Scheduler::Turn& turn, Job& job) {
   AnswerPiece piece;
   piece.is_first = !std::exchange(job.has_begun, true);

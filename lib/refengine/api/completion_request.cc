@@ -67,7 +67,7 @@ void refuse_unsupported(const json& body) {
   }
 }
 
-// Tokens above the bytes have no text, whether they are skipped or not.
+// These flags are only validated: tokens above the bytes have no text that could be skipped.
 void check_special_tokens(const json& body) {
   read_flag(body, "skip_special_tokens", true);
   read_flag(body, "spaces_between_special_tokens", true);
@@ -160,8 +160,8 @@ std::vector<TokenId> read_stop_tokens(const json& body, const ModelConfig& confi
   return read_tokens(*list, "stop_token_ids", config);
 }
 
-// Each word without the spaces in front of it, as in vLLM; there, a word after a space is another
-// one only if both have the same number of tokens, which bytes never have.
+// As in vLLM, spaces before a word are removed. vLLM also bans the word after a space if that has
+// the same number of tokens, which is never so with tokens of bytes.
 std::vector<std::vector<TokenId>> read_bad_words(const json& body, const ModelConfig& config) {
   std::vector<std::vector<TokenId>> words;
   for (const std::string& word : read_strings(body, "bad_words", kMaxBadWords)) {
@@ -191,7 +191,7 @@ std::vector<LogitBias> read_biases(const json& body, const ModelConfig& config) 
   for (const auto& [key, bias] : biases->items()) {
     TokenId token = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
-    // No other spelling, which would be a second bias of the same token.
+    // Only the canonical spelling is valid: another one would be a second bias of the same token.
     const bool is_id = error == std::errc() && std::to_string(token) == key;
     if (!is_id || token >= config.vocab_size || !bias.is_number()) {
       refuse("logit_bias",
@@ -203,7 +203,8 @@ std::vector<LogitBias> read_biases(const json& body, const ModelConfig& config) 
   return result;
 }
 
-// An echo with probabilities has those of the prompt, and a stream has no others.
+// An echo with probabilities includes those of the prompt. A stream reports those of the prompt
+// only in an echo.
 std::int32_t read_prompt_logprobs(const json& body, const CompletionRequest& request) {
   const auto count = read_count(body, "prompt_logprobs", 0, kMaxLogprobs);
   if (count && request.stream) refuse("prompt_logprobs", "needs stream to be false");

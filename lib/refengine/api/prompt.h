@@ -1,5 +1,5 @@
 // The tokens of prompts and chats, and the requests that show tokens as text and back. Pure. Each
-// function throws ApiError 400, and those with a model's name 404 for another one.
+// function throws ApiError 400; those with `model_name` throw 404 for another model's name.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -52,8 +52,8 @@ std::optional<std::uint64_t> read_count(const nlohmann::json& object, const char
 /// Ids of the model's tokens; `list` is the member `parameter`.
 std::vector<TokenId> read_tokens(const nlohmann::json& list, const char* parameter,
                                  const ModelConfig& config);
-/// The tokens of `text`, which is a part of the member `parameter`; `add_special`: after the
-/// model's bos.
+/// The tokens of `text`, which is a part of the member `parameter`. With `add_special`, the model's
+/// bos is before them.
 std::vector<TokenId> encode_member(std::string_view text, bool add_special, const char* parameter,
                                    const ModelConfig& config);
 

@@ -8,7 +8,7 @@
 namespace fo::refengine {
 namespace {
 
-// Where the last `count` characters of `text` begin.
+// The offset at which the last `count` characters of `text` begin.
 std::size_t last_characters(std::string_view text, std::size_t count) {
   std::size_t at = text.size();
   while (at > 0 && count > 0) {

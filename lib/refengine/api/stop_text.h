@@ -1,5 +1,5 @@
-// The text of an answer that a stop string may end, as in vLLM's incremental detokenizer: what may
-// become a stop string is held back. Pure.
+// The text of an answer that a stop string may end, as in vLLM's incremental detokenizer: text that
+// may become a stop string is held back. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace fo::refengine {
 class StopText {
  public:
   struct Options {
-    /// The first in this list that the text has ends it. None is empty.
+    /// The first one in this list that the text contains ends the text. None is empty.
     std::vector<std::string> stops = {};
     /// The text includes the stop string that ends it.
     bool include_stop = false;
@@ -22,14 +22,14 @@ class StopText {
   };
   explicit StopText(Options options);
 
-  /// Adds the text that the next token completes; empty if it completes none. Not when a stop
-  /// string has been found.
+  /// Adds the text that the next token completes; empty if it completes none. Must not be called
+  /// after a stop string was found.
   void add(std::string_view text);
 
-  /// The text since the last call that cannot change any more; at the end all of it.
+  /// The final text since the last call; at the end all of it.
   std::string take(bool is_finished);
 
-  /// The stop string that ended the text.
+  /// The stop string that ended the text; nullopt if none has.
   [[nodiscard]] const std::optional<std::string>& stop() const { return stop_; }
 
  private:
