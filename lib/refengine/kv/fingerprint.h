@@ -1,4 +1,4 @@
-// A digest that tells models apart.
+// A digest that distinguishes models.
 #pragma once
 
 #include <string>

@@ -21,10 +21,10 @@ struct LayerRange {
 /// Every rank has at least one if ranks <= layers.
 LayerRange layers_of_rank(std::uint32_t layers, std::uint32_t rank, std::uint32_t ranks);
 
-/// f32, [layer][key, value][kv head][position][head_dim].
+/// The elements are f32, with the dimensions [layer][key, value][kv head][position][head_dim].
 class KvLayout {
  public:
-  /// Makes a layout with as many positions as fit into `bytes`, at most the model's.
+  /// Creates a layout with as many positions as fit into `bytes`, at most the model's maximum.
   KvLayout(const ModelConfig& config, LayerRange layers, base::ByteCount bytes);
 
   [[nodiscard]] std::uint32_t positions() const { return positions_; }

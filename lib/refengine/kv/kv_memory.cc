@@ -35,7 +35,7 @@ void KvMemory::allocate(const base::Deadline& deadline) {
       std::this_thread::sleep_for(kRetryInterval);
     }
   }
-  // The handle can be released: the mapping is a reference of its own.
+  // The handle can be released, because the mapping keeps the memory.
   cuda::Mapping mapping = cuda::Mapping::map(driver_, range_.address(), range_.size(), memory);
   cuda::set_access(*driver_, range_.address(), range_.size(), device_.ordinal,
                    cuda::Access::kReadWrite);

@@ -18,17 +18,19 @@ class KvMemory {
   KvMemory(std::shared_ptr<const cuda::Driver> driver, cuda::DeviceInfo device,
            const KvLayout& layout, base::ByteCount bytes, bool copies);
 
-  /// Takes the memory, waiting until `deadline` for a device that is full: what another process
-  /// held a moment ago may be late in coming back. Throws cuda::OutOfMemory (status 75) after it.
+  /// Allocates the memory. While the device is full, it retries until `deadline`, because memory
+  /// that another process has released may become free late. Throws cuda::OutOfMemory (status 75)
+  /// at the deadline.
   void allocate(const base::Deadline& deadline);
   void free();
 
   /// The memory that Transformer::forward reads and writes.
   [[nodiscard]] float* data();
-  /// After it wrote `count` positions from `position`. With copies, needs a current context.
+  /// Copies `count` positions from `position` on to the device, if there are copies. To be called
+  /// after data() was written; needs a current context.
   void write_through(std::size_t position, std::size_t count);
 
-  /// Rounded up to the device's granularity.
+  /// The size, rounded up to the device's granularity.
   [[nodiscard]] base::ByteCount bytes() const { return range_.size(); }
 
  private:

@@ -26,7 +26,7 @@ constexpr base::ByteCount kMaxOfferBytes = 16 * base::kMiB;
   throw Error(ExitStatus::kProtocol, "read a KV cache: " + reason);
 }
 
-// Block `index`, after the block with the checksum `last`.
+// The checksum of block `index`, which follows a block with the checksum `last`.
 std::string checksum_of(const std::string& last, const KvOffer& offer, std::size_t index,
                         std::string_view bytes) {
   const auto tokens = std::span(offer.tokens)

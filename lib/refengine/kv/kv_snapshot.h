@@ -1,6 +1,6 @@
-// The KV cache of a running request on its way to another engine: what the source offers, and its
-// blocks, each with a checksum that also covers the model, the tokens and the blocks before it.
-// Pure.
+// The KV cache of a running request on its way to another engine: the offer of the source, and the
+// blocks. Each block has a checksum, which also covers the model, the tokens and the blocks before
+// it. Pure.
 #pragma once
 
 #include <cstddef>
@@ -84,7 +84,7 @@ class BlockReader {
 struct KvSnapshot {
   KvOffer offer;
   std::vector<std::string> blocks;
-  /// Its share of a limited memory, which it returns when it is destroyed.
+  /// The reservation of its memory, which ends when it is destroyed (KvStore::reserve).
   std::shared_ptr<void> room;
 };
 

@@ -21,8 +21,8 @@ class KvStore {
 
   explicit KvStore(base::ByteCount max_bytes) : max_bytes_(max_bytes) {}
 
-  /// Takes a share of the memory, which the result returns when it is destroyed; nullptr without
-  /// room. Snapshots that were kept for too long are dropped first.
+  /// Reserves memory until the result is destroyed; nullptr without room. Snapshots that were kept
+  /// for too long are removed first.
   std::shared_ptr<void> reserve(base::ByteCount bytes, Time now);
 
   /// Keeps a snapshot and returns its id.

@@ -33,7 +33,8 @@ std::string text_member(const json& body, const char* key) {
   return value->get<std::string>();
 }
 
-// Maximum size of the blocks that are read between two steps: the source's answer pauses meanwhile.
+// The maximum size of the blocks that are read between two steps of the model. The running request
+// makes no progress meanwhile.
 constexpr base::ByteCount kReadBytes = 4 * base::kMiB;
 
 // The blocks from `index` on to read at once; at least one.
@@ -60,8 +61,8 @@ class Sending {
   std::size_t& count_;
 };
 
-// The answer of a source, of which `on_data` receives the body if it is given. A source that fails
-// is an answer of 502, with its reason.
+// Queries a source. The option `on_data`, if it is set, receives the body. Throws ApiError 502 with
+// the reason if the source fails.
 awaitable<http::Response> ask_source(std::string url, Deadline deadline,
                                      http::FetchOptions options) {
   try {
@@ -179,7 +180,7 @@ awaitable<void> KvTransfer::send(std::shared_ptr<KvTransfer> self, const http::R
   const auto find_turn = [&self, &id, serial, &offer]() -> const Scheduler::Turn* {
     const auto found = self->running_.find(id);
     if (found == self->running_.end() || found->second->serial_ != serial) return nullptr;
-    // Fewer after a sleep, while they are computed again.
+    // After a sleep there are fewer, until they are computed again.
     const bool has_all = found->second->generation_.computed_tokens() >= offer.tokens.size();
     return has_all ? &found->second->turn_ : nullptr;
   };
@@ -196,7 +197,7 @@ awaitable<void> KvTransfer::send(std::shared_ptr<KvTransfer> self, const http::R
   }
 }
 
-// The beginning of the source's URLs.
+// Returns the beginning of the source's URLs. Throws ApiError for a URL that is not allowed.
 std::string KvTransfer::check_source(const std::string& url) const {
   net::Url parsed;
   try {

@@ -1,5 +1,5 @@
 // Moves KV caches of running requests between engines: the source offers and sends them, the target
-// pulls, checks and keeps them for the continuation of the request. Whatever goes wrong, the
+// pulls, checks and keeps them for the continuation of the request. After any failure, the
 // continuation is processed from its beginning.
 //
 // Runs on one loop's thread.
@@ -36,8 +36,8 @@ class KvTransfer {
   /// Sets the fingerprint of the mapped weights, which a wake may change.
   void set_fingerprint(std::string fingerprint) { identity_.fingerprint = std::move(fingerprint); }
 
-  /// A request that runs, while this object exists. Of several with the same id only the first can
-  /// be found.
+  /// Makes a running request findable by its id while this object exists. Of several requests with
+  /// one id, only the first can be found.
   class Running {
    public:
     Running(std::shared_ptr<KvTransfer> transfer, const std::string& id,
@@ -55,13 +55,13 @@ class KvTransfer {
     std::uint64_t serial_;
   };
 
-  /// A kept KV cache for a prompt that begins with its tokens.
+  /// The result of take().
   struct Found {
     std::shared_ptr<const KvSnapshot> snapshot;
     /// The reason if `snapshot` is null.
     std::string reason;
   };
-  /// A snapshot is returned once.
+  /// Takes the snapshot `id` if `prompt` begins with its tokens. A snapshot can be taken once.
   Found take(const std::string& id, std::span<const TokenId> prompt);
 
   /// GET /kv_snapshot: the offer of a running request. Throws ApiError.
