@@ -19,7 +19,7 @@ bool contains(std::span<const TokenId> tokens, TokenId token) {
   return std::ranges::find(tokens, token) != tokens.end();
 }
 
-// Whether the word is complete with its last token after `output`.
+// Whether the last token of `word`, after `output`, would complete the word.
 bool may_complete(std::span<const TokenId> word, std::span<const TokenId> output) {
   const std::span<const TokenId> begin = word.first(word.size() - 1);
   return output.size() >= begin.size() && std::ranges::equal(output.last(begin.size()), begin);
@@ -71,8 +71,8 @@ Generation::Step Generation::next() const {
   return step;
 }
 
-// Bad words are looked for as in vLLM, in the output only, and an eos is also banned where it would
-// be ignored.
+// As in vLLM, bad words are searched in the output only, and an eos is banned even if it would be
+// ignored.
 Constraints Generation::constraints() const {
   constexpr float kBanned = -std::numeric_limits<float>::infinity();
   Constraints all = options_.constraints;
@@ -110,7 +110,7 @@ void Generation::add(TokenChoice choice) {
   finished_ = tokens_.size() == limit_;
 }
 
-// The last token is processed in any case: the next one follows from it.
+// The last token is always processed, because the next one follows from it.
 void Generation::skip(std::size_t count) { fed_ = cached_ = std::min(count, prompt_tokens_ - 1); }
 
 void Generation::rewind() {

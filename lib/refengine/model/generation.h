@@ -28,9 +28,9 @@ struct GenerationOptions {
   bool ignore_eos = false;
   /// Tokens that end the completion, like an eos.
   std::vector<TokenId> stop_tokens;
-  /// None of the first tokens is a stop token or an eos, even an ignored one.
+  /// None of this many first tokens is a stop token or an eos, even an ignored one.
   std::uint64_t min_tokens = 0;
-  /// Sequences that the output does not have.
+  /// Sequences that the output must not contain.
   std::vector<std::vector<TokenId>> bad_words;
   /// Constraints of each token.
   Constraints constraints;
@@ -68,14 +68,14 @@ class Generation {
     /// Number of the likeliest tokens that are reported with each of them.
     std::uint32_t target_logprobs = 0;
   };
-  /// The next input: a chunk of the prompt, or the last token. Not when finished().
+  /// The next input: a chunk of the prompt, or the last token. Must not be called when finished().
   [[nodiscard]] Step next() const;
-  /// The step is done, and this is its result.
+  /// Applies the result of the step that next() returned.
   void accept(StepResult result);
-  /// The KV cache has the first `count` tokens of the prompt. Not with prompt_logprobs; before the
-  /// first step.
+  /// The KV cache already has the first `count` tokens of the prompt. To be called before the first
+  /// step, and not with prompt_logprobs.
   void skip(std::size_t count);
-  /// The number of prompt tokens that no step has processed.
+  /// The number of prompt tokens that skip() left out.
   [[nodiscard]] std::size_t cached_tokens() const { return cached_; }
   /// The number of tokens that the KV cache has.
   [[nodiscard]] std::size_t computed_tokens() const { return fed_; }

@@ -29,7 +29,7 @@ constexpr std::uint32_t kTextLast = 126;
 
 struct PlannedTensor {
   TensorSpec spec;
-  std::uint64_t index;  // in the model: part of what its values come from
+  std::uint64_t index;  // in the model; the tensor's values depend on it
   std::uint64_t elements;
 };
 using Shard = std::vector<PlannedTensor>;
@@ -91,8 +91,8 @@ struct Spread {
   float width;
 };
 
-// Unit variance through every projection, but attention sharp (q, k) and strong (v, o) against the
-// residual, so that what comes next depends on more than the last token.
+// Every projection keeps unit variance, except that attention is sharper (q, k) and stronger (v, o)
+// against the residual, so that the next token depends on more than the last one.
 Spread spread_of(const TensorSpec& spec) {
   const auto is = [&](std::string_view part) { return spec.name.find(part) != std::string::npos; };
   if (spec.shape.size() == 1) return {1.0f, 0.1f};
@@ -118,7 +118,7 @@ class Values {
     const auto half = static_cast<std::uint32_t>(element % 2 == 0 ? bits : bits >> 32);
     const float uniform = (static_cast<float>(half >> 8) - 0x1p23f) * 0x1p-23f;  // [-1, 1)
     float value = spread_.middle + spread_.width * uniform;
-    // Printable text wins most of the time: a rehearsal is watched by people.
+    // Tokens that are not printable get smaller logits, so that people can read most of the output.
     if (is_head_) {
       const std::uint64_t token = element / columns_;
       if (token < kTextFirst || token > kTextLast) value *= 0.25f;
@@ -180,8 +180,8 @@ void write_shard(const std::string& path, const Shard& shard, const MakeModelOpt
   }
 }
 
-// The folder in which everything is written before it takes its name. Holding its lock is what
-// tells a run at work from the remains of a killed one.
+// The folder in which everything is written before it gets its final name. A running process holds
+// its lock; the folder that a killed process left is not locked.
 class PartialFolder {
  public:
   explicit PartialFolder(const std::string& dir) : path_(dir + ".partial") {
@@ -208,7 +208,7 @@ class PartialFolder {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// rename(2) replaces an empty folder and nothing else.
+  /// Renames the folder to `dir`. rename(2) replaces only an empty folder.
   void publish(const std::string& dir) {
     std::error_code error;
     fs::rename(path_, dir, error);

@@ -26,7 +26,7 @@ struct ModelConfig {
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
   bool tie_word_embeddings = false;
-  /// The folder's type; each tensor has its own.
+  /// The type in config.json; each tensor has its own type.
   DType dtype = DType::kF32;
   std::optional<TokenId> bos;
   /// Any of these ends a completion.

@@ -62,7 +62,7 @@ struct TokenChoice {
 TokenChoice choose_token(std::span<const float> logits, const Sampling& sampling,
                          const Constraints& constraints, std::uint64_t position);
 
-/// The probability of a given token, with those of the `count` likeliest ones. Throws as
+/// The log-probability of a given token, with those of the `count` likeliest ones. Throws as
 /// choose_token().
 TokenChoice score_token(std::span<const float> logits, TokenId token, std::size_t count);
 

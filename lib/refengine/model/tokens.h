@@ -13,7 +13,7 @@ namespace fo::refengine {
 
 inline constexpr TokenId kByteTokens = 256;
 
-/// `text` as tokens; with `add_special` after the config's bos if it has one. Throws
+/// `text` as tokens; with `add_special`, the bos of `config`, if it has one, is before them. Throws
 /// Error(kBadData) for a byte outside the vocabulary.
 std::vector<TokenId> encode_text(std::string_view text, const ModelConfig& config,
                                  bool add_special = true);

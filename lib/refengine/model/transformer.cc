@@ -186,7 +186,7 @@ void Transformer::attend(std::size_t count, std::size_t position, std::uint32_t 
     }
   }
   const float scale = 1.0f / std::sqrt(static_cast<float>(dim));
-  // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): check_model_config has seen to it
+  // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): check_model_config refuses 0
   const std::uint32_t group = config_.heads / config_.kv_heads;
   for (std::size_t t = 0; t < count; ++t) {
     const std::span<float> scores = sized(scores_, position + t + 1);

@@ -26,9 +26,9 @@ using WeightView = std::map<std::string, TensorView, std::less<>>;
 
 class Transformer {
  public:
-  /// The layers `layers`; the first of them includes the embedding, the last the final norm and the
-  /// head. Only those tensors are used. Throws Error(kBadData) for a tensor that is missing or has
-  /// a wrong shape.
+  /// Binds the tensors of `layers`. The first layer of the model includes the embedding, the last
+  /// one the final norm and the head. Other tensors are not used. Throws Error(kBadData) for a
+  /// tensor that is missing or has a wrong shape.
   Transformer(const ModelConfig& config, LayerRange layers, const WeightView& weights);
 
   /// Rows of the embedding: tokens.size() × hidden_size. Tokens must be inside the vocabulary.

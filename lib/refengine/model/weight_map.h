@@ -15,10 +15,10 @@ struct AllocationBytes {
   base::ByteCount size = 0;
 };
 
-/// Tensors by name, from metadata in the format of gms-protocol(7); other dtypes are skipped,
-/// because the engine may not use them. `find` returns an allocation by id, without data for an
-/// unknown one. Throws Error(kBadData) for a tensor with an invalid value, and for one that is not
-/// contiguous, not aligned, or not inside its allocation.
+/// Tensors by name, from metadata in the format of gms-protocol(7); tensors of other dtypes are
+/// skipped, because the engine may not use them. `find` returns an allocation by id, without data
+/// for an unknown one. Throws Error(kBadData) for a tensor with an invalid value, and for one that
+/// is not contiguous, not aligned, or not inside its allocation.
 WeightView map_weights(const gms::Metadata& metadata,
                        const std::function<AllocationBytes(const gms::AllocationId& id)>& find);
 
