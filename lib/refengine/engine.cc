@@ -89,7 +89,7 @@ class Engine {
     });
   }
 
-  // A block is one frame between the engine and a rank.
+  // A block of the KV cache must fit into one frame between the engine and a rank.
   void check_kv_blocks() const {
     if (options_.kv_sources.empty()) return;
     static_cast<void>(net::Networks(options_.kv_sources));
@@ -183,7 +183,7 @@ class Engine {
       if (kv_transfer_) kv_transfer_->set_fingerprint(fingerprint_);
       ready_.weights_mapped_seconds = std::max(ready_.weights_mapped_seconds, at);
       const std::uint32_t positions = event.value("positions", 0u);
-      // The rank with the smallest capacity limits all.
+      // The rank with the smallest capacity limits the engine.
       ready_.positions = ready_.positions == 0 ? positions : std::min(ready_.positions, positions);
     } else if (name == "kv_allocated") {
       ready_.kv_allocated_seconds = std::max(ready_.kv_allocated_seconds, at);

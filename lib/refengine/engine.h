@@ -18,14 +18,14 @@ struct EngineOptions : RankSettings {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8000;
   bool exit_on_gms_loss = false;
-  /// Networks of engines that KV caches are pulled from, as net::Networks; empty: KV caches are not
-  /// moved.
+  /// The networks of engines from which KV caches are pulled, in the form of net::Networks; empty:
+  /// KV caches are not moved.
   std::string kv_sources = {};
   /// Limit of the host memory for pulled KV caches.
   base::ByteCount kv_snapshot_bytes = 256 * base::kMiB;
   /// This program's version, for GET /version.
   std::string version;
-  /// For events as JSON lines; -1: none.
+  /// The descriptor for events as JSON lines; -1: none.
   int status_fd = -1;
 };
 
@@ -33,7 +33,7 @@ struct EngineReady {
   std::string address;
   std::uint16_t port = 0;
   std::uint32_t positions = 0;
-  /// From the start until the last rank had mapped its weights.
+  /// The time from the start until the last rank had mapped its weights.
   double weights_mapped_seconds = 0;
   double kv_allocated_seconds = 0;
   double listening_seconds = 0;

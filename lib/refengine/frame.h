@@ -56,7 +56,7 @@ struct KvRange {
   std::uint64_t count;
 };
 
-/// Which of the resources released in a sleep to restore.
+/// The resources, released by a sleep, that a wake restores.
 struct WakeTags {
   bool weights = false;
   bool kv_cache = false;
@@ -68,7 +68,7 @@ struct Frame {
   std::string payload;
 };
 
-/// A larger frame is refused; the hidden states of a full chunk of the widest model fit.
+/// The maximum size of a frame; the hidden states of a full chunk of the widest model fit into it.
 inline constexpr std::uint32_t kMaxFrameBytes = 16u << 20;
 
 /// A whole frame as bytes.
@@ -114,7 +114,7 @@ std::vector<Value> as_values(std::string_view bytes) {
   return values;
 }
 
-/// Blocking, for the rank. nullopt: the engine closed its end.
+/// Blocking calls for the rank. read_frame returns nullopt if the engine closed its end.
 std::optional<Frame> read_frame(int fd);
 void write_frame(int fd, FrameKind kind, std::string_view payload);
 

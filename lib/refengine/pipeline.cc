@@ -87,7 +87,7 @@ void Pipeline::start(const asio::any_io_executor& executor, const RankOptions& o
   spawn.stdin_fd = theirs.get();
   spawn.stdout_fd = STDERR_FILENO;  // stdout is for results, and a rank has none
   os::Child child = os::spawn({"/proc/self/exe", "rank", std::to_string(options.rank)}, spawn);
-  // Fits into the socket's buffer, so the rank need not read yet.
+  // The set-up fits into the socket's buffer, so that the rank need not read it yet.
   os::write_all(ours.get(), encode_frame(FrameKind::kSetup, encode_setup(options)),
                 "write to rank " + std::to_string(options.rank));
   Socket socket(executor, asio::local::stream_protocol(), ours.get());

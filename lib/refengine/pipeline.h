@@ -19,7 +19,7 @@ namespace fo::refengine {
 
 class Pipeline : public std::enable_shared_from_this<Pipeline> {
  public:
-  /// An event of a rank, with "rank" added.
+  /// Called for an event of a rank, with "rank" added.
   using OnEvent = std::function<void(const nlohmann::json& event)>;
   using OnDeath = std::function<void(const base::Error& why)>;
 
@@ -34,9 +34,9 @@ class Pipeline : public std::enable_shared_from_this<Pipeline> {
 
   /// Waits until every rank has its weights and its KV cache.
   boost::asio::awaitable<void> wait_until_ready();
-  /// One step through all ranks.
+  /// Runs one step through all ranks.
   boost::asio::awaitable<StepResult> step(Generation::Step step);
-  /// The keys and values of some positions: those of the first layer first.
+  /// Read and write the keys and values of some positions; those of the first layer come first.
   boost::asio::awaitable<std::string> read_kv(KvRange range);
   boost::asio::awaitable<void> write_kv(KvRange range, std::string bytes);
   boost::asio::awaitable<void> sleep();

@@ -100,7 +100,7 @@ void Rank::unmap_weights() { weights_.unmap_all(); }
 
 void Rank::allocate_kv() { kv_.allocate(Deadline::after(options_.kv_retry)); }
 
-// The parts of the cache that are contiguous.
+// The contiguous parts of the cache that hold `range`.
 std::vector<std::span<float>> Rank::kv_rows(KvRange range) {
   if (range.position > positions() || range.count > positions() - range.position) {
     throw Error(ExitStatus::kProtocol, "read a range of the KV cache: outside it");

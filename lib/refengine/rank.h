@@ -43,16 +43,16 @@ class Rank {
   /// The keys and values of positions that forward() has processed, in the order of KvLayout.
   /// Throws Error(kProtocol) for positions outside the cache.
   [[nodiscard]] std::vector<float> read_kv(KvRange range);
-  /// The inverse. Also throws for another number of values.
+  /// Writes what read_kv() returns. Throws Error(kProtocol) also for another number of values.
   void write_kv(KvRange range, std::span<const float> values);
 
   /// A digest of the configuration and of the beginning of each tensor: KV caches of two models
-  /// with the same one can be exchanged. Only with mapped weights.
+  /// with the same one can be exchanged. Needs mapped weights.
   [[nodiscard]] std::string fingerprint() const;
 
-  /// Readable if the GMS closes the connection; -1 without a connection.
+  /// The descriptor of the connection, readable when the GMS closes it; -1 without a connection.
   [[nodiscard]] int gms_fd();
-  /// Closes a lost connection. The mappings stay.
+  /// Closes a lost connection; the mappings are kept.
   void forget_gms() { weights_.disconnect(); }
 
   /// Only for the first rank: computes the embedding of `tokens`.
@@ -82,9 +82,9 @@ class Rank {
   LayerRange layers_;
   KvLayout layout_;
   std::shared_ptr<const cuda::Driver> driver_;
-  // The host cannot read the device's memory.
+  // True if the host cannot read the device's memory.
   bool copies_;
-  // Only with copies_.
+  // Empty unless copies_ is set.
   cuda::PrimaryContext context_;
   gms::MemoryManager weights_;
   // A copy of each allocation, if copies_ is set.

@@ -22,19 +22,20 @@ struct RankPlace {
   std::optional<uid_t> server_uid = {};
 };
 
-/// What all ranks of an engine have in common.
+/// The settings that all ranks of an engine have in common.
 struct RankSettings {
   /// Argument of cuda::Driver::open.
   std::string driver;
   /// Size of the KV cache of each rank.
   base::ByteCount kv_bytes = 256 * base::kMiB;
-  /// Timeout of the published weights at start.
+  /// The timeout of waiting for published weights at the start.
   base::Duration load_timeout = std::chrono::minutes(5);
-  /// Timeout of a reader's lock at wake.
+  /// The timeout of waiting for a reader's lock at a wake.
   base::Duration remap_timeout = std::chrono::seconds(30);
   /// Time for which allocating the KV cache is retried on a full device.
   base::Duration kv_retry = std::chrono::seconds(5);
-  /// Check and release the weights at start: the engine starts asleep, without a KV cache.
+  /// Start asleep: the weights are mapped once, as a check, and released, and no KV cache is
+  /// allocated.
   bool start_asleep = false;
 };
 

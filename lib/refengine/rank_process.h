@@ -3,7 +3,7 @@
 
 namespace fo::refengine {
 
-/// Closes every descriptor except 0, 1 and 2 (one of a lock, for example), as Python's spawn does.
+/// Closes every descriptor except 0, 1 and 2, for example that of a lock, as Python's spawn does.
 /// Then serves the engine on descriptor 0 until it closes its end or an error occurs; the error is
 /// sent to the engine, which reports it. Returns the exit status.
 int run_rank_process();

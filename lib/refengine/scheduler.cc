@@ -103,7 +103,7 @@ awaitable<void> Scheduler::restore(const KvSnapshot& snapshot) {
   }
 }
 
-// The KV cache is that of the first turn, from its first step on.
+// The KV cache belongs to the first turn in the queue, from its first step on.
 bool Scheduler::has_kv(const Turn& turn) const {
   return !queue_.empty() && queue_.front() == &turn && turn.kv_epoch_ == kv_epoch_ && runs();
 }

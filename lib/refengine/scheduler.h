@@ -26,8 +26,8 @@
 
 namespace fo::refengine {
 
-/// The treatment of requests in flight when the engine sleeps: they are aborted, finished first, or
-/// continued after the wake (their KV cache is recomputed).
+/// The treatment of requests in flight when the engine goes to sleep: they are aborted, finished
+/// first, or continued after the wake, with a recomputed KV cache.
 enum class SleepMode { kAbort, kWait, kKeep };
 
 class Scheduler : public std::enable_shared_from_this<Scheduler> {
@@ -92,14 +92,15 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   /// Whether the KV cache is that of this turn's request.
   [[nodiscard]] bool has_kv(const Turn& turn) const;
-  /// Reads ranges of the KV cache of the turn that `find` returns between two of its steps; nullopt
-  /// if it does not have it then, or `find` returns nullptr.
+  /// Reads ranges of the KV cache between two steps of the model. `find` is called then, and
+  /// returns the turn whose cache is read, or nullptr. nullopt without a turn, or if the cache is
+  /// not that of the turn's request.
   boost::asio::awaitable<std::optional<std::vector<std::string>>> read_kv(
       std::function<const Turn*()> find, std::vector<KvRange> ranges);
 
   /// Returns when weights and KV cache are released; at once if they are already.
   boost::asio::awaitable<void> sleep(SleepMode mode);
-  /// Tags that are awake already are unchanged.
+  /// Returns when the resources are restored. Tags that are awake already are unchanged.
   boost::asio::awaitable<void> wake(WakeTags tags);
 
  private:
@@ -119,9 +120,9 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   std::uint64_t kv_epoch_ = 0;
   std::uint64_t prompt_tokens_ = 0;
   std::uint64_t generated_tokens_ = 0;
-  // The model runs a step, or its KV cache is read or written.
+  // True while the model runs a step, or its KV cache is read or written.
   bool stepping_ = false;
-  // Number of threads that wait to read the KV cache; they come before the next step.
+  // The number of coroutines that wait to read the KV cache; they precede the next step.
   std::size_t readers_ = 0;
   bool administered_ = false;
 };
