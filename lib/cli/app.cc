@@ -104,7 +104,8 @@ std::string suggestion(CLI::App& app, const std::string& word, bool is_first) {
   return text::did_you_mean(word, {known.begin(), known.end()});
 }
 
-// If a subcommand is expected and the first word is not one: a message that lists them. Else empty.
+// A message that lists the subcommands, if one is expected and the first word is not one; otherwise
+// empty.
 std::string unknown_subcommand(const CLI::App& app, const std::string& word) {
   std::string names;
   for (const CLI::App* sub : app.get_subcommands({})) {
@@ -118,8 +119,8 @@ std::string unknown_subcommand(const CLI::App& app, const std::string& word) {
   return "unknown subcommand " + base::quoted(word) + "; the subcommands are: " + names;
 }
 
-// The message of a CLI11 error; if the first unexpected word resembles a known one, a message about
-// that, because it may be the cause of the other errors.
+// The message of a CLI11 error. If the first unexpected word resembles a known one, the message is
+// about that word, because it may have caused the other errors.
 std::string explained(CLI::App& app, const CLI::ParseError& error,
                       const std::vector<std::string>& arguments) {
   std::vector<std::string> unexpected = app.remaining(true);

@@ -21,7 +21,8 @@ struct CommonOptions {
   bool json = false;
   int verbose = 0;
   bool quiet = false;
-  /// For daemons. nullopt: with times, unless stderr is a journal, which adds its own.
+  /// The format of a daemon's log; nullopt: with times, unless stderr is a journal, which adds its
+  /// own.
   std::optional<os::LogFormat> log_format;
   /// The words after the first "--", for tools that take a command.
   std::vector<std::string> command;
@@ -52,12 +53,12 @@ struct ParseResult {
 };
 
 /// Parses `arguments` (without the program's name). Prints nothing. Flags take precedence over the
-/// environment, and that over `--config FILE`; for these it throws Error (kConfig, or the reason
-/// why the file cannot be read). For tests and for run().
+/// environment, and the environment over `--config FILE`. Throws Error for an invalid value of the
+/// last two (kConfig), and for a file that cannot be read. For tests and for run().
 ParseResult parse(const Tool& tool, CommonOptions& common, const Declare& declare,
                   const std::vector<std::string>& arguments);
 
-/// Sets the level and format of the log as the options say.
+/// Sets the level and the format of the log from the options.
 void set_log(const Tool& tool, const CommonOptions& common);
 
 /// Parses argv, sets up the log, calls `body`, checks that stdout was written, and returns the
@@ -66,8 +67,8 @@ void set_log(const Tool& tool, const CommonOptions& common);
 int run(int argc, char** argv, const Tool& tool, CommonOptions& common, const Declare& declare,
         const std::function<int()>& body);
 
-/// The same for a tool's own options, which contain the common ones. `body` returns an int or an
-/// ExitStatus.
+/// Like run() above, for a tool's own options, which contain the common ones. `body` returns an int
+/// or an ExitStatus.
 template <typename Options, typename Body>
 int run(int argc, char** argv, const Tool& tool, Options& options,
         void (*declare)(CLI::App&, Options&), Body body) {

@@ -38,7 +38,7 @@ CompletionCommand command_of(const CLI::App& app) {
   command.name = app.get_name();
   command.description = app.get_description();
   for (const CLI::Option* option : app.get_options()) {
-    // --help has no line for it.
+    // An option without a group is hidden; --help does not list it either.
     if (option->get_group().empty()) continue;
     if (option->get_positional()) {
       command.arguments.push_back(value_of(*option));
@@ -63,7 +63,7 @@ CompletionModel completion_model(const CLI::App& app, const Tool& tool) {
   for (const CLI::App* sub : app.get_subcommands({})) {
     if (!sub->get_group().empty()) model.subcommands.push_back(command_of(*sub));
   }
-  // A tool with file arguments would also complete this word for a file.
+  // For a tool with arguments, "completion" may be one of these, so it is not offered.
   if (model.tool.arguments.empty()) {
     CompletionCommand& own = model.subcommands.emplace_back();
     own.name = kName;
@@ -86,7 +86,7 @@ std::optional<ParseResult> answer_completion(const CLI::App& app, const Tool& to
       return ParseResult{ParseResult::Kind::kPrint, std::move(*script)};
     }
   }
-  // It may be a file name.
+  // The words may be arguments of the tool, such as the names of files.
   if (!command_of(app).arguments.empty()) return std::nullopt;
   const std::string wrong = words.size() < 2 ? "" : " " + base::quoted(words.back());
   return ParseResult{ParseResult::Kind::kUsageError,

@@ -11,11 +11,11 @@
 
 namespace fo::cli {
 
-/// The model of `app`, which must have everything declared.
+/// The completion model of `app`, in which all options and subcommands must be declared.
 CompletionModel completion_model(const CLI::App& app, const Tool& tool);
 
-/// The result for `words` that begin with "completion"; nullopt for other words, and if they may be
-/// arguments of the tool.
+/// The result for `words` that begin with "completion"; nullopt for other words, and if the words
+/// may be arguments of the tool.
 std::optional<ParseResult> answer_completion(const CLI::App& app, const Tool& tool,
                                              const std::vector<std::string>& words);
 

@@ -106,7 +106,8 @@ std::string bash_value(const CompletionValue& value) {
   return text.empty() ? " :" : text;
 }
 
-// Lists the options that take the next word as a value, and the subcommands.
+// The cases of bash's loop over the words: the subcommands, and the options whose value is the next
+// word.
 std::string bash_walk(const CompletionModel& model) {
   std::string text;
   for (const std::string& name : subcommand_names(model)) {
@@ -236,7 +237,7 @@ std::string zsh_script(const CompletionModel& model) {
     }
     text += "      esac\n      ;;\n  esac\n";
   }
-  // Loaded by name from $fpath, or sourced.
+  // The script is either loaded by its name from $fpath, or sourced.
   return text + fmt::format(
                     "}}\nif [[ ${{funcstack[1]-}} == _{0} ]]; then\n  _{0} \"$@\"\nelse\n"
                     "  compdef _{0} {0}\nfi\n",
@@ -303,7 +304,7 @@ std::string fish_script(const CompletionModel& model) {
       text += start + fish_option(option) + "\n";
     }
     for (const CompletionValue& argument : command.arguments) {
-      // Without the leading -r or -x, which is for values of options.
+      // The leading -r or -x is removed, because it is for values of options.
       const std::string value = fish_value(argument).substr(3);
       if (!value.empty()) text += start + value + "\n";
     }

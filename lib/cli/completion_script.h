@@ -18,7 +18,7 @@ struct CompletionValue {
 };
 
 struct CompletionOption {
-  /// Including the dashes.
+  /// The names, including their dashes.
   std::vector<std::string> names;
   std::string description;
   /// nullopt: the option takes no value.

@@ -1,5 +1,5 @@
-// Options that name a GMS: `--socket`, or `--socket-dir`, `--device` and `--tag`; and which users
-// it accepts as its server.
+// Options that name a GMS: `--socket`, or `--socket-dir`, `--device` and `--tag`; and the user
+// whose servers are accepted.
 #pragma once
 
 #include <sys/types.h>

@@ -46,7 +46,7 @@ class HelpFormatter : public CLI::Formatter {
 
   std::string make_usage(const CLI::App* app, std::string name) const override {
     std::string usage = CLI::Formatter::make_usage(app, std::move(name));
-    // CLI11 knows neither the command after "--" nor completion.
+    // CLI11 does not know the command after "--" and the completion.
     usage.erase(usage.find_last_not_of('\n') + 1);
     if (takes_command(*app, tool_)) usage += " [-- COMMAND [ARG]...]";
     if (app->get_parent() == nullptr) {
@@ -78,8 +78,8 @@ class HelpFormatter : public CLI::Formatter {
 
   std::string make_option_opts(const CLI::Option* option) const override {
     if (option->get_type_size() == 0 || option->get_positional()) return "";
-    // Without what a validator adds: an error message names the range, and the description the
-    // words.
+    // The text that validators add is removed: error messages name the range, and the description
+    // the words.
     const std::string type = option->get_type_name();
     return " " + type.substr(0, std::min(type.find(":INT in ["), type.find(":{"))) +
            (option->check_lname("config") ? ", --print-config" : "");
@@ -122,7 +122,7 @@ class HelpFormatter : public CLI::Formatter {
 
  private:
   const Tool tool_;
-  // The names that share an option's line; known when its group is made.
+  // The names that share an option's line. make_group() sets them.
   mutable std::map<const CLI::Option*, std::string> companions_;
 };
 

@@ -36,7 +36,7 @@ CLI::Option* add_duration(CLI::App& app, const std::string& name, base::Duration
 CLI::Option* add_duration(CLI::App& app, const std::string& name,
                           std::optional<base::Duration>& value, const std::string& description);
 
-/// The same for a duration above 0, and of at most `max`.
+/// A duration above 0 and at most `max`; the current value is shown as the default.
 CLI::Option* add_positive_duration(CLI::App& app, const std::string& name, base::Duration& value,
                                    const std::string& description,
                                    base::Duration max = base::Duration::max());
@@ -52,8 +52,8 @@ CLI::Option* add_size(CLI::App& app, const std::string& name, std::optional<base
 CLI::Option* add_remap_timeout(CLI::App& app, const std::string& name, base::Duration& value,
                                const std::string& description);
 
-/// Accepts everything, and lists words for completion. An option that takes no other words uses
-/// CLI::IsMember.
+/// A validator that accepts any text, and lists words for completion. An option that takes no other
+/// words uses CLI::IsMember.
 CLI::Validator example_words(const std::vector<std::string>& words);
 
 /// The meaning of `--device` together with `--socket`: it is refused, or it names the device on
@@ -78,8 +78,7 @@ CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir);
 /// of root and our own user.
 CLI::Option* add_server_uid(CLI::App& app, std::optional<uid_t>& server_uid);
 
-/// `--id ID`: the name of an engine. If it is empty, the caller takes the default that --help
-/// names.
+/// `--id ID`: the name of an engine. If it is empty, the caller uses the default that --help names.
 CLI::Option* add_id(CLI::App& app, std::string& id, const std::string& description);
 
 /// `--metrics HOST:PORT`.
@@ -96,7 +95,7 @@ void add_registries(CLI::App& app, std::string& registry, std::string& state_reg
 void add_worker_access(CLI::App& app, std::string& key_file, std::string& ca);
 /// `--allow-workers NETWORK,...`.
 CLI::Option* add_allowed_workers(CLI::App& app, std::string& networks);
-/// `--admin PATH`, default $`variable`. If it is empty, the caller takes the `file` that --help
+/// `--admin PATH`, default $`variable`. If it is empty, the caller uses the `file` that --help
 /// names.
 CLI::Option* add_admin(CLI::App& app, std::string& path, const std::string& file,
                        const std::string& variable);
@@ -106,7 +105,7 @@ void add_copy_options(CLI::App& app, std::size_t& threads, std::optional<base::B
 
 /// `--lock URI`, default $FAILOVER_LOCK_PATH, else the current value.
 CLI::Option* add_lock(CLI::App& app, std::string& uri);
-/// The same for locks to hold: repeatable, with one value each.
+/// `--lock URI` for locks to hold: repeatable, with one value each.
 CLI::Option* add_locks(CLI::App& app, std::vector<std::string>& uris);
 /// `--kube-api URL`, for k8s: locks whose URI has no API server.
 CLI::Option* add_kube_api(CLI::App& app, std::string& url);

@@ -13,8 +13,8 @@ struct ConfigSetting {
   std::vector<std::string> values;
 };
 
-/// Reads at most 1 MiB; "-" is standard input. A text that begins with "{" is JSON, which no TOML
-/// file begins with. Throws Error: kNoInput, kNotPermitted … for the file; kConfig for an invalid
+/// Reads at most 1 MiB; "-" is standard input. A text that begins with "{" is JSON: no TOML file
+/// begins with it. Throws Error: kNoInput, kNotPermitted … for the file; kConfig for an invalid
 /// text, and for values that no option takes (tables, dates); for TOML with line and column.
 std::vector<ConfigSetting> read_config(const std::string& path);
 

@@ -19,7 +19,8 @@ using Origin = Setting::Origin;
 
 constexpr std::size_t kValueColumns = 40;
 
-// Excludes "0600", which is a mode, and numbers that may not fit.
+// Whether the text can be written as a number. "0600", which is a mode, and numbers that may not
+// fit are excluded.
 bool is_plain_number(const std::string& text) {
   return text.size() < 18 && (text == "0" || !text.starts_with('0')) && base::parse_uint(text);
 }
@@ -56,7 +57,7 @@ const char* name_of(Origin origin) {
 
 std::string origin_text(const Setting& setting) {
   const std::string quoted = base::quoted(setting.source);
-  // Without quotes, unless it contains a character that would end the comment.
+  // The source has no quotes, unless it contains a character that would end the comment.
   const bool is_bare = quoted == "'" + setting.source + "'";
   if (setting.origin == Origin::kFile) return is_bare ? setting.source : quoted;
   const std::string name = name_of(setting.origin);

@@ -17,7 +17,7 @@ using base::ExitStatus;
 using Kind = Setting::Kind;
 using Origin = Setting::Origin;
 
-// About a day; it does not overflow.
+// About a day. A duration of it does not overflow.
 constexpr std::uint64_t kMaxMilliseconds = 100'000'000;
 
 Kind kind_of(const CLI::Option& option) {
@@ -36,10 +36,11 @@ bool is_switched_off(const CLI::Option& option, const std::vector<std::string>& 
   throw Error(ExitStatus::kConfig, "read configuration " + base::quoted(file) + ": " + reason);
 }
 
-// The value of such a variable is a bare number, although the option takes a duration.
+// Whether the variable's value is a number of milliseconds; its option takes a duration.
 bool is_in_milliseconds(const std::string& variable) { return variable.ends_with("_MS"); }
 
-// Kubernetes sets one for each Service: NAME_PORT=tcp://10.0.0.1:80.
+// Whether Kubernetes has set the variable, as it does for each Service:
+// NAME_PORT=tcp://10.0.0.1:80.
 bool is_service_link(const std::string& variable, std::string_view value) {
   return variable.ends_with("_PORT") && value.find("://") != std::string_view::npos;
 }
@@ -100,7 +101,7 @@ std::size_t Settings::read_words() {
   return first;
 }
 
-// Whether the next word is the value of the last option in this one.
+// Reads the options of one word. Returns true if the next word is the value of the last of them.
 bool Settings::read_option(const std::string& word) {
   if (word.starts_with("--")) {
     const std::size_t sign = word.find('=');
@@ -140,7 +141,7 @@ std::string Settings::variable_of(const CLI::Option& option) const {
   return has_one ? option_variable(tool_, option.get_lnames().front()) : std::string();
 }
 
-// The result is also empty if the option has no variable.
+// The value of the option's variable; empty if it is not set, or if the option has no variable.
 std::string Settings::environment_of(const CLI::Option& option) const {
   const std::string variable = variable_of(option);
   const char* value = variable.empty() ? nullptr : std::getenv(variable.c_str());
@@ -199,8 +200,8 @@ void Settings::take(const CLI::Option& option, Setting::Origin origin,
   insert(option, values);
 }
 
-// A required value is a separate word, because "--name=" would take the next word. A value that
-// looks like an option does not count as one.
+// A required value becomes a separate word, because for an empty value "--name=" would take the
+// next word. A value that begins with "-" follows "=", because CLI11 would read it as an option.
 void Settings::insert(const CLI::Option& option, const std::vector<std::string>& values) {
   const std::string name = "--" + option.get_lnames().front();
   const Kind kind = kind_of(option);

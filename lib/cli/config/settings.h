@@ -22,19 +22,19 @@ namespace fo::cli {
 struct Setting {
   enum class Kind { kSwitch, kOne, kSeveral };
   enum class Origin { kFlag, kEnvironment, kFile, kDefault };
-  /// Its long name without dashes.
+  /// The option's long name without dashes.
   std::string name;
   Kind kind = Kind::kOne;
   /// The values in the form of the command line; empty if the option has no value.
   std::vector<std::string> values;
   Origin origin = Origin::kDefault;
-  /// The variable or the file.
+  /// The name of the variable or the file.
   std::string source;
   std::string description;
 };
 
-/// "GMS_LOCK_WARN_AFTER" for the option "warn-after" of gms-lock: the variable of an option without
-/// one that tools share (CLI11's envname).
+/// The variable of an option that has no variable shared by several tools (CLI11's envname):
+/// "GMS_LOCK_WARN_AFTER" for the option "warn-after" of gms-lock.
 std::string option_variable(const std::string& tool, std::string_view option);
 
 /// The words of a command line before CLI11 reads them, and the resulting values.
@@ -43,7 +43,7 @@ class Settings {
   /// `app` must have all its options declared, and outlive this object.
   Settings(CLI::App& app, std::vector<std::string> words);
 
-  /// --help and --version take precedence over errors in the other words.
+  /// Whether --help or --version is given. They take precedence over errors in the other words.
   [[nodiscard]] bool ask_for_help() const;
   [[nodiscard]] bool ask_for_version() const;
 
@@ -52,15 +52,16 @@ class Settings {
   /// repeated.
   void settle();
 
-  /// Whether --print-config is given; then missing required options are no error.
+  /// Whether --print-config is given. If it is, no option is required.
   bool ask_for_themselves();
 
-  /// Returns the values in reverse order, which CLI11 requires.
+  /// Returns the words in reverse order, as CLI11 requires.
   [[nodiscard]] std::vector<std::string> reversed() const {
     return {words_.rbegin(), words_.rend()};
   }
 
-  /// Throws Error(kConfig) if CLI11's complaint is about a value of the file or of a variable.
+  /// Throws Error(kConfig) if `message`, an error of CLI11, is about a value of the file or of a
+  /// variable.
   void blame_origin(const std::string& message) const;
 
   /// All options that a file may set; valid after CLI11 has parsed the words.

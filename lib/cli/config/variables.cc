@@ -18,7 +18,7 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 }  // namespace
 
-// They are kept in the footer: CLI11 has no other place for them.
+// The names are stored in the footer, because CLI11 has no other place for them.
 void add_variables(CLI::App& app, const std::vector<std::string>& names) {
   std::vector<std::string> all = variables_of(app);
   for (const std::string& name : names) {

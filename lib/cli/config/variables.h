@@ -12,7 +12,7 @@ class App;
 
 namespace fo::cli {
 
-/// Names variables that `app` reads; "GMS_SIM_*" stands for all with that prefix. Subcommands that
+/// Adds variables that `app` reads; "GMS_SIM_*" stands for all with that prefix. Subcommands that
 /// are added later inherit them.
 void add_variables(CLI::App& app, const std::vector<std::string>& names);
 

@@ -1,5 +1,5 @@
-// stdout, which carries only results. A full or closed stdout is an error, detected at the latest
-// by finish_output, which the run wrapper calls.
+// Writes to stdout, which is for results only. A full or closed stdout is an error, detected at the
+// latest by finish_output, which the run wrapper calls.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// Full-screen drawing on a terminal, whose previous content is restored afterwards. The caller
-// writes the drawing itself, so that it need not wait for the terminal.
+// Draws on a whole terminal, and restores the terminal's content afterwards. The caller writes the
+// drawing itself, so that it need not wait for the terminal.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class Screen {
   [[nodiscard]] std::string drawing(const std::vector<std::string>& lines);
 
   /// Restores the terminal until the next drawing(), for example before the process is stopped.
-  /// Waits up to a second for a terminal that accepts no output.
+  /// Waits up to a second if the terminal accepts no output.
   void restore() noexcept;
 
  private:
