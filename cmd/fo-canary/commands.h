@@ -15,10 +15,10 @@ int learn(const Options& options);
 int once(const Options& options);
 /// Runs the daemon.
 int run_daemon(const Options& options);
-/// Prints what a daemon on this machine has found; 1 for an unknown worker.
+/// Prints the findings of the daemon on this machine; 1 for an unknown worker.
 int state(const Options& options);
 
-/// Throws what os::read_file and canary::parse_canaries throw.
+/// Reads a file of canaries. Throws what os::read_file and canary::parse_canaries throw.
 canary::CanaryFile read_canaries(const std::string& path);
 
 /// Lifts the convictions of a worker; 1 if it has none.

@@ -13,7 +13,7 @@ namespace fo::fo_canary {
 
 /// The engines' key as the fields of each request.
 http::Fields worker_headers(const Options& options);
-/// The authority of their certificates; nullopt refuses https.
+/// The authority of the engines' certificates; without one, https is refused.
 std::optional<net::TlsFiles> worker_tls(const Options& options);
 
 /// The limits and repetitions of a check.

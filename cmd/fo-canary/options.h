@@ -24,11 +24,11 @@ struct Options {
   int (*run)(const Options& options) = nullptr;
 
   // --- learn, once, run
-  /// URLs.
+  /// The URLs of engines.
   std::vector<std::string> workers;
   std::string worker_key_file;
   std::string worker_ca;
-  /// Files.
+  /// The paths of files of canaries.
   std::vector<std::string> canaries;
   canary::AttemptRules rules;
   std::uint64_t retries = 2;

@@ -23,7 +23,7 @@ int run_daemon(const Options& options) {
   for (const std::string& path : options.canaries) serve.files.push_back(read_canaries(path));
   canary::WorkersOptions& workers = serve.workers;
   workers.writer = options.name.empty() ? os::host_name() : options.name;
-  // The name is a part of each key: refuse a bad one now.
+  // The name is a part of each key, so an invalid one is refused at the start.
   static_cast<void>(fleet::verdict_key(std::string(32, '0'), workers.writer));
   for (const std::string& text : options.namespaces) {
     const auto pattern = fleet::NamespacePattern::parse(text);

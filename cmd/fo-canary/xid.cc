@@ -18,7 +18,7 @@
 namespace fo::fo_canary {
 namespace {
 
-// Before it is opened, which waits for the writer of a pipe.
+// This is checked before the file is opened, because opening a pipe waits for its writer.
 void check_follow(const std::string& path) {
   if (path != "-") return canary::check_can_follow(path, "--follow");
   throw base::Error(base::ExitStatus::kUsage,
