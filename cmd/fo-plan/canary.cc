@@ -8,7 +8,7 @@
 namespace fo::fo_plan {
 namespace {
 
-// What the questions cost a worker.
+// Adds the cost of the questions for a worker to the answer.
 void add_cost(const Inputs& inputs, Answer& answer) {
   const plan::Seconds interval = inputs.seconds("interval");
   const plan::CanaryQuestion question{.prompt = inputs.count("prompt"),

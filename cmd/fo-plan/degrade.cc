@@ -14,7 +14,7 @@ std::string share(double admitted) {
   return admitted == 1 ? "admitted" : fmt::format("admitted at {} of its share", admitted);
 }
 
-// The level at which the ratio changes nothing any more, and the seconds until then.
+// The level that a lasting ratio leads to, and the seconds until then.
 struct Settled {
   std::size_t level;
   int seconds;

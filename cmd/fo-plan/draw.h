@@ -1,4 +1,4 @@
-// Draws a table by gnuplot.
+// Draws a table with gnuplot.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 namespace fo::fo_plan {
 namespace {
 
-// Every whole number up to here is a double.
+// A double represents every whole number up to this one.
 constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 53;
 
 [[noreturn]] void refuse(const std::string& text, const std::string& expected) {

@@ -31,7 +31,7 @@ struct Parameter {
   const char* description;
   Need need = Need::kRequired;
   const char* preset = nullptr;
-  /// Parameters without which a given value would have no effect.
+  /// The parameters without which a value of this one would have no effect.
   std::vector<const char*> needs = {};
 };
 

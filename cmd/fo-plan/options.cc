@@ -67,7 +67,7 @@ Inputs complete_inputs(const Options& options, const std::string& swept) {
     return options.inputs.is_set(name) || name == swept;
   };
   for (const Parameter& parameter : options.verb->parameters) {
-    // A file of --print-config has the presets.
+    // A file that --print-config has written contains the presets, which need no other input.
     const bool is_preset = parameter.preset != nullptr && inputs.is_set(parameter.name) &&
                            inputs.texts().at(parameter.name) == parameter.preset;
     for (const char* const needed : parameter.needs) {

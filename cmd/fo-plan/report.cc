@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Whole numbers without a fraction.
+// A whole number is written without a fraction.
 Json number(double value) {
   constexpr double kMaxWhole = 9e15;
   if (std::abs(value) < kMaxWhole && value == std::floor(value)) {

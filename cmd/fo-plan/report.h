@@ -13,8 +13,8 @@ namespace fo::fo_plan {
 /// that --config reads them. A missing number and an unknown "met" are null.
 std::string to_json(const Verb& verb, const Inputs& inputs, const Answer& answer);
 
-/// The same with "rows" in place of "results" and "met": the value of the swept parameter, the
-/// results and "met" of each.
+/// The same with "rows" in place of "results" and "met". Each row has the value of the swept
+/// parameter, the results and "met".
 std::string to_json(const Verb& verb, const Inputs& inputs, const Sweep& sweep,
                     const std::vector<Row>& rows);
 

@@ -57,7 +57,7 @@ Sweep read_sweep(const Verb& verb, const std::string& text) {
   }
   if (sweep.step == 0) refuse(text, "the step is 0");
   if (to < sweep.from) refuse(text, "the end is less than the beginning");
-  // A last step that is too short only by a rounding error counts.
+  // The last row counts even if it is beyond `to` by a rounding error.
   const double rows = std::floor((to - sweep.from) / sweep.step * (1 + 1e-12)) + 1;
   if (rows > kMaxRows) refuse(text, fmt::format("more than {} rows", kMaxRows));
   sweep.rows = static_cast<std::size_t>(rows);

@@ -9,7 +9,7 @@
 
 namespace fo::fo_plan {
 
-/// The most rows of a table.
+/// The maximum number of rows of a table.
 inline constexpr double kMaxRows = 100'000;
 
 struct Sweep {
@@ -32,10 +32,11 @@ std::vector<Row> run_sweep(const Verb& verb, const Sweep& sweep, Inputs inputs);
 /// "gpus", "mtbf_hours" …, and "met" if there is a target.
 std::vector<std::string> column_names(const Sweep& sweep, const std::vector<Row>& rows);
 
-/// Aligned columns for people, with six digits.
+/// Aligned columns, with six significant digits.
 std::string to_text(const Sweep& sweep, const std::vector<Row>& rows);
 
-/// Comma-separated values with a line of names (RFC 4180); a missing value is empty.
+/// Comma-separated values with a line of names and newlines at the ends of lines; a missing value
+/// is empty.
 std::string to_csv(const Sweep& sweep, const std::vector<Row>& rows);
 
 }  // namespace fo::fo_plan

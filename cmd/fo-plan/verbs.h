@@ -12,14 +12,14 @@ namespace fo::fo_plan {
 /// A result. Its name is a key of JSON and a column of a table.
 struct Result {
   const char* name;
-  /// nullopt: there is no such number.
+  /// nullopt: the result does not exist.
   std::optional<double> value;
 };
 
 struct Answer {
   /// The results in words, with their formula.
   std::string sentence;
-  /// The first one is what a plot shows, and always has a value.
+  /// A plot shows the first result, which always has a value.
   std::vector<Result> results;
   /// nullopt if no target was given.
   std::optional<bool> is_met = std::nullopt;
@@ -32,7 +32,7 @@ struct Verb {
   std::vector<Parameter> parameters;
   /// Throws Error(kUsage) for inputs out of their range.
   Answer (*answer)(const Inputs& inputs);
-  /// For the text only.
+  /// Returns a line that follows the sentence in text output; nullptr: none.
   std::string (*note)(const Inputs& inputs) = nullptr;
 };
 
@@ -46,7 +46,7 @@ Verb canary();
 /// `value` with four digits, for sentences: "285.2", "8".
 std::string rounded(double value);
 
-/// All of them, in the order of --help.
+/// All verbs, in the order of --help.
 const std::vector<Verb>& verbs();
 
 }  // namespace fo::fo_plan
