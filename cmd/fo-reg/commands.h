@@ -16,7 +16,7 @@ base::ExitStatus card(const Options& options);
 /// pair.
 base::ExitStatus explain(const Options& options);
 
-// --- Of a registry. Those that select records return kNo if there is none.
+// --- Subcommands that use a registry. Those that select records return kNo if there is none.
 
 /// Runs a worker and keeps its record; returns the worker's exit status.
 base::ExitStatus run(const Options& options);

@@ -1,4 +1,4 @@
-// fo-reg: the workers of a fleet: their endpoints, their cards and their records.
+// fo-reg: registers the workers of a fleet, and prints their endpoints, cards and records.
 #include "options.h"
 
 int main(int argc, char** argv) {

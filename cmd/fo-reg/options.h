@@ -22,8 +22,9 @@ struct Options {
   std::vector<std::string> files = {"-"};
   /// The last part of the ids.
   std::string endpoint = "generate";
-  /// The card's options without adapters, which are NAME=DIR here.
+  /// The options of card, except the adapters.
   fleet::ModelCardOptions card;
+  /// NAME=DIR.
   std::vector<std::string> adapters;
   /// The inputs of explain; "-" is stdin.
   std::string card_a;

@@ -28,7 +28,7 @@ struct RecordOptions {
   base::Duration timeout = std::chrono::seconds(5);
 
   // --- run
-  /// The options without a record and a command.
+  /// The options of run, without a record and a command.
   fleet::RunOptions run;
   /// A card file, or a folder whose card is computed.
   std::string card_file;
@@ -38,7 +38,7 @@ struct RecordOptions {
   std::string key;
   // --- run, put
   std::string endpoint;
-  /// The record without a life and a time.
+  /// The worker's record, without a life and a time.
   fleet::Instance worker;
   std::string life = "ready";
   std::vector<std::string> labels;
@@ -54,12 +54,12 @@ struct RecordOptions {
   std::string prefix = "instances/";
 };
 
-/// Throws Error(kUsage).
+/// Throws Error(kUsage) with this reason.
 [[noreturn]] void refuse(const std::string& reason);
 
 /// The options of every subcommand that uses a registry.
 void declare_registry(CLI::App& app, RecordOptions& options);
-/// The registry that they name. Throws what fleet::make_registry throws.
+/// The registry that the options name. Throws what fleet::make_registry throws.
 std::unique_ptr<fleet::Registry> open_registry(const RecordOptions& options);
 
 void declare_run(CLI::App& app, RecordOptions& options);

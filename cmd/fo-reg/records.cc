@@ -38,7 +38,7 @@ fleet::Record read_record(const std::string& key) {
   return record;
 }
 
-// Changes the selected workers; kNo if there is none.
+// Edits the records of the selected workers; kNo if there is none.
 ExitStatus edit(const RecordOptions& options, const fleet::Edit& change) {
   if (options.selection.id.empty() && options.selection.host.empty()) {
     refuse("expected an id, or --host");

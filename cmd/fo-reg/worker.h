@@ -11,12 +11,12 @@
 
 namespace fo::fo_reg {
 
-/// NAME=VALUE. Throws Error(kUsage).
+/// Parses NAME=VALUE. Throws Error(kUsage).
 std::pair<std::string, std::string> read_label(const std::string& text);
 
 struct Worker {
   fleet::Record record;
-  /// The card that it names.
+  /// The card that the record names.
   std::optional<fleet::Record> card;
 };
 
