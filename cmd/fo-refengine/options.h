@@ -22,7 +22,8 @@ struct Options {
   std::uint32_t ranks = 1;
   std::string model_dir;
   refengine::MakeModelOptions make_model;
-  /// Shown in process lists only: the rank gets its number through its socket.
+  /// The number of the rank. It is only for process lists: the rank reads its number from its
+  /// socket.
   std::uint32_t rank = 0;
 };
 
