@@ -26,8 +26,8 @@ inline bool equal_ignoring_case(std::string_view a, std::string_view b) {
                     [](char x, char y) { return lower(x) == lower(y); });
 }
 
-/// Whether all characters are printable ASCII and none is a space. Such a text cannot end a line of
-/// a request's head early.
+/// Whether all characters are printable ASCII and none is a space. A text of these characters
+/// cannot end a line of a request's head early.
 constexpr bool is_graphic(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f; });
 }

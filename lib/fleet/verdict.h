@@ -89,8 +89,10 @@ class Verdicts {
   /// Stores the verdict, and returns a reference to it, valid until the next change. Throws
   /// kBadData for an invalid record, and then keeps the writer's last verdict.
   const Verdict& put(const Record& record);
+  /// Removes the verdict with this key, if there is one.
   void remove(const std::string& key);
 
+  /// The joint verdict on a worker at this time.
   [[nodiscard]] JointVerdict on(const std::string& worker_id, text::WallTime now) const;
 
  private:

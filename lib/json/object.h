@@ -34,7 +34,7 @@ struct TooDeep : Misfit {
 /// is not JSON.
 nlohmann::json parse(std::string_view text, base::ByteCount max_bytes);
 
-/// The same. Throws Misfit also if the value is not an object.
+/// Parses like parse(). Throws Misfit also if the value is not an object.
 nlohmann::json parse_object(std::string_view text, base::ByteCount max_bytes);
 
 /// The result of parse_object(); nullopt where that throws Misfit.
@@ -49,9 +49,9 @@ const nlohmann::json& object_in(const nlohmann::json& value, const char* key);
 const nlohmann::json& list_in(const nlohmann::json& value, const char* key);
 std::string text_in(const nlohmann::json& value, const char* key);
 bool flag_in(const nlohmann::json& value, const char* key);
-/// The same for a non-negative integer; nullopt if it is missing or null.
+/// A non-negative integer member; nullopt if it is missing or null. Throws like text_in.
 std::optional<std::uint64_t> number_in(const nlohmann::json& value, const char* key);
-/// The same, but throw Misfit "without `key`" if the member is missing or null.
+/// Like text_in and number_in, but throw Misfit "without `key`" if the member is missing or null.
 std::string needed_text(const nlohmann::json& value, const char* key);
 std::uint64_t needed_number(const nlohmann::json& value, const char* key);
 
@@ -61,7 +61,7 @@ void with_object(std::string_view text, base::ByteCount max_bytes,
                  const std::function<std::string()>& what,
                  const std::function<void(const nlohmann::json&)>& read, base::ExitStatus status);
 
-/// The same, returning the result of `read`.
+/// Like with_object, and returns the result of `read`.
 template <typename Read>
 auto read_object(std::string_view text, base::ByteCount max_bytes,
                  const std::function<std::string()>& what, const Read& read,

@@ -64,7 +64,8 @@ class Scanner {
   /// passed over.
   [[nodiscard]] std::size_t member_begin() const { return member_begin_; }
 
-  /// The same for the items of a kList.
+  /// Enters the next value, a kList, and calls `on_item` for each item. `on_item` must pass over
+  /// the item and nothing else.
   template <typename OnItem>
   void list(const OnItem& on_item) {
     enter('[');

@@ -27,8 +27,8 @@ struct Resource {
   std::string kind;
 };
 
-/// The objects of one kind in one namespace; without a namespace, those of all namespaces, or those
-/// that have none.
+/// The objects of one kind in one namespace; without a namespace, the objects of all namespaces, or
+/// of a kind that has none.
 struct Collection {
   Resource resource;
   std::string name_space;

@@ -55,7 +55,7 @@ std::string encode_lease(const Lease& seen, const Claim& claim);
 
 /// RFC 3339 in UTC with six decimals: "2026-11-21T05:33:00.123456Z".
 std::string format_micro_time(std::chrono::system_clock::time_point time);
-/// Parses the same with up to nine decimals; nullopt for any other text.
+/// Parses this form with up to nine decimals, or none; nullopt for any other text.
 std::optional<std::chrono::system_clock::time_point> parse_micro_time(std::string_view text);
 
 }  // namespace fo::kube

@@ -1,5 +1,5 @@
 // Computes how many faults periodic checks of an engine's answers detect, how soon, how often they
-// are wrong, and what they cost. Pure.
+// are wrong, and their cost. Pure.
 #pragma once
 
 #include <cstdint>

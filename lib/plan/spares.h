@@ -13,9 +13,9 @@ inline constexpr double kMaxGroupsDown = 1e6;
 
 /// The mean number of groups that are being repaired at a time: groups * tp * afr * repair / 8760
 /// h. A spare replaces each failed group at once, so that `groups` of them can always fail; then
-/// the number in repair is Poisson distributed, whatever the distribution of the repair times is
-/// (Palm's theorem, the M/G/infinity queue). `repair` is the mean time until a group serves again.
-/// Throws Error(kUsage) for arguments outside their ranges, and for a mean over kMaxGroupsDown.
+/// the number in repair is Poisson distributed, for any distribution of the repair times (Palm's
+/// theorem, the M/G/infinity queue). `repair` is the mean time until a group serves again. Throws
+/// Error(kUsage) for arguments outside their ranges, and for a mean over kMaxGroupsDown.
 double mean_groups_down(std::uint64_t groups, std::uint64_t tp, double afr, Hours repair);
 
 /// P(X > k) for a Poisson distributed X with this mean (more than 0, at most kMaxGroupsDown). Small

@@ -1,4 +1,5 @@
-// A rank's process, which `fo-refengine rank` runs. It only has one socket to the engine.
+// A rank's process, which `fo-refengine rank` runs. Its only connection to the engine is one
+// socket.
 #pragma once
 
 namespace fo::refengine {

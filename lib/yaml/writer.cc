@@ -39,7 +39,7 @@ bool fits_a_block(std::string_view text) {
 // The text after the key or dash, with a newline at the end.
 std::string block_scalar(std::string_view text, std::size_t indent) {
   std::string out = "|";
-  // If the text begins with blanks, readers cannot tell them from the indentation.
+  // If the text begins with blanks, readers cannot distinguish them from the indentation.
   if (std::string_view(" \t\n").find(text.front()) != std::string_view::npos) {
     out += std::to_string(kStep);
   }

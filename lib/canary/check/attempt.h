@@ -43,10 +43,11 @@ struct AttemptRules {
   /// Time limit of a whole answer.
   base::Duration timeout = std::chrono::seconds(20);
   base::Duration probe_timeout = std::chrono::seconds(1);
-  /// An answer is slow if it takes more than the baseline times this factor,
+  /// An answer is slow if it takes over this factor times the baseline, and exceeds the baseline by
+  /// more than slow_excess.
   double slow_factor = 3;
-  /// and exceeds the baseline by at least this much, so that a busy client does not make an engine
-  /// slow.
+  /// An answer that exceeds the baseline by less is not slow, because the client may have been
+  /// busy.
   base::Duration slow_excess = std::chrono::milliseconds(250);
 };
 

@@ -170,7 +170,8 @@ std::optional<Canary> merge_answers(const std::vector<std::vector<AnswerToken>>&
     const auto count = static_cast<double>(answers.size());
     for (const auto& answer : answers) {
       is_same = is_same && answer[i].token == first.token;
-      // Two of the best tokens with one text can't be told apart.
+      // Two of the best tokens with one text can't be distinguished, and then there are fewer than
+      // kTopTokens.
       is_safe =
           is_safe && answer[i].top.size() >= kTopTokens && margin_of(answer[i]) >= kSafeMargin;
       mean.logprob += answer[i].logprob / count;

@@ -88,7 +88,7 @@ bool has_word(std::string_view words, std::string_view word) {
 }
 
 // Returns the recovery action that the text of Xid 154 names, as in "GPU recovery action changed
-// from 0x0 (None) to 0x1 (GPU Reset Required)". Empty if the action is none.
+// from 0x0 (None) to 0x1 (GPU Reset Required)". Empty if the action is "None".
 std::string_view recovery_action(std::string_view text) {
   const std::size_t to = text.find(" to 0x");
   if (to == std::string_view::npos) return "unknown";

@@ -1,5 +1,5 @@
-// A model card: what a worker computes. Two workers with equal checksums give the same distribution
-// for the same tokens, so that a request may move between them. Pure.
+// A model card describes what a worker computes. Two workers with equal checksums give the same
+// distribution for the same tokens, so that a request may move between them. Pure.
 #pragma once
 
 #include <cstdint>

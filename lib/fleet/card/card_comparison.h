@@ -1,4 +1,4 @@
-// The differences of two model cards, and what follows for the requests of their workers. Pure.
+// The differences of two model cards, and the consequences for requests to their workers. Pure.
 #pragma once
 
 #include <string>

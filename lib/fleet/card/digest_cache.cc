@@ -26,7 +26,7 @@ constexpr int kCacheVersion = 1;
 
 std::string path_of(const std::string& folder) { return folder + "/digests.json"; }
 
-// The content of the cache; "" if it may come from another user.
+// The content of the cache's file; "" if another user may have written it.
 std::string read_own_file(const std::string& path) {
   const base::UniqueFd fd = os::open_plain_file(path, O_RDONLY, "open " + base::quoted(path));
   struct stat status {};

@@ -53,7 +53,8 @@ struct Instance {
 
 /// A new id: 128 random bits in hex.
 std::string make_instance_id();
-/// The id of a worker that has none of its own: the same for the same `name`, such as its URL.
+/// An id for a worker that has no id of its own. It is derived from `name`, such as the worker's
+/// URL: equal names give equal ids.
 std::string derived_instance_id(std::string_view name);
 bool is_instance_id(std::string_view text);
 

@@ -22,7 +22,7 @@ class DirStore {
   DirStore(std::string path, bool create);
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// True if `path` is no longer the folder that was opened.
+  /// True unless `path` is the folder that was opened.
   [[nodiscard]] bool is_replaced() const;
   /// Opens `path` again if the folder was replaced. Throws what the constructor throws.
   void reopen(bool create);

@@ -1,4 +1,4 @@
-// Runs one completion: takes its turn of the model, and answers whole or as a stream.
+// Runs one completion: it waits for its turn of the model, and answers whole or as a stream.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
