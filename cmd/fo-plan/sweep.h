@@ -35,8 +35,7 @@ std::vector<std::string> column_names(const Sweep& sweep, const std::vector<Row>
 /// Aligned columns, with six significant digits.
 std::string to_text(const Sweep& sweep, const std::vector<Row>& rows);
 
-/// Comma-separated values with a line of names and newlines at the ends of lines; a missing value
-/// is empty.
+/// Comma-separated values: a line of names, and a line for each row. A missing value is empty.
 std::string to_csv(const Sweep& sweep, const std::vector<Row>& rows);
 
 }  // namespace fo::fo_plan

@@ -183,7 +183,7 @@ class Workers {
   using CheckCounts = std::map<std::pair<Step, Outcome>, std::uint64_t>;
   [[nodiscard]] const CheckCounts& check_counts() const { return counts_; }
   [[nodiscard]] std::uint64_t decisions(Decision decision) const;
-  /// Workers that stay in because over half of their set is suspected.
+  /// The number of workers that stay in because over half of their set is suspected.
   [[nodiscard]] std::size_t kept_in() const { return kept_in_; }
 
  private:

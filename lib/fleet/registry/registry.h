@@ -76,7 +76,7 @@ class KeptRecord {
   /// Deregisters: watches report the record as kGone. No other call may follow.
   virtual boost::asio::awaitable<void> leave(base::Deadline deadline) = 0;
   /// Keeps the record in the registry until it is cancelled, and writes it again if the registry
-  /// has lost it. Errors are logged, and it tries again.
+  /// has lost it. Errors are logged, and the attempt is repeated.
   virtual boost::asio::awaitable<void> tend() = 0;
 };
 

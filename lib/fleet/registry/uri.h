@@ -15,7 +15,7 @@ inline constexpr char kDefaultRegistry[] = "dir:/run/fo/registry";
 ///   etcd:http[s]://HOST:PORT,.../PREFIX, with the parameters of an etcd lock
 ///   k8s:NAMESPACE/SELECTOR, with the parameters of a lock in Kubernetes except its duration
 ///   static:URL,...
-/// The last two have only workers, which are read-only; all other records are in the registry
+/// The last two have read-only workers, k8s also their cards; all other records are in the registry
 /// `state`, which is one of the first two. Throws kUsage for another URI: "registry 'text':
 /// reason", and kConfig if there is no Kubernetes.
 std::unique_ptr<Registry> make_registry(const std::string& uri,

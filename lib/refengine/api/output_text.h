@@ -24,8 +24,8 @@ class OutputText {
   /// Adds a token that ends the answer and is not part of its text.
   void add_hidden();
 
-  /// The final text since the last call; at the end all of it. Invalid bytes and an incomplete
-  /// character at the end are dropped.
+  /// The text since the last call that is final; at the end all of it. Invalid bytes and an
+  /// incomplete character at the end are dropped.
   std::string take(bool is_finished) { return text_.take(is_finished); }
 
   /// The stop string that ended the text; nullopt if none has.

@@ -26,7 +26,7 @@ class StopText {
   /// after a stop string was found.
   void add(std::string_view text);
 
-  /// The final text since the last call; at the end all of it.
+  /// The text since the last call that is final; at the end all of it.
   std::string take(bool is_finished);
 
   /// The stop string that ended the text; nullopt if none has.
