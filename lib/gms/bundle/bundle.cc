@@ -64,7 +64,7 @@ std::string snapshot_of(const std::string& dir, base::DeviceOrdinal device, bool
   return is_only_one && !std::filesystem::is_directory(own, unknown) ? dir : own;
 }
 
-// The program in the folder of this one, else the one in PATH.
+// gms-load in the folder of this program if it exists there; else its name, to be found in PATH.
 std::string find_loader() {
   std::error_code unknown;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", unknown);
@@ -75,7 +75,7 @@ std::string find_loader() {
 struct Server {
   Server(Place where, VaultRoom& room) : place(std::move(where)), vault(room) {}
 
-  /// It has answered, and its snapshot was loaded or could not be.
+  /// Call it when the server has answered and its snapshot, if any, was loaded or failed to load.
   void set_ready() const { counters->ready.set(1); }
   [[nodiscard]] std::string name() const {
     return "device=" + std::to_string(place.device.value()) + " tag=" + place.tag;
@@ -145,8 +145,8 @@ class Bundle {
     server.answer_by = Deadline::after(kStartTimeout);
   }
 
-  // Without processes or descriptors, a server cannot be started for a while; the layout in its
-  // vault is worth the wait.
+  // A start that fails for want of processes or descriptors counts as a crash and is retried,
+  // because the vault still has the layout.
   std::optional<int> start_again(Server& server) {
     try {
       start(server);
@@ -183,8 +183,8 @@ class Bundle {
 
   // In the child.
   int run_child(Server& server, UniqueFd ready, UniqueFd vault) {
-    // A terminal sends SIGINT, SIGHUP and SIGQUIT to all of us; the parent turns them into SIGTERM
-    // for us.
+    // A terminal sends SIGINT, SIGHUP and SIGQUIT to all processes of the bundle. Only the parent
+    // reacts to them: it sends SIGTERM to its children.
     const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
     ServerConfig config;
     config.listener = std::move(server.place.socket.listener);
@@ -367,8 +367,8 @@ class Bundle {
     // The layout was published but not protected. One that was dropped on purpose is not restored.
     if (had_layout && server.vault.deposit() == nullptr) server.wants_snapshot = restores(server);
     const bool crashed = status > 128;
-    // The restarted server lacked a resource, so its deposit is kept for another try, unless it
-    // reported that the device cannot be trusted.
+    // These statuses mean that the server lacked a resource. Its deposit is kept for another
+    // attempt. The status of a device that cannot be trusted, kSoftware, is not among them.
     const bool is_short = status == base::to_int(ExitStatus::kOsError) ||
                           status == base::to_int(ExitStatus::kTryAgain) ||
                           status == base::to_int(ExitStatus::kUnavailable);
@@ -492,7 +492,8 @@ class Bundle {
       reap(server->loader, "gms-load");
       reap(server->child, "a server");
     }
-    // The next bundle need not wait until the driver has freed the memory of the vaults.
+    // The sockets are closed before the vaults, so that the next bundle need not wait until the
+    // driver has freed the vaults' memory.
     std::vector<Place> ended;
     for (const auto& server : servers_) ended.push_back(std::move(server->place));
   }

@@ -24,7 +24,7 @@ struct Place {
   std::vector<os::OwnedPath> links;
 };
 
-/// The configuration, and what follows from it on this machine.
+/// The configuration, and the limits that serve() derives from it and from this machine.
 struct BundleConfig : ServeConfig {
   std::size_t max_connections = 0;
   std::size_t max_unread_fds = 0;

@@ -1,5 +1,5 @@
-// When a crashed server is restarted: at once the first time, then after growing pauses, and no
-// more after too many crashes. Pure: the time is an argument.
+// Decides when a crashed server is restarted: at once the first time, then after growing pauses,
+// and never after too many crashes. Pure: the time is an argument.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@ class CrashHistory {
  public:
   using TimePoint = base::Deadline::Clock::time_point;
 
-  /// The number of crashes within the window that is too many.
+  /// This many crashes within kWindow are too many.
   static constexpr std::size_t kTooMany = 6;
   static constexpr base::Duration kWindow = std::chrono::minutes(1);
 

@@ -64,9 +64,8 @@ UniqueFd lock_folder(const std::string& dir) {
   return std::move(*lock);
 }
 
-// The facts about the devices that the parent needs; a child queries them, so that the parent does
-// not load CUDA. If that failed, there are no devices but the child's exit status; the child has
-// reported why.
+// The devices to serve. A child queries them, so that the parent does not load CUDA. If the query
+// failed, `devices` is empty and `status` is the child's exit status; the child has reported why.
 struct Probe {
   std::vector<cuda::DeviceInfo> devices;
   int status = 0;
@@ -122,8 +121,8 @@ std::vector<cuda::DeviceInfo> parse_devices(const std::string& report) {
   return devices;
 }
 
-// nullopt if a signal asks to end meanwhile: a driver may hang, and then the child may not even
-// die.
+// nullopt if a signal asks to end before the child does. The driver may hang, and then even SIGKILL
+// may not end the child.
 std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
   os::Pipe pipe;
   const os::Child child = os::fork_child([&] { return report_devices(config, pipe.writer.get()); },
@@ -156,8 +155,8 @@ std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
   return Probe{parse_devices(report), status};
 }
 
-// Whether it is a MIG slice, and the only slice of its GPU that is served here. Clients that use
-// NVML look for the GPU's UUID.
+// Whether the device is a MIG slice, and the only one of its GPU that is served here. Clients of
+// such a slice that use NVML look for the GPU's UUID.
 bool is_only_slice(const cuda::DeviceInfo& device, const std::vector<cuda::DeviceInfo>& all) {
   return !device.gpu_uuid.empty() && device.gpu_uuid != device.uuid &&
          std::count_if(all.begin(), all.end(), [&](const cuda::DeviceInfo& one) {

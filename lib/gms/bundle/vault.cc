@@ -72,7 +72,7 @@ void Vault::serve() {
       drop(fds);
       break;
     }
-    // Descriptors were lost: the limit is lower than reported.
+    // EMSGSIZE: the kernel dropped descriptors, because this process may open fewer than expected.
     std::optional<VaultPacket> answered = VaultPacket{Kind::kRefused, 0};
     if (is_packet) answered = answer(packet, fds, is_sane);
     drop(fds);

@@ -1,6 +1,6 @@
 // The parent's copy of one server's sealed or published layout: a descriptor for each allocation,
 // which keeps the device memory alive when the server dies, and a file with the layout's record.
-// The vault only counts the descriptors.
+// The vault reads neither the record nor the memory.
 //
 //   server ──► parent, one packet each, answered one by one:
 //     begin N (+ the record)   drops an incomplete deposit; refused unless there is room for N
@@ -9,8 +9,8 @@
 //     drop                     drops the deposit; answered when the memory is free
 //   If a server dies before `keep`, the previous deposit stays.
 //
-// Closing the last descriptor of an allocation takes until the driver has freed it. The vault never
-// does so itself: take_dropped() returns what it drops.
+// Closing the last descriptor of an allocation takes until the driver has freed it. So serve() does
+// not close descriptors that it drops: take_dropped() returns them.
 #pragma once
 
 #include <cstddef>
@@ -67,8 +67,9 @@ class Vault {
 
   /// The deposit for the next server; nullptr for none.
   [[nodiscard]] const Deposit* deposit() const { return kept_ ? &*kept_ : nullptr; }
-  /// For a child that inherited the vault: returns the deposit and closes everything else.
+  /// For a child that inherited the vault: returns the deposit, which leaves the vault.
   std::optional<Deposit> take() { return std::exchange(kept_, std::nullopt); }
+  /// Closes the socket and all descriptors of the vault; may wait for the driver.
   void close();
 
  private:

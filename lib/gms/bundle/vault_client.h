@@ -22,7 +22,7 @@ class VaultClient {
     /// After a refusal: how many descriptors there is room for.
     std::size_t room = 0;
   };
-  /// Begins a deposit of `count` descriptors, of which `record`, a file, tells the rest.
+  /// Begins a deposit of `count` descriptors. `record` is the file with the layout's record.
   boost::asio::awaitable<Answer> begin(base::UniqueFd record, std::size_t count);
   /// At most os::kMaxFdsPerMessage.
   boost::asio::awaitable<Answer> add(std::vector<base::UniqueFd> fds);

@@ -44,7 +44,7 @@ class MemoryManager {
 
   // For writers (rw).
 
-  /// Allocates and maps, readable and writable.
+  /// Allocates and maps, readable and writable. The reference is valid until the next allocation.
   const MappedAllocation& allocate(base::ByteCount size, const std::string& tag = "default");
   /// The same for several allocations at consecutive addresses; returns the new ones in order.
   std::span<const MappedAllocation> allocate_many(const std::vector<base::ByteCount>& sizes,
@@ -66,7 +66,7 @@ class MemoryManager {
   /// Maps what unmap_all unmapped, at the same addresses, if the layout is unchanged: it has the
   /// same hash and, in slot order, the same sizes and tags (ids and slots may differ after a
   /// re-publish). Unless the result is kOk, nothing is mapped. Throws CudaError if the device
-  /// fails, and what outcome_of throws.
+  /// fails, Error(kSoftware) if a layout is mapped, and the errors that outcome_of() throws.
   RemapOutcome remap_all(const base::Deadline& deadline);
 
   /// By layout slot.

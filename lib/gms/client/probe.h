@@ -58,8 +58,8 @@ struct RemapAnswer {
   std::string reason;
 };
 
-/// Whether a sleeping engine could wake now: check_remap(), whose errors that are not an answer it
-/// throws.
+/// Whether a sleeping engine could wake now, as check_remap() finds out. Throws the errors of
+/// check_remap() that are not an answer.
 RemapAnswer probe_remap(const RemapProbe& probe);
 
 std::string to_json(const RemapAnswer& answer);

@@ -1,6 +1,6 @@
-// Could a sleeping engine wake on the current layout of a GMS? The check, its output, and the file
-// of expected hashes from an earlier run. Needs no CUDA: the private helper fo-gpu (map_check.h)
-// maps and reads.
+// Checks whether a sleeping engine could wake on the current layout of a GMS: the check, its
+// output, and the file of expected hashes from an earlier run. It needs no CUDA: the private helper
+// fo-gpu (map_check.h) maps and reads.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +22,7 @@ struct RemapCheckRequest {
   std::string socket;
   /// Argument of RpcClient::connect.
   std::optional<uid_t> server_uid;
-  /// Another layout is stale; empty: any layout is accepted.
+  /// The expected hash; a layout with another hash is stale. Empty: any layout is accepted.
   LayoutHash expect_hash;
   /// Map every allocation on this device, and read through the mapping.
   bool map = false;

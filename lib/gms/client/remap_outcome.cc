@@ -19,7 +19,8 @@ RemapOutcome compare_layouts(const std::string& what, const LayoutHash& found,
 }
 
 RemapOutcome outcome_of(const Error& error) {
-  // Not an outcome, whatever its status: servers do not refuse a reader's requests.
+  // A refusal is not an outcome, whatever its status, because a server that keeps to the protocol
+  // does not refuse a reader's requests.
   if (dynamic_cast<const RequestRefused*>(&error) != nullptr) {
     throw Error(ExitStatus::kProtocol, error.what());
   }

@@ -28,7 +28,8 @@ RemapOutcome no_lock_in_time(const std::string& what);
 RemapOutcome compare_layouts(const std::string& what, const LayoutHash& found,
                              const LayoutHash& wanted);
 
-/// The outcome for `error`, which is being handled; throws if it does not stand for an outcome.
+/// The outcome for `error`, which the caller has caught. If it is not an outcome, rethrows it; a
+/// RequestRefused becomes Error(kProtocol).
 RemapOutcome outcome_of(const base::Error& error);
 
 }  // namespace fo::gms

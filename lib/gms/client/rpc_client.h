@@ -73,7 +73,7 @@ class RpcClient {
   bool free_allocation(const AllocationId& allocation_id);
   void put_metadata(const std::string& key, const AllocationId& allocation_id,
                     base::ByteCount offset, std::string value);
-  /// All of it, in as few requests as the limits allow; one by one.
+  /// Puts all entries, in as few requests as the limits allow; one by one.
   void put_metadata_many(const Metadata& metadata);
   bool delete_metadata(const std::string& key);
   /// Publishes; the connection is closed afterwards.

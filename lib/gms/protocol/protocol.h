@@ -478,16 +478,17 @@ Request decode_request(std::string_view body);
 /// The `type` of the message in `body`. Throws Error(kProtocol).
 std::string message_type(std::string_view body);
 
-/// Which part of a first message shows that its sender uses Dynamo's v1 profile, whose sockets have
-/// the names of our links and whose handshake resembles ours: "key 'expected_identity'", "type
-/// 'get_checkpoint_state_request'". nullopt for any other message. Throws Error(kProtocol).
+/// The part of a first message that shows that its sender uses Dynamo's v1 profile, for example
+/// "key 'expected_identity'" or "type 'get_checkpoint_state_request'"; nullopt for any other
+/// message. The type alone does not tell: the v1 handshake resembles ours, and v1 sockets have the
+/// names of our links. Throws Error(kProtocol).
 std::optional<std::string> other_protocol(std::string_view body);
 
 /// The message in `body`, which must be of this type. Throws what decode_request throws.
 template <typename Message>
 Message decode_message(std::string_view body);
 
-/// Reads and writes a frame's length prefix.
+/// The message size in a frame's prefix, which must have kPrefixSize bytes.
 std::uint32_t read_prefix(std::string_view prefix);
 
 }  // namespace fo::gms

@@ -34,7 +34,7 @@ namespace fo::gms {
 
 using SessionId = std::uint64_t;
 
-/// The server's history keeps this many events, the newest.
+/// Maximum number of events in the server's history; the oldest are removed.
 inline constexpr std::size_t kMaxEvents = 256;
 
 class ServerModel {

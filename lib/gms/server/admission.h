@@ -1,5 +1,6 @@
-// Which clients a server accepts, and how many connections each may have, by the credentials from
-// the kernel. No process, and no user but our own, can use up all connections. Pure.
+// Decides which clients a server accepts, and how many connections each may have, by their
+// credentials from the kernel. No process can use up all connections, and no user except root and
+// the server's own. Pure.
 #pragma once
 
 #include <sys/types.h>
@@ -30,7 +31,7 @@ class Admission {
   /// Whether there is a rule for groups, so that enter() needs those of the peer.
   [[nodiscard]] bool wants_groups() const { return !rules_.gids.empty(); }
 
-  /// Whether the rules accept the peer, if the server is not full.
+  /// Whether the rules accept the peer; the numbers of connections are not checked.
   [[nodiscard]] bool is_allowed(const os::PeerCredentials& peer,
                                 const std::vector<gid_t>& groups) const;
 

@@ -72,7 +72,7 @@ void put(Layout& layout, MetadataRecord& record) {
              std::move(record.value.data));
 }
 
-// The keys with a prefix, starting at `at`.
+// Whether `at` points to a key with this prefix.
 bool in_prefix(const Metadata& metadata, Metadata::const_iterator at, std::string_view prefix) {
   return at != metadata.end() && at->first.starts_with(prefix);
 }

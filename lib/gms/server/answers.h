@@ -1,5 +1,5 @@
-// A server's answers to requests that need only its state, and the rules which session may send
-// which request. No socket, no clock, no device; server.cc handles requests that need those.
+// A server's answers to requests that need only its state, and the rules on the requests that a
+// session may send. No socket, no clock, no device: ServedLayout answers requests that need those.
 #pragma once
 
 #include <optional>

@@ -65,11 +65,12 @@ MapsLine parse_maps_line(std::string_view line) {
   return {fields[3], base::parse_uint(fields[4]).value_or(0), line};
 }
 
-// Processes may end while they are inspected. False without permission.
+// The files of one process in /proc. The process may end meanwhile; then they look empty.
 class ProcessFiles {
  public:
   ProcessFiles(const std::string& proc, pid_t pid) : folder_(proc + "/" + std::to_string(pid)) {}
 
+  /// False without permission.
   bool each_mapping(const std::function<void(const MapsLine&)>& visit) const {
     const UniqueFd fd(::open((folder_ + "/maps").c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd) return !is_refusal(errno);
@@ -200,7 +201,7 @@ void add(Held& held, base::ByteCount size, const Hold& hold) {
   if (hold.is_mapped) ++held.mappings;
 }
 
-// The device file of a real device: "Device Minor" of the one with this uuid.
+// The device file of the real device with this uuid, /dev/nvidia<Device Minor>; empty if unknown.
 std::string device_file_of(const std::string& uuid, const std::string& proc) {
   std::error_code error;
   const std::string gpus = proc + "/driver/nvidia/gpus";

@@ -24,8 +24,8 @@ constexpr std::size_t kSpareFds = 16;
 // The number of allocations that are created between two checks, which take microseconds.
 constexpr std::size_t kCreatedAtOnce = 16;
 
-// A driver without free descriptors fails with misleading errors. This opens them for an instant,
-// because nothing else tells which numbers are free, and how many.
+// Whether `count` descriptors and kSpareFds more are free; without them, a driver fails with
+// misleading errors. The function opens them for an instant, because no system call counts them.
 bool has_descriptors(std::size_t count) {
   std::vector<base::UniqueFd> taken;
   while (taken.size() < count + kSpareFds) {

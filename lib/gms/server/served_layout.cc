@@ -161,7 +161,6 @@ awaitable<std::vector<Memory>> ServedLayout::create_memory(SessionPtr session,
     }
     if (first) {
       parts_.model.add_event("allocation_oom", parts_.model.layout().allocations().size());
-      // Runs detached.
       asio::co_spawn(parts_.io, log_shortage(size, session->peer, session->label(parts_.label)),
                      asio::detached);
     }
@@ -189,7 +188,7 @@ Refusal ServedLayout::not_made(base::ByteCount size, const std::string& reason) 
           ExitStatus::kTryAgain};
 }
 
-// Logs which processes use the device's memory.
+// Logs how much of the device's memory this layout and others use.
 awaitable<void> ServedLayout::log_shortage(base::ByteCount size, os::PeerCredentials peer,
                                            std::string client) {
   const base::ByteCount ours = bytes_;

@@ -129,7 +129,7 @@ class Server {
       if (const auto reason = admission_.enter(peer, groups)) {
         counters_.dropped(admission_.is_allowed(peer, groups) ? DropReason::kTooManyConnections
                                                               : DropReason::kRefusedUser);
-        // Limited by user, because it may be a new process each time.
+        // Without the pid, the log is limited by user: each client may be a new process.
         log_.write({0, peer.uid, peer.gid}, LogLevel::kWarning,
                    "refuse a client: {}: {} pid={} uid={}", *reason, label_, peer.pid, peer.uid);
         return;
@@ -277,7 +277,7 @@ class Server {
     HandshakeResponse response;
     response.success = grant.has_value();
     if (!grant) {
-      // Removed from the queue before the answer, because now it must not be granted anything.
+      // The session leaves the queue before the answer, so that it is not granted a lock after it.
       counters_.lock_timeouts[*type].add();
       model_.leave(session->id);
       after_change();

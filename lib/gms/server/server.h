@@ -17,8 +17,8 @@
 
 namespace fo::gms {
 
-/// Independent of the limit on open files: what clients can make a server hold is bounded, see
-/// gms-protocol(7).
+/// Limits on what clients can make a server hold, see gms-protocol(7). A server with a low limit on
+/// open files has lower ones.
 inline constexpr std::size_t kMaxConnections = 4096;
 inline constexpr std::size_t kMaxUnreadFds = 16384;
 /// Maximum size of answers that clients have not read.

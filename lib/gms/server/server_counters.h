@@ -2,7 +2,7 @@
 // parent maps before it forks the server, so that they survive a crash and another process can read
 // them.
 //
-//   parent   auto page = CounterPage::create();           one per server, before the fork
+//   parent   auto page = create_counter_page();           one per server, before the fork
 //            page->restarts.add(); page->reset_gauges();  when the server's process has crashed
 //   server   page->up.set(1);                             once it answers, and the other gauges
 //            page->sessions[Grant::kRo].set(readers);     after every change of the model

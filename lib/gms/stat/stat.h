@@ -70,7 +70,7 @@ struct StatRow {
   base::ExitStatus status = base::ExitStatus::kOk;
 };
 
-/// Queries one of them.
+/// Queries one server; an Error becomes the row's `error` and `status`.
 StatRow read_row(FoundSocket socket, const StatRequest& request, const base::Deadline& deadline);
 
 /// The state of every socket in `dir`, each with its share of the time. Throws what find_sockets
