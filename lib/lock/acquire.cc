@@ -155,7 +155,8 @@ AcquireEnd acquire(const AcquireOptions& options,
   }
   events.waiting();
   const base::Deadline deadline = base::Deadline::after(options.timeout);
-  // On a thread until the end: a grant does not wait for a lock service that is slow to answer.
+  // The report queries the holder on its own thread and lives until the end of this function, so
+  // that a grant does not wait for a lock service that is slow to answer.
   const HolderReport report(options.locks, options.id);
   const FailoverLock::Result result =
       lock->acquire(deadline, signal_fd.get(), {options.warn_after, report});
@@ -174,7 +175,7 @@ AcquireEnd acquire(const AcquireOptions& options,
       events.gpu_free(gate->free(), base::Deadline::Clock::now() - begin);
     }
   }
-  // Also if the gate was interrupted, because this reports the reason.
+  // This is also done if the gate was interrupted, because confirm() reports the reason.
   switch (confirm(*lock, deadline, signal_fd.get(), events)) {
     case os::LockWait::kLocked:
       return use(*lock, result.grant, options, signal_fd.get(), events, on_held);

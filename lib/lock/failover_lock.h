@@ -58,8 +58,8 @@ class FailoverLock {
     os::LockWait outcome = os::LockWait::kDeadline;
     /// For kLocked.
     Grant grant;
-    /// The held file is not the one of the old descriptor, so processes that inherited that do not
-    /// hold the lock.
+    /// The lock file was replaced during the wait and opened again, so processes that inherited the
+    /// descriptor before do not hold the lock.
     bool is_new_file = false;
   };
   /// Waits for the lock until `deadline` or until `interrupt_fd` is readable, and records the

@@ -54,7 +54,7 @@ class HolderReport::State {
       if (!status.held || (locks_.size() > 1 && status.holder == id_)) return;
       log_holder(lock, describe_holders(status), last);
     } catch (const base::Error& error) {
-      // The wait would not end without an administrator.
+      // kBadData is logged as a warning: the wait does not end until an administrator repairs it.
       const bool is_bad = error.status() == base::ExitStatus::kBadData;
       if (is_bad) return log_holder(lock, error.what(), last);
       os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(lock.path),

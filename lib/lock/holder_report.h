@@ -1,4 +1,4 @@
-// Logs who holds a lock during the wait for it.
+// Logs the holder of a lock during the wait for it.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ base::Duration glance_time(const LockUri& lock);
 
 /// Called periodically (os::Reminder), it logs the holder of a lock whenever it has changed. The
 /// query runs on its own thread, so that the caller continues to wait and to renew its leases. The
-/// last copy waits for that thread, up to glance_time() for each lock.
+/// destructor of the last copy waits for that thread, up to glance_time() for each lock.
 class HolderReport {
  public:
   /// Skips the locks that `id` holds.

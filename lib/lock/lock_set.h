@@ -33,7 +33,7 @@ class LockSet final : public FailoverLock {
   [[nodiscard]] std::vector<int> fds() const override;
 
  private:
-  // Checks the locks before `index` during the wait.
+  // Acquires the lock at `index`; checks the locks before it during the wait.
   Result acquire_next(std::size_t index, const base::Deadline& deadline, int interrupt_fd,
                       const os::Reminder& reminder);
   [[nodiscard]] std::optional<base::Error> lost_before(std::size_t end) const;

@@ -77,8 +77,8 @@ class Supervisor {
       child_.reset();
       events_.child_ended(status_);
     }
-    // Not earlier: finding them takes longer than most commands need to end with all their
-    // processes.
+    // The descendants are searched only after the command's end, because the search takes longer
+    // than most commands need to end with all their processes.
     if (!child_) end_all();
     return false;
   }

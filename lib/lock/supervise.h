@@ -1,4 +1,4 @@
-// The holder's part after the grant: a command that lives and dies with the lock.
+// Runs a command while a lock is held, and ends it with all its processes if the lock is lost.
 #pragma once
 
 #include <csignal>

@@ -180,7 +180,7 @@ FailoverLock::Result FlockLock::acquire(const Deadline& deadline, int interrupt_
   prepare();
   bool reopened = false;
   for (;;) {
-    // Kept until the grant is recorded, while its thread ends.
+    // The waiter lives until the grant is recorded, so that its thread ends in the meantime.
     os::LockWaiter waiter(fd_.get());
     const os::LockWait outcome = waiter.wait(deadline, interrupt_fd, reminder);
     if (outcome != os::LockWait::kLocked) return {outcome, {}};

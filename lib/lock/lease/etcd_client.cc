@@ -73,8 +73,8 @@ class EtcdClient final : public LeaseClient {
   }
 
  private:
-  // Certificates, passwords and proxies are replaced at times, so errors of what worked before are
-  // transient.
+  // Certificates, passwords and proxies are replaced at times, so every error is transient once
+  // this contender was in the queue.
   awaitable<Step> advance() override {
     try {
       co_return co_await step();

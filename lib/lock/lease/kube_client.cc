@@ -48,7 +48,8 @@ constexpr Duration kWatchAgain = std::chrono::minutes(5);
 // The maximum difference of two machines' clocks at which one recognises the other's lease as
 // current.
 constexpr Duration kClocksApart = std::chrono::minutes(1);
-// An edit of the Lease by another client does not delay its renewal.
+// The number of attempts of one renewal. A conflict, such as an edit of the Lease by another
+// client, is retried at once.
 constexpr int kMaxConflicts = 3;
 
 class KubeClient final : public LeaseClient {
@@ -190,7 +191,7 @@ void KubeClient::note(const kube::Lease& lease) {
   seen_ = Seen{lease, is_known ? seen_->since : BootClock::now(), longest};
 }
 
-// The holder may have renewed it just before, without being seen.
+// The lease counts from now, because its holder may have renewed it just before the deletion.
 void KubeClient::note_absence() {
   if (!seen_ || seen_->is_deleted) return;
   seen_->since = BootClock::now();

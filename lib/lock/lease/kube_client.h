@@ -24,7 +24,7 @@ kube::Config find_kube_config(const LockUri& uri,
 /// `uri` is of kind kKube. Throws kConfig if it names no API server and this is not a pod. In
 /// addition to LeaseClient's errors, it throws kConfig, kNotPermitted and kNoInput for credentials
 /// before the server was reached, and kNoInput for a missing namespace. If the Lease is deleted
-/// while acquire() waits for it, it is created after its holder's time.
+/// while acquire() waits for it, acquire() creates it again after the holder's lease duration.
 std::unique_ptr<LeaseClient> make_kube_client(const LockUri& uri, const std::string& id);
 
 /// The holder of the lock. A Lease that expired more than a minute ago by this machine's wall clock

@@ -23,14 +23,14 @@ namespace fo::lock {
 inline constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
 inline constexpr base::Duration kLongestPause = std::chrono::seconds(1);
 
-/// A request that the lock service has answered. It grants the lock to no other contender before
-/// `sent` + `ttl`, because it cannot have begun to count before the request was sent.
+/// A request that the lock service has answered. The service grants the lock to no other contender
+/// before `sent` + `ttl`, because it cannot have begun the lease before the request was sent.
 struct Renewal {
   base::BootClock::time_point sent;
   base::Duration ttl{};
 };
 
-/// A granted lock, and until when no other contender is granted it.
+/// A granted lock, and the renewal that determines how long it is held.
 struct Lease {
   /// The same as Grant::generation.
   std::uint64_t generation = 0;
@@ -86,7 +86,7 @@ class LeaseClient {
   [[nodiscard]] virtual bool can_be_freed_early() const { return true; }
 
   /// Releases the lock, or the place in the queue, if there is one, so that others need not wait
-  /// for its end. Throws if the lock service could not be informed by `deadline`.
+  /// until the lease expires. Throws the error of the last attempt if `deadline` passes.
   boost::asio::awaitable<void> release(base::Deadline deadline);
 
  protected:
@@ -106,7 +106,8 @@ class LeaseClient {
   /// The longest pause between two attempts.
   [[nodiscard]] virtual base::Duration longest_pause() const;
 
-  /// In `time`; before the first contact, at the end of kFirstContact at the latest.
+  /// `time` from now; before the first contact, kFirstContact after the first call of acquire() at
+  /// the latest.
   [[nodiscard]] base::Deadline step_deadline(base::Duration time) const;
 
  private:

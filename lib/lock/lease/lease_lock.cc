@@ -126,8 +126,8 @@ void LeaseLock::start_renewing(const Renewal& first) {
   lost_.reset();
   wake_at(times_->lose_at());
   loop_.restart();
-  // It ends with the lease, or by cancellation; neither is reported. The loop may still have a
-  // timer of the client's connection, which stays open for the release.
+  // The coroutine ends with the lease, or by cancellation; neither is reported. It stops the loop,
+  // which may still have a timer of the client's connection: that stays open for the release.
   asio::co_spawn(loop_, keep_renewing(),
                  asio::bind_cancellation_slot(cancel_.slot(),
                                               [this](const std::exception_ptr&) { loop_.stop(); }));

@@ -1,6 +1,6 @@
 // A failover lock from a lock service across a network, as a lease. Its own thread renews it, and
-// this side treats it as lost before it can end on the other side. It elects a leader, and protects
-// no memory: combine it with a lock of the node (lock_set.h).
+// check() reports it as lost before the lock service can grant it to another contender. It elects a
+// leader, and protects no memory: combine it with a lock of the node (lock_set.h).
 #pragma once
 
 #include <sys/timerfd.h>

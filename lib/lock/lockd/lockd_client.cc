@@ -252,7 +252,7 @@ class LockdClient final : public LeaseClient {
     co_return lease;
   }
 
-  // The grant, if the answer is one.
+  // The grant in the answer; `before` if the answer is of another kind. Throws a refusal.
   std::optional<GrantedAnswer> take_grant(const LockdAnswer& answer,
                                           std::optional<GrantedAnswer> before) {
     if (const auto* refused = std::get_if<RefusedAnswer>(&answer)) {

@@ -12,8 +12,8 @@
 
 namespace fo::lock {
 
-/// `uri` must be of kind kTcp. Without a ca only loopback addresses are allowed, else throws
-/// kUsage.
+/// `uri` must be of kind kTcp. Without a ca, acquire() throws kUsage unless the server's address is
+/// a loopback address.
 std::unique_ptr<LeaseClient> make_lockd_client(const LockUri& uri, const std::string& id);
 
 /// Like ask_lockd. Pids are not visible from here.

@@ -15,8 +15,8 @@
 
 namespace fo::lock {
 
-/// A waiter that has reached its server waits for it without limit, a holder a little longer than
-/// the server's reconnect window.
+/// A holder counts an unreachable server as lost this long after the server's reconnect window. A
+/// waiter that has reached its server waits for it without limit.
 inline constexpr base::Duration kBeyondWindow = std::chrono::seconds(2);
 
 class LockdLock final : public FailoverLock {

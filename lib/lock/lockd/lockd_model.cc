@@ -250,7 +250,7 @@ void LockdModel::not_recorded(const LockdState& wanted, const std::string& error
   failing_ = true;
   stale_ = true;
   record_again_at_ = now.steady + kRecordAgainAfter;
-  // The failure may have been in the last step only.
+  // The file may have the old content or the new one, so only what both have in common is certain.
   if (on_file_.holder != wanted.holder || on_file_.generation != wanted.generation) {
     on_file_.holder.reset();
   }
@@ -400,8 +400,9 @@ void LockdModel::announce_holder() {
   for (const auto& [ticket, id] : queue_) effects_.answers.emplace_back(id, waiting_answer());
 }
 
-// A reconnected one was counted by the last server. The next server must wait for the expiry of the
-// leases that this one grants.
+// Whether the state file has everything that the next server must know about this member. A
+// reconnected member was counted by the last server. A lease needs its expiry on file, because the
+// next server must wait for it.
 bool LockdModel::is_on_file(const Member& member, bool all_counted,
                             const std::set<RecordedProcess>& processes) const {
   if (member.is_lease && (!on_file_.expiry || *on_file_.expiry < *expiry_)) return false;

@@ -150,7 +150,7 @@ class Server {
   }
   [[nodiscard]] std::size_t max_over_tcp() const { return config_.max_connections / 2; }
 
-  // Only processes of our own user, and root, speak to us, whatever the socket file's mode.
+  // Accepts only processes of the server's user and of root, whatever the socket file's mode.
   void admit(UniqueFd socket) {
     try {
       const os::PeerCredentials peer = os::peer_credentials(socket.get());
@@ -185,7 +185,7 @@ class Server {
       ++tcp_sessions_;
       start(run_session(session));
     } catch (const std::exception& error) {
-      // Usually the same for all of them: a TLS file.
+      // Limited for all peers together, because the reason is usually the same: a TLS file.
       warn("", std::string("admit a client: ") + error.what());
     }
   }

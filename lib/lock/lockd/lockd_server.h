@@ -31,7 +31,7 @@ struct LockdConfig {
   int ready_fd = -1;
   /// A connection without a request for the lock is closed when it sends nothing for this long.
   base::Duration silence_limit = std::chrono::seconds(30);
-  /// More clients wait in the socket's backlog, and more than half of it in the port's.
+  /// Further clients wait in the backlog. TCP clients get at most half of these connections.
   std::size_t max_connections = 4096;
 };
 

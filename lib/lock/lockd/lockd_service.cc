@@ -55,7 +55,7 @@ asio::awaitable<void> LockdService::wait_for_end(std::size_t index) {
   asio::posix::stream_descriptor& pidfd = running_[index].second;
   boost::system::error_code error;
   pollfd ended{pidfd.native_handle(), POLLIN, 0};
-  // The loop's wake-up is only a hint, and this one releases the lock.
+  // The wait may return without an event, and this event may release the lock: poll() decides.
   while (::poll(&ended, 1, 0) <= 0) {
     co_await pidfd.async_wait(asio::posix::descriptor_base::wait_read,
                               asio::redirect_error(asio::use_awaitable, error));

@@ -43,6 +43,7 @@ class LockdService {
 
   /// Call apply() after each use of the model.
   [[nodiscard]] LockdModel& model() { return model_; }
+  /// Performs the model's effects: logs, sends answers, starts to write a record, sets the timer.
   void apply();
   static LockdTime now();
 
@@ -58,7 +59,7 @@ class LockdService {
   const std::string state_path_;
   const Callbacks callbacks_;
   bool is_recording_ = false;
-  // Destroyed first: its thread ends before the data that it reads.
+  // Declared after state_path_, so that its thread has ended before the path is destroyed.
   boost::asio::thread_pool disk_{1};
   std::vector<std::pair<RecordedProcess, boost::asio::posix::stream_descriptor>> running_;
   LockdModel model_;

@@ -1,4 +1,4 @@
-// Converts the status answer of a gms-lockd, whatever the connection.
+// Converts the status answer of a gms-lockd, from its socket or its port, to a LockStatus.
 #pragma once
 
 #include <string>
