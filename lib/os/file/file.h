@@ -33,9 +33,9 @@ std::optional<std::string> find_missing_folder(const std::string& path);
 std::string read_file(const std::string& path, base::ByteCount limit);
 
 /// Replaces `path` by a new file with this content: a temporary file beside it, fsync, rename,
-/// fsync of the folder. The old file is unchanged unless only the last step failed. A path that is
-/// not a regular file (a link, a device) is not replaced. Throws kCannotCreate, kNotPermitted or
-/// kIoError.
+/// fsync of the folder. If it throws, the old file is unchanged, unless only the last step failed.
+/// Throws kCannotCreate, also for a path that is not a regular file (a link, a device),
+/// kNotPermitted or kIoError.
 void write_file_atomic(const std::string& path, std::string_view content, mode_t mode = 0644);
 
 /// Writes all bytes to a blocking descriptor. Throws with the errno's status, and `what`.

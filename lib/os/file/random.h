@@ -1,4 +1,4 @@
-// Random numbers and identifiers, from getrandom(2) unless it says otherwise.
+// Random numbers and identifiers, from getrandom(2); random_unit() only takes its seed from there.
 #pragma once
 
 #include <cstddef>

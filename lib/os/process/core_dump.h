@@ -1,4 +1,4 @@
-// Core dumps of this process and of what it starts.
+// Limits the core dumps of this process and its children.
 #pragma once
 
 namespace fo::os {

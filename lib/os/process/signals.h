@@ -19,7 +19,7 @@ void block_signals(const sigset_t& signals);
 
 /// The signals that ask a daemon to end: SIGTERM, SIGINT, SIGHUP and SIGQUIT.
 sigset_t ending_signals();
-/// Blocks them, and opens a signalfd for them.
+/// Blocks ending_signals(), and opens a signalfd for them.
 base::UniqueFd open_ending_signals();
 
 /// Restores the mask and the dispositions that block_signals saved. Async-signal-safe, for use

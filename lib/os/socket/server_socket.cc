@@ -59,8 +59,8 @@ ServerSocket open_server_socket(const std::string& path, mode_t mode, const Dead
                  "serve socket " + base::quoted(path) + ": another server uses it");
   };
   if (!lock) throw in_use();
-  // A foreign server takes no lock but answers. So does, for a moment, the last child of a server
-  // whose parent, and with it the lock, has ended.
+  // A server of another program answers without the lock. So may the last child of one of our
+  // servers, for a moment after its parent, which had the lock, has ended.
   const Deadline deadline = Deadline::after(kDyingTime);
   while (is_socket_live(path)) {
     if (deadline.expired()) throw in_use();

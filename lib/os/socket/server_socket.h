@@ -1,5 +1,5 @@
-// The socket of a daemon: exclusive while the daemon runs, it replaces that of a dead server, and
-// its name is removed with its owner.
+// The socket of a daemon. One daemon at a time has it: it replaces the socket of a dead server, and
+// its destructor removes the name.
 #pragma once
 
 #include <sys/types.h>
@@ -13,11 +13,11 @@
 
 namespace fo::os {
 
-/// A name in the file system that is removed with its owner, unless another process has replaced
-/// it. Children leave with _exit, so only the parent removes it.
+/// Owns a name in the file system: the destructor removes it, unless another process has replaced
+/// it. Children end with _exit, so only the parent removes it.
 class OwnedPath {
  public:
-  /// The path exists.
+  /// `path` must exist.
   explicit OwnedPath(std::string path);
   OwnedPath(OwnedPath&& other) noexcept
       : path_(std::exchange(other.path_, {})), device_(other.device_), inode_(other.inode_) {}
@@ -50,10 +50,10 @@ struct ServerSocket {
 };
 
 /// A listening socket as listen_unix makes it, which replaces that of a dead server; the default
-/// mode admits only our own user. Waits for the lock of a server that is ending until `lock_by`; a
-/// server that answers there without the lock may be dying, and gets one second to end. Throws
-/// kUsage for the path; kCannotCreate if another server uses it or it is not a socket; and whatever
-/// lock_path and listen_unix throw.
+/// mode admits only our own user. Waits until `lock_by` for the lock, which a server that is ending
+/// may still have, and up to one second for a server that answers without the lock, which may be
+/// ending. Throws kUsage for the path, kCannotCreate if another server uses it or it is not a
+/// socket, and the errors of lock_path and listen_unix.
 ServerSocket open_server_socket(
     const std::string& path, mode_t mode = 0600,
     const base::Deadline& lock_by = base::Deadline::after(base::Duration::zero()));
