@@ -1,6 +1,6 @@
-// The last check after a lock was granted: the device has as much free memory as the engine will
-// need. A dead engine's driver may release memory later than its locks. For programs without an
-// event loop; engine/device_gate.h asks the same of several devices on a loop.
+// Waits after the grant of a lock until the device has as much free memory as the engine will need:
+// a dead engine's driver may release memory later than its locks. For programs without an event
+// loop; engine/device_gate.h does the same for several devices on a loop.
 #pragma once
 
 #include <functional>
@@ -22,9 +22,9 @@ class GpuGate {
   bool prepare(int interrupt_fd);
 
   enum class Outcome { kFree, kDeadline, kInterrupted, kLost };
-  /// Waits until the memory is free, `deadline`, `interrupt_fd` is readable, or `is_lost` returns
-  /// true, which is called at least every GpuMemory::kSlice. Throws if the device cannot be queried
-  /// any more.
+  /// Waits until the memory is free, `deadline` has passed, `interrupt_fd` is readable, or
+  /// `is_lost` returns true. Calls `is_lost` after each query: every GpuMemory::kSlice, or later if
+  /// the driver does not answer. Throws the errors of GpuMemory::ask.
   Outcome wait(const base::Deadline& deadline, int interrupt_fd,
                const std::function<bool()>& is_lost);
 
