@@ -1,6 +1,5 @@
 // Free memory of a device without a context: a context needs device memory, which a full device
-// does not have. NVML answers for a real device, the books of the simulated driver for a simulated
-// one.
+// does not have. NVML answers for a real device, the simulated driver for a simulated one.
 #pragma once
 
 #include <functional>

@@ -56,8 +56,8 @@ std::string env(const char* name) {
   return value ? value : "";
 }
 
-/// Builds put it beside bin/ and tests/, installations below the library folder; libexec/fo is one
-/// level deeper than bin.
+/// The path of the simulated driver. Builds put it beside bin/ and tests/, installations below the
+/// library folder; libexec/fo is one level deeper than bin.
 std::string find_simulated() {
   if (std::string named = env("GMS_SIM_LIBRARY"); !named.empty()) return named;
   std::error_code ignored;

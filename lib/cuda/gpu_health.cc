@@ -60,8 +60,8 @@ class Query {
  public:
   Query(const NvmlSession& nvml, NvmlDevice device) : nvml_(nvml), device_(device) {}
 
-  // Calls a function of NVML for the device. False if the device, the driver or this user does not
-  // have that, or the device does not answer any more.
+  // Calls a function of NVML for the device. False if the driver lacks the function, or the call
+  // fails: the device does not support it or is lost, or this user has no permission.
   template <typename Function, typename... Arguments>
   [[nodiscard]] bool call(const char* name, Arguments... arguments) const {
     const auto function = nvml_.find_optional<Function>(name);
@@ -89,7 +89,8 @@ class Query {
     return {.current = get(kVolatile), .aggregate = get(kAggregate)};
   }
 
-  // Asks for no addresses, so that NVML reports their number as too many.
+  // The number of retired pages. The call has no room for their addresses, so NVML returns the
+  // number with kNvmlInsufficientSize.
   [[nodiscard]] std::optional<std::uint64_t> retired(int cause) const {
     const auto function = nvml_.find_optional<GetRetiredPages>("nvmlDeviceGetRetiredPages");
     if (function == nullptr) return std::nullopt;
@@ -158,7 +159,7 @@ GpuHealth health_of(const NvmlSession& nvml, NvmlDevice device) {
     gpu.bus_id = text.data();
   }
   unsigned temperature = 0;
-  // Every GPU has one, so a failure is that of the whole GPU.
+  // Every GPU has a temperature, so a failure means that the GPU does not answer.
   const int result =
       nvml.find<GetTemperature>("nvmlDeviceGetTemperature")(device, kGpuTemperature, &temperature);
   if (result == kNvmlSuccess) {

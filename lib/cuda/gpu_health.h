@@ -13,7 +13,7 @@
 
 namespace fo::cuda {
 
-/// Since the driver was loaded, and since the GPU was made.
+/// The errors since the driver was loaded (`current`), and since the GPU was made (`aggregate`).
 struct EccErrors {
   std::optional<std::uint64_t> current = {};
   std::optional<std::uint64_t> aggregate = {};
