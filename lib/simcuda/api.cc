@@ -87,7 +87,7 @@ State& ready_state() {
   return *state;
 }
 
-/// Whether it works in a broken context, too.
+/// Whether the function works in a broken context, too.
 bool is_about_devices_or_contexts(std::string_view function) {
   return function.starts_with("cuDevice") || function.starts_with("cuCtx") ||
          function == "fo_simcuda_memory_info";
@@ -326,7 +326,8 @@ Result cuMemcpyDtoH_v2(void* to, DevicePtr from, std::size_t size) {
   return result;
 }
 
-// Complete when it returns, which a program that waits for its stream cannot observe.
+// The copy is complete when the function returns. A program that waits for its stream cannot see
+// the difference.
 Result cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, std::size_t size, Stream stream) {
   return copy_in(
       __func__,

@@ -40,8 +40,8 @@ class Driver {
   void release_primary_context(Device device);
   /// Throws invalid context for an unknown one.
   Device device_of(Context context) const;
-  /// The device of the calling thread's current context. Throws invalid context without one,
-  /// context is destroyed, or the error that broke the context in an earlier call.
+  /// The device of the calling thread's current context. Throws kInvalidContext without one,
+  /// kContextIsDestroyed if it was released, or the error that broke it in an earlier call.
   Device current_device() const;
   /// For every call that is not about devices or contexts (late-copy-errors): throws the error that
   /// broke the calling thread's current context, if it is broken.

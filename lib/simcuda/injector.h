@@ -17,8 +17,8 @@ class Injector {
  public:
   Injector(const std::vector<Fault>& faults, const std::vector<Latency>& latencies);
 
-  /// Call it at the start of every call without a lock: it may sleep, never return, throw Failure,
-  /// or end the process.
+  /// Call it at the start of every function, while no lock is held: it may sleep, never return,
+  /// throw Failure, or end the process.
   void enter(std::string_view function);
 
   /// A function of the settings that `known` does not contain; empty if there is none.

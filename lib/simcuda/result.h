@@ -15,7 +15,7 @@ inline void require(bool condition, Result otherwise = Result::kInvalidValue) {
   if (!condition) throw Failure{otherwise};
 }
 
-/// The failure for an errno: out of memory for a full resource, else 304.
+/// The failure for an errno: kOutOfMemory for a full resource, else kOperatingSystem.
 Failure failure_of_errno(int err);
 
 struct ResultText {

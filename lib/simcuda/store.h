@@ -65,8 +65,8 @@ struct Allocation {
   std::uint64_t size = 0;
 };
 
-/// Functions throw Failure: out of memory for a full device or disk, else 304. Calls for the stores
-/// of one process must be serialised.
+/// Functions throw Failure: kOutOfMemory for a full device or disk, else kOperatingSystem. Calls
+/// for the stores of one process must be serialised.
 class Store {
  public:
   /// Creates a missing folder. `free_delay` is the time that unheld memory stays in use.
