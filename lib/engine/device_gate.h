@@ -1,6 +1,6 @@
 // The gate before an engine wakes: its devices must have as much free memory as the engine released
 // when it slept, as the previous engine had in a GMS for its KV cache, or as was configured.
-// Queries the private helper fo-gpu, like lock::GpuGate, without blocking.
+// Queries the private helper fo-gpu, like device::GpuGate, without blocking.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -34,7 +34,7 @@ class Monitor {
   Monitor(const boost::asio::any_io_executor& executor, EngineDriver& driver,
           MonitorOptions options);
 
-  /// The first checks, of an engine that was just proven to serve.
+  /// Starts afresh with an engine that was just proven to serve, and checks the targets once.
   boost::asio::awaitable<void> begin();
   /// Checks until stop(). Returns the reason why the engine has failed; empty after stop().
   boost::asio::awaitable<std::string> run();

@@ -11,7 +11,7 @@
 
 namespace fo::engine {
 
-/// The socket where the active engine leaves its published sockets to the next: `<lock
+/// The socket on which the active engine offers its published sockets to the next one: `<lock
 /// path>.handover`.
 std::string handover_path(const lock::LockUri& lock);
 

@@ -61,7 +61,7 @@ struct StatusServer::State {
         local(executor, handler(source, Way::kUnix), limits) {}
 
   http::Server tcp;
-  /// Removed only after the server behind it.
+  /// Declared before `local`, so that the name is removed after that server is closed.
   std::optional<os::ServerSocket> socket;
   http::Server local;
 };

@@ -24,7 +24,8 @@ bool continues(const CopyRun& run, ByteCount read_to, const CopyItem& item, Byte
          item.to.offset - run.to.offset + item.size <= chunk;
 }
 
-// The furthest start of a direct read such that the next one reads no extra bytes.
+// The maximum size of a run that begins at `offset` in its file. If `chunk` is aligned for direct
+// reads, the run ends aligned, so that the next one reads no extra bytes.
 ByteCount reach(ByteCount offset, ByteCount chunk) {
   return chunk % kDirectAlignment == 0 ? chunk - offset % kDirectAlignment : chunk;
 }

@@ -78,7 +78,7 @@ void copy_pieces(const CopyRun& run, std::span<const std::byte> from, std::byte*
   }
 }
 
-// Otherwise the old content of the buffer would be copied between the pieces.
+// Clears the gaps between the pieces, where the buffer's old content would be copied otherwise.
 void clear_gaps(const CopyRun& run, std::byte* to) {
   ByteCount end = 0;
   for (const CopyRun::Piece& piece : run.pieces) {

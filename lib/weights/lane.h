@@ -28,8 +28,9 @@ struct LaneConfig {
 };
 
 /// Configures lanes for `threads` threads; 0 stands for one per CPU, at most 8. `ring` is the total
-/// size of their staging buffers; if it is too small for all, fewer threads get them. 0 means none,
-/// the default with the simulated driver. Throws Error(kUsage) for none with a real driver.
+/// size of their staging buffers; if it is too small for all threads, there are fewer threads. 0
+/// means no buffers, the default with the simulated driver; with a real driver it throws
+/// Error(kUsage).
 LaneConfig lane_config(const std::shared_ptr<const cuda::Driver>& driver, std::size_t threads,
                        std::optional<base::ByteCount> ring);
 

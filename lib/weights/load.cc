@@ -39,7 +39,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kTag = "weights";
 constexpr ByteCount kBatch = kFirstSlab;
 
-// A range to read back from the device, and its use.
+// The use of the bytes that are read back from the device.
 struct ReadBack {
   bool compare = false;
   /// The status of a difference.
@@ -353,7 +353,7 @@ class Loading {
     return metadata;
   }
 
-  // The same metadata with the saved ids.
+  // The saved metadata, with the ids of the new allocations.
   [[nodiscard]] gms::Metadata saved_metadata() const {
     std::unordered_map<std::string_view, std::size_t> number_of;
     for (const SnapshotAllocation& one : snapshot_->manifest.allocations) {
@@ -515,7 +515,7 @@ class Loading {
 
   const LoadOptions& options_;
   const std::string name_;
-  // Only one of the two is used; without its files.
+  // Only one of the two is used; plan() moves its files to files_.
   Model model_;
   std::optional<Snapshot> snapshot_;
   const LaneConfig lanes_;

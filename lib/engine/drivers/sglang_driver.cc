@@ -38,8 +38,8 @@ awaitable<void> SglangDriver::sleep(Deadline deadline, SleepMode mode) {
   enter(Stage::kPaused);
   const bool paused = co_await post_optional(kSleepStep, "/pause_generation", deadline);
   co_await flush(deadline);
-  // SGLang aborts if it is busy now. Versions without a pause answer a flush with 200 even if they
-  // are busy.
+  // A release would end an SGLang that is busy. Versions without a pause answer a flush with 200
+  // even if they are busy.
   if (!paused) co_await wait_until_idle(deadline, unused_ && mode == SleepMode::kAbort);
   enter(Stage::kReleasing);
   const EngineReply answer =

@@ -15,8 +15,9 @@ namespace fo::engine {
 /// is not origin form, absolute form or "*", or has characters that no path can have.
 std::optional<std::string> plain_path(std::string_view target);
 
-/// Whether the path is for the operator of an engine of this kind. So is a path that ends in such a
-/// path, because engines may be served below a path; but not below /v1/, where models have names.
+/// Whether the path is for the operator of an engine of this kind. A path that ends in such a path
+/// counts, too, because engines may be served below a path; except below /v1/, where the rest may
+/// be the name of a model.
 bool is_control_path(EngineKind kind, std::string_view plain_path);
 
 }  // namespace fo::engine

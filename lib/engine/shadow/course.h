@@ -19,9 +19,9 @@ namespace fo::engine {
 /// Thrown to unwind the flow after the end has begun.
 struct Ended {};
 
-/// It only increases.
+/// How fast a fo-shadow ends; it only increases.
 enum class Urgency {
-  kNone,      // the engine is to go on
+  kNone,      // no end was requested
   kGraceful,  // the end was requested: requests in flight may finish
   kFailed,    // a failure ends the engine: it gets SIGTERM first
   kKill,      // nothing is waited for any more

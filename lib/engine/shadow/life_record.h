@@ -56,7 +56,7 @@ class LifeRecord {
   [[nodiscard]] std::uint64_t generation() const { return generation_; }
   [[nodiscard]] const std::optional<Failover>& last_failover() const { return last_failover_; }
   Metrics& metrics() { return metrics_; }
-  /// `facts` are completed by the state.
+  /// The answer to a probe; adds the state to `facts`.
   [[nodiscard]] HealthAnswer health(HealthFacts facts) const;
 
  private:

@@ -180,7 +180,8 @@ awaitable<void> Registration::drain(Deadline deadline, Successor successor) {
   co_await engine_.until_idle(deadline);
 }
 
-// An engine that cannot hand over its sockets now may be able to later.
+// Retries until `deadline`, because the last active engine may be able to hand its sockets over
+// later.
 awaitable<PublishedSockets> Registration::inherit(Deadline deadline) {
   loop::Backoff backoff(kFirstPause, kLongestPause);
   os::LogLimit log_limit;

@@ -42,7 +42,7 @@ class Registration {
   boost::asio::awaitable<void> resume();
   /// After suspend() and before the lock is released: offers the published sockets to the next
   /// active engine, which may be this one, until they are taken. An engine that becomes active and
-  /// finds no offer takes the address for free.
+  /// finds no offer listens on the address itself.
   void hand_over();
 
   /// The end: waits for running commands, deregisters, and lets requests in flight end if the

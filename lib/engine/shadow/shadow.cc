@@ -112,7 +112,7 @@ class Shadow {
     if (options.port) {
       port_ = server_->listen(options.host + ":" + std::to_string(*options.port));
     }
-    // A killed fo-shadow's child before its exec keeps the socket's lock a little longer.
+    // The child of a killed fo-shadow may hold the socket's lock for a moment, until its exec.
     if (options.failover) {
       server_->listen_unix(status_socket_path(options.lock, options.id),
                            Deadline::after(kSocketTimeout));
@@ -205,7 +205,7 @@ class Shadow {
     life_.finish_phase(Phase::kGate, begin);
     if (is_gated) events_.write("gpu_free");
 
-    // A cold engine may be the one that publishes.
+    // A cold engine may publish the layouts itself, so they are held once it has started.
     const bool starts = is_cold() && !engine_.is_running();
     if (!starts) co_await hold_layouts(wake_by);
 

@@ -40,14 +40,15 @@ struct ShadowOptions {
   std::vector<base::DeviceOrdinal> devices;
   std::optional<base::ByteCount> gpu_free;
 
-  /// The address of the status server. No port: no server.
+  /// The address of the status server; without a port, it listens only on its Unix socket.
   std::string host = "0.0.0.0";
   std::optional<std::uint16_t> port = 9090;
   /// DYN_SYSTEM_PORT of the engine.
   std::uint16_t engine_port = 0;
   /// "HOST:PORT"; empty: nothing is published.
   std::string publish;
-  /// Clients of that address may use the engine's control paths, too, by any protocol.
+  /// Forward all bytes of that address: requests to the engine's control paths, too, and protocols
+  /// other than HTTP/1.1.
   bool publish_control = false;
   /// Run by sh -c; empty: none.
   std::string register_command;

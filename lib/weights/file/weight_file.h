@@ -34,7 +34,7 @@ class WeightFile {
   /// Whether these bytes should be read directly: they are many, and a probe of a random page shows
   /// that it is not in the page cache.
   [[nodiscard]] bool is_cold(base::ByteCount offset, base::ByteCount size) const;
-  /// Does what read() does, but past the page cache; ranges that the file system cannot read so are
+  /// Like read(), but past the page cache; ranges that the file system cannot read in this way are
   /// read through it. Address, size and offset must be aligned. The file may end within the last
   /// kDirectAlignment bytes; bytes of `to` after its end are unchanged.
   void read_direct(std::span<std::byte> to, base::ByteCount offset) const;

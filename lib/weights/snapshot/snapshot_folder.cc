@@ -252,7 +252,8 @@ bool SnapshotFolder::claim() {
   return lock != Lock::kOthers;
 }
 
-// Fails early for errors that publish() would have.
+// Copies owner, group and mode from the folder at the place, and detects early whether the file
+// system lacks the exchange that publish() needs.
 void SnapshotFolder::prepare() const {
   struct stat there {};
   if (::lstat(place_.c_str(), &there) != 0) return;
