@@ -194,7 +194,7 @@ awaitable<void> Checker::check_token(WorkerPtr worker) {
 void Checker::on_vote(Worker& worker, const std::string& canary, Decision decision) {
   workers_.decided(decision);
   if (decision == Decision::kStale) {
-    worker.canaries->is_stale = true;
+    worker.canaries->set_stale(true);
     os::log(
         os::LogLevel::kError,
         "canary_stale: all workers of model {} answer canary {} in the same way, and not as the "
@@ -223,6 +223,12 @@ awaitable<std::optional<Conclusion>> Checker::question(WorkerPtr worker, bool us
   const CanaryFile& file = canaries->file;
   const Canary* canary = &draw_canary(file, "", os::random_unit());
   const auto is_over = [&] { return worker->is_removed || worker->canaries != canaries; };
+  // When the model of a whole set changes, and back, the suspect and its jurors may have answered
+  // with different models.
+  const std::uint64_t stale_changes = canaries->stale_changes;
+  const auto mismatch_says_nothing = [&] {
+    return canaries->is_stale || canaries->stale_changes != stale_changes;
+  };
   Repetitions repetitions(options_.retries);
   for (;;) {
     const EngineAddress engine = worker->engine;
@@ -230,7 +236,7 @@ awaitable<std::optional<Conclusion>> Checker::question(WorkerPtr worker, bool us
         co_await attempt(engine, *canary, uses_sampler, options_.rules, worker->baselines.answer);
     if (is_over()) co_return std::nullopt;
     workers_.note(*worker, Step::kContent, result, now());
-    if (result.outcome == Outcome::kMismatch && canaries->is_stale) {
+    if (result.outcome == Outcome::kMismatch && mismatch_says_nothing()) {
       Conclusion neutral;
       co_return neutral;
     }
@@ -247,6 +253,10 @@ awaitable<std::optional<Conclusion>> Checker::question(WorkerPtr worker, bool us
       if (workers_.is_convicted(worker->id)) {
         Conclusion fault{.finding = Finding::kFault, .attempt = repetitions.suspect()};
         co_return fault;
+      }
+      if (mismatch_says_nothing()) {
+        Conclusion neutral;
+        co_return neutral;
       }
       on_vote(*worker, canary->name, decision);
       repetitions.decide(decision);

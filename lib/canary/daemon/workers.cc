@@ -255,6 +255,12 @@ void Workers::change(Worker& worker, const Now& at, const Change& change) {
   events_.on_verdict(worker.id);
 }
 
+bool Canaries::set_stale(bool value) {
+  if (std::exchange(is_stale, value) == value) return false;
+  ++stale_changes;
+  return true;
+}
+
 void Workers::find(Worker& worker, Finding finding, Cause cause, const Now& at) {
   if (finding == Finding::kPass) worker.slow_at.reset();
   if (finding == Finding::kConviction && !worker.health.is_convicted()) worker.convictions.add();
@@ -268,7 +274,7 @@ void Workers::find_answer(Worker& worker, const Conclusion& conclusion, const No
     worker.owes_answer = !is_pass;
     worker.owes_sampler = !is_pass && (worker.owes_sampler || conclusion.attempt.uses_sampler);
   }
-  if (is_pass && std::exchange(worker.canaries->is_stale, false)) {
+  if (is_pass && worker.canaries->set_stale(false)) {
     os::log(os::LogLevel::kInfo, "canaries of model {}: answered as expected again",
             base::quoted(worker.canaries->file.model));
   }

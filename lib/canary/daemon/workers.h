@@ -37,6 +37,11 @@ struct Canaries {
   /// True if the whole set differs from the file in the same way. Its mismatches then prove
   /// nothing, until a worker answers as expected again.
   bool is_stale = false;
+  /// How many times `is_stale` has changed.
+  std::uint64_t stale_changes = 0;
+
+  /// Returns whether this is a change.
+  bool set_stale(bool value);
 };
 
 /// A check that was done.

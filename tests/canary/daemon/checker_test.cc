@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "canary/oracles.h"
 #include "canary/watched.h"
 
@@ -72,6 +74,15 @@ class CheckerOfOracles : public testing::Test {
   void run_until_passed(Step step) {
     SCOPED_TRACE(to_string(step));
     loop_.run_until([&] { return workers_.check_counts().contains({step, Outcome::kPass}); });
+  }
+  // Calls `done` after each step of the loop.
+  void step_until(const std::function<bool()>& done) {
+    const base::Deadline deadline = base::Deadline::after(std::chrono::seconds(60));
+    while (!done()) {
+      ASSERT_FALSE(deadline.expired());
+      loop_.io().restart();
+      loop_.io().run_one_until(*deadline.at());
+    }
   }
   bool is_any_convicted() {
     return std::ranges::any_of(
@@ -140,6 +151,20 @@ TEST_F(CheckerOfOracles, ASetThatIsWrongInOneWayMakesTheCanariesStale) {
   EXPECT_GE(workers_.decisions(Decision::kStale), 1U);
   for (RunningOracle& oracle : oracles_) oracle.set({});
   loop_.run_until([&] { return !canaries.is_stale; });
+  EXPECT_FALSE(is_any_convicted());
+}
+
+TEST_F(CheckerOfOracles, NobodyIsConvictedByAVoteDuringWhichTheModelOfTheSetChanges) {
+  oracles_[0].set(kWrong);
+  add_all();
+  const auto has_vote = [&] {
+    return std::ranges::count(worker(0).checks, Outcome::kMismatch,
+                              [](const CheckRecord& check) { return check.attempt.outcome; }) == 2;
+  };
+  step_until(has_vote);
+  // No juror has answered yet.
+  for (const bool is_stale : {true, false}) worker(0).canaries->set_stale(is_stale);
+  step_until([&] { return checked_[id_of(0)] > 0; });
   EXPECT_FALSE(is_any_convicted());
 }
 
