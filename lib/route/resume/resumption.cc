@@ -34,7 +34,8 @@ std::string defaults_of(const fleet::Card& card, const std::set<std::string>& gi
 
 // The bias that replaces a frequency penalty for the tokens so far.
 std::string bias_of(const ResumeFacts& facts, const std::vector<TokenId>& answer) {
-  std::map<std::uint64_t, double> biases = facts.logit_bias;
+  std::map<std::uint64_t, double> biases;
+  for (const auto& [id, bias] : facts.logit_bias) biases[id] = bias;
   if (facts.frequency_penalty != 0) {
     for (const TokenId id : answer) biases[id] -= facts.frequency_penalty;
   }

@@ -270,14 +270,15 @@ class FactsReader {
 
   void read_logit_bias(const json& value) {
     if (!value.is_object()) return refuse("logit_bias", "expected an object");
+    facts_.logit_bias.reserve(value.size());
     for (const auto& [key, bias] : value.items()) {
-      std::uint64_t token = 0;
+      std::uint32_t token = 0;
       const char* const end = key.data() + key.size();
       const auto [rest, error] = std::from_chars(key.data(), end, token);
       if (error != std::errc{} || rest != end || !bias.is_number()) {
         return refuse("logit_bias", "expected a number for each token id");
       }
-      facts_.logit_bias[token] = bias.get<double>();
+      facts_.logit_bias.emplace_back(token, bias.get<double>());
     }
   }
 

@@ -5,11 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "route/request/api_paths.h"
@@ -57,9 +57,10 @@ struct ResumeFacts {
   /// Only completions have it.
   std::optional<std::uint64_t> logprobs;
 
-  /// Biases by token. A continuation has it together with the bias that replaces a frequency
+  /// Biases by token, with less than twice their size in the body; of two for the same token the
+  /// last one counts. A continuation has it together with the bias that replaces a frequency
   /// penalty.
-  std::map<std::uint64_t, double> logit_bias;
+  std::vector<std::pair<std::uint32_t, double>> logit_bias;
   /// 0 for none; otherwise `repeated` has it, too: the engine applies it to the tokens that it
   /// generates itself, so that the continuation's bias is only that for the tokens before.
   double frequency_penalty = 0;

@@ -156,7 +156,8 @@ TEST_P(BothApis, SeededAnswersContinueUnlessSeedsAreStrict) {
 TEST_P(BothApis, LogitBiasIsReadByToken) {
   const ResumeFacts facts = read(GetParam(), R"("logit_bias":{"10":-100,"7":0.5})");
   EXPECT_EQ(facts.refusal, "");
-  EXPECT_EQ(facts.logit_bias, (std::map<std::uint64_t, double>{{7, 0.5}, {10, -100}}));
+  EXPECT_EQ(facts.logit_bias,
+            (std::vector<std::pair<std::uint32_t, double>>{{10, -100}, {7, 0.5}}));
   EXPECT_EQ(facts.repeated, R"("model":"m")");
   EXPECT_EQ(read(GetParam(), R"("logit_bias":{})").refusal, "");
 }
