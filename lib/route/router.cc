@@ -169,7 +169,10 @@ struct Router::State : RouterParts {
    public:
     Running(State& state, const Job& job) : state_(state), job_(job) {}
     ~Running() {
-      const std::uint64_t answered = job_.exchange.delivered_tokens();
+      // A client that goes has not got all that its worker generated.
+      const bool has_gone = job_.status == kClientGoneStatus;
+      const std::uint64_t answered =
+          has_gone ? job_.exchange.tokens() : job_.exchange.delivered_tokens();
       const bool had_worker = job_.has_waited;
       state_.admission.end(job_.key, job_.admitted_tokens,
                            had_worker ? job_.prompt_tokens + answered : 0, time_now());

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "fleet/card/digest.h"
 #include "http/sse.h"
 #include "http/support.h"
 #include "route/fleet.h"
@@ -187,6 +188,32 @@ TEST_F(Unread, AClientThatLeavesEndsTheWorkersRequest) {
   fleet_.run_until([this] { return fleet_.counts(0).generation_tokens == 5000; });
   client_.close();
   expect_cancelled();
+}
+
+TEST(RouterClients, TokensOfAnAnswerInOnePieceCountEvenIfItsClientLeaves) {
+  route::RouterOptions options = in_turns();
+  options.keys.emplace();
+  (*options.keys)[fleet::sha256_hex("k")] = {.tokens_per_minute = 1000};
+  Fleet fleet(std::move(options));
+  fleet.add_engine();
+  oracle::Knobs& knobs = fleet.engine(0).knobs();
+  knobs.fail = oracle::parse_fault("stall@500");
+  knobs.fail_next = 1;
+  json body = chat(false, 600);
+  body.erase("oracle");
+  http::Listener listener = http::test::small_listener();
+  fleet.listen(std::move(listener.fd));
+  http::test::RawClient client;
+  client.connect(listener.port);
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nAuthorization: Bearer k\r\nContent-Length: " +
+              std::to_string(body.dump().size()) + "\r\n\r\n" + body.dump());
+  fleet.run_until([&] { return fleet.counts(0).generation_tokens == 500; });
+  // The last tokens are on their way.
+  for (int turns = 0; turns < 100; ++turns) fleet.loop().run_ready();
+  client.close();
+  fleet.run_until([&] { return fleet.requests().empty(); });
+  const http::Fields key{{"authorization", "Bearer k"}};
+  EXPECT_EQ(fleet.ask(body, "/v1/chat/completions", key)->status(), 429);
 }
 
 class UnreadForLong : public Unread {
