@@ -172,6 +172,7 @@ void declare_tuning(CLI::App& app, route::ServeOptions& serve) {
   add.size("client-kept", serve.limits.kept_bytes, 64 * base::kKiB, base::kGiB);
   add.size("event-max", router.exchange.event, base::kKiB, base::kGiB);
   add.size("first-event-max", router.exchange.first_event, base::kKiB, base::kGiB);
+  add.size("answer-max", router.exchange.whole, base::kKiB, base::kGiB);
 }
 
 void check_tuning(const route::ServeOptions& serve) {

@@ -208,6 +208,7 @@ class Attempts {
   struct Suspect {
     WorkerPtr worker;
     Attempt attempt;
+    std::string reason;
     Response answer;
   };
   enum class Next { kAgain, kDone };
@@ -429,6 +430,7 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
     parts_.dispatcher.suspects().on_death(worker->number);
   }
   const Api api = job_.request.api;
+  attempt.gets_client_key = parts_.options.rules.pass_authorization && worker->is_private();
   attempt.may_lack_object = api == Api::kOther || api == Api::kResponse || !job_.pinned_to.empty();
   co_return attempt;
 }
@@ -548,7 +550,7 @@ void Attempts::add_failure(OutcomeClass kind, base::Duration pause) {
 }
 
 void Attempts::note_success(TimePoint began) {
-  if (suspect_) add_health(suspect_->worker, fleet::HealthEvent::kFault, "status 500");
+  if (suspect_) add_health(suspect_->worker, fleet::HealthEvent::kFault, suspect_->reason);
   job_.status = exchange_.head().status;
   parts_.poison.on_success(job_.key, job_.request.body_identity());
   const base::Duration total = Clock::now() - began;
@@ -681,7 +683,12 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     co_await give_up(error);
     co_return Next::kDone;
   }
+  const bool is_first_suspect = outcome.kind == OutcomeClass::kSuspected && !suspect_;
+  const auto suspect = [&] {
+    suspect_.emplace(Suspect{worker, attempt, reason, exchange_.failed_answer(true)});
+  };
   if (exchange_.has_part()) {
+    if (is_first_suspect) suspect();
     co_return co_await resume(loss_of(attempt.end), attempt, outcome, reason);
   }
   const bool is_same =
@@ -708,9 +715,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     co_await give_up(std::move(error));
     co_return Next::kDone;
   }
-  if (outcome.kind == OutcomeClass::kSuspected && !suspect_) {
-    suspect_.emplace(Suspect{worker, attempt, exchange_.failed_answer(true)});
-  }
+  if (is_first_suspect) suspect();
   co_return Next::kAgain;
 }
 

@@ -57,5 +57,27 @@ TEST_F(RouterAuthorization, GoesToThisMachineOrOverTls) {
   EXPECT_EQ(text.find(warning), text.rfind(warning)) << "one warning";
 }
 
+// A key that a worker refuses is the client's own.
+TEST_F(RouterAuthorization, AWorkersRefusalOfAClientsKeyConcernsNoOtherClient) {
+  route::RouterOptions options = in_turns();
+  options.rules.pass_authorization = true;
+  Fleet fleet(std::move(options));
+  ScriptedWorker worker(fleet.executor(), [](http::test::Peer& peer, const std::string& from) {
+    const bool is_known = from.find("Bearer good") != std::string::npos;
+    return peer.write("HTTP/1.1 " + std::string(is_known ? "200 OK" : "401 Unauthorized") +
+                      "\r\nContent-Length: 2\r\n\r\n{}");
+  });
+  fleet.add_worker(worker.url());
+  const auto status = [&](const std::string& key) {
+    return fleet
+        .ask({{"model", "oracle"}, {"input", "a"}}, "/v1/embeddings",
+             {{"authorization", "Bearer " + key}})
+        ->status();
+  };
+  for (const auto& [key, expected] : {std::pair{"good", 200}, {"bad", 401}, {"good", 200}}) {
+    EXPECT_EQ(status(key), expected);
+  }
+}
+
 }  // namespace
 }  // namespace fo::test

@@ -20,8 +20,6 @@ constexpr std::string_view kEventStream = "text/event-stream";
 // The body of an error is cut here.
 constexpr std::size_t kMaxErrorBytes = std::size_t{64} * 1024;
 constexpr std::size_t kMaxReasonBytes = 200;
-// Limit of the events of an answer in one piece.
-constexpr base::ByteCount kMaxWholeBytes = 64 * base::kMiB;
 // More choices than any engine serves; their ends are not tracked.
 constexpr std::uint64_t kMaxChoices = 4096;
 
@@ -160,7 +158,6 @@ void Exchange::begin_attempt() {
   if (asked_ != Asked::kResumable) return;
   resumption_->begin();
   if (!is_stream()) whole_.emplace();
-  whole_size_ = 0;
 }
 
 void Exchange::fail(AnswerFault fault) {
@@ -301,15 +298,16 @@ void Exchange::add_events(const std::string& events) {
     held_ += events;
     return;
   }
-  whole_size_ += events.size();
   try {
-    if (whole_size_ <= kMaxWholeBytes) return whole_->feed(events);
+    whole_->feed(events);
   } catch (const fo::json::Misfit& misfit) {
     fail({.kind = AnswerFault::Kind::kInvalid, .reason = misfit.what()});
     return;
   }
-  fail({.kind = AnswerFault::Kind::kInvalid,
-        .reason = "the answer is longer than " + base::format_size(kMaxWholeBytes)});
+  if (whole_->size() <= limits_.whole) return;
+  is_too_long_ = true;
+  fail({.kind = AnswerFault::Kind::kTooLong,
+        .reason = "the answer is longer than " + base::format_size(limits_.whole)});
 }
 
 void Exchange::set_usage(const std::optional<Usage>& usage) {
@@ -339,6 +337,7 @@ void Exchange::check_held(std::size_t bytes) {
 }
 
 std::string Exchange::resume_refusal() const {
+  if (is_too_long_) return "it is too long";
   if (asked_ != Asked::kAsGiven) return resumption_->refusal();
   const bool is_refused = request_.resume && !request_.resume->refusal.empty();
   return is_refused ? request_.resume->refusal : "token ids were not requested from the worker";

@@ -40,6 +40,7 @@ struct AnswerFault {
     kErrorFrame,  // an error in a stream, in place of an answer
     kTruncated,   // the answer ended before its end
     kInvalid,     // the answer is not what was requested, such as an event that is not JSON
+    kTooLong,     // longer than Limits::whole; the worker is asked for the answer as given next
     kAborted,     // the engine ended the answer with "abort" or "error"
   };
   Kind kind = Kind::kStatus;
@@ -60,6 +61,8 @@ class Exchange {
     /// content are held up to the sum of both.
     base::ByteCount first_event = 16 * base::kMiB;
     base::ByteCount event = base::kMiB;
+    /// A longer answer in one piece is not read as a stream, and cannot continue.
+    base::ByteCount whole = 64 * base::kMiB;
   };
 
   /// The state of the present attempt.
@@ -135,7 +138,7 @@ class Exchange {
   }
 
   /// Whether a request that is asked for so may continue; that depends on its fields.
-  [[nodiscard]] bool may_continue() const { return resumption_.has_value(); }
+  [[nodiscard]] bool may_continue() const { return resumption_ && !is_too_long_; }
   /// To be called only if the request may continue.
   [[nodiscard]] Resumption& resumption() { return *resumption_; }
   [[nodiscard]] const Resumption& resumption() const { return *resumption_; }
@@ -173,9 +176,9 @@ class Exchange {
   const Mode wanted_mode_;
   const Limits limits_;
   std::optional<Resumption> resumption_;
-  /// An answer in one piece of which the worker sends the events, and their size.
+  /// An answer in one piece of which the worker sends the events.
   std::optional<WholeAnswer> whole_;
-  base::ByteCount whole_size_ = 0;
+  bool is_too_long_ = false;
   Asked asked_ = Asked::kAsGiven;
   bool is_delivered_ = false;
   std::uint64_t delivered_tokens_ = 0;

@@ -31,6 +31,7 @@ Outcome classify_status(const Attempt& attempt, const OverloadTimes& times) {
       [[fallthrough]];
     case 401:
     case 403:
+      if (attempt.gets_client_key && attempt.status != 404) return {};
       return {.kind = OutcomeClass::kMisconfigured, .is_worth_another = true};
     case 429:
     case 503:
@@ -57,6 +58,8 @@ AttemptEnd end_of(AnswerFault::Kind kind) {
       return AttemptEnd::kErrorFrame;
     case AnswerFault::Kind::kAborted:
       return AttemptEnd::kAborted;
+    case AnswerFault::Kind::kTooLong:
+      return AttemptEnd::kTooLong;
     case AnswerFault::Kind::kTruncated:
     case AnswerFault::Kind::kInvalid:
       break;
@@ -84,11 +87,13 @@ Outcome classify(const Attempt& attempt, const OverloadTimes& times) {
       return kFaultElsewhere;
     case AttemptEnd::kStatus:
       return classify_status(attempt, times);
+    case AttemptEnd::kTooLong:
+      return {.is_worth_another = true};
     case AttemptEnd::kErrorFrame:
       return classify_error(attempt.error_code);
     case AttemptEnd::kStalled:
       if (!attempt.others_moved) return kFaultElsewhere;
-      return {.kind = OutcomeClass::kNeutral, .is_worth_another = true};
+      return {.is_worth_another = true};
     case AttemptEnd::kNoFirstToken:
       return attempt.others_moved ? backpressure(std::nullopt, times) : kFaultElsewhere;
     case AttemptEnd::kDeadline:

@@ -39,6 +39,7 @@ enum class AttemptEnd {
   kAborted,    // the engine ended the answer with "abort" or "error"
   kStatus,
   kErrorFrame,
+  kTooLong,       // for the router to read it as a stream
   kStalled,       // no token for CallTimes::stall_limit(), or for the limit of one silent stream
   kNoFirstToken,  // no token in CallTimes::first_token_limit()
   kDeadline,      // that of the request, which covers all its attempts
@@ -56,6 +57,8 @@ struct Attempt {
   /// For kStatus: 404 may mean that the worker does not have the API, or the earlier answer, that
   /// the client asks for.
   bool may_lack_object = false;
+  /// For kStatus: the worker gets the key of the client, so that 401 and 403 are answers to that.
+  bool gets_client_key = false;
   /// For kStatus: 400 and 422 may mean that the worker does not know the fields of a continuation.
   bool may_lack_fields = false;
   /// For kStatus: the time in its Retry-After.

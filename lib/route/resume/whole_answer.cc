@@ -77,6 +77,14 @@ void WholeAnswer::Value::write(std::string& json) const {
   }
 }
 
+base::ByteCount WholeAnswer::Value::size() const {
+  base::ByteCount bytes = text.size();
+  for (const Member& member : members) {
+    bytes += sizeof(Member) + member.name.size() + member.value.size();
+  }
+  return bytes;
+}
+
 void WholeAnswer::feed(std::string_view bytes) {
   while (const std::optional<http::SseEvent> event = events_.next(bytes)) {
     if (event->data != "[DONE]") add_event(event->data);

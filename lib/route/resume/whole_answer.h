@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/units.h"
 #include "http/sse.h"
 #include "json/scanner.h"
 
@@ -21,9 +22,12 @@ namespace fo::route {
 class WholeAnswer {
  public:
   /// Bytes of the stream, with the usage, in any pieces; "[DONE]" is ignored. None of the events is
-  /// an error. The caller limits their number. Throws json::Misfit for an event that is not one of
+  /// an error. The caller limits size(). Throws json::Misfit for an event that is not one of
   /// a chat or a completion.
   void feed(std::string_view bytes);
+
+  /// The memory for the answer so far, about as much as its object needs.
+  [[nodiscard]] base::ByteCount size() const { return answer_.size() + choice_.size(); }
 
   /// The object of the answer, once the stream has ended.
   [[nodiscard]] std::string json();
@@ -43,6 +47,7 @@ class WholeAnswer {
     /// The next value of the scanner, which has this name.
     void add(fo::json::Scanner& scanner, std::string_view name);
     void write(std::string& json) const;
+    [[nodiscard]] base::ByteCount size() const;
   };
   struct Member {
     std::string name;

@@ -58,6 +58,17 @@ TEST(Outcome, A404MayMeanWhatTheClientAsksFor) {
   EXPECT_EQ(classify(attempt).kind, OutcomeClass::kMisconfigured);
 }
 
+TEST(Outcome, AKeyMayBeTheClients) {
+  for (const int status : {401, 403, 404}) {
+    route::Attempt attempt{.end = AttemptEnd::kStatus, .status = status};
+    EXPECT_EQ(classify(attempt).kind, OutcomeClass::kMisconfigured);
+    attempt.gets_client_key = true;
+    const bool is_answer = status != 404;
+    EXPECT_EQ(classify(attempt).kind == OutcomeClass::kNeutral, is_answer) << status;
+    EXPECT_EQ(classify(attempt).is_worth_another, !is_answer) << status;
+  }
+}
+
 TEST(Outcome, WhatEndsEarlyIsAFault) {
   EXPECT_EQ(class_of(AttemptEnd::kBroken), OutcomeClass::kFault);
   EXPECT_EQ(class_of(AttemptEnd::kAborted), OutcomeClass::kFault);

@@ -69,6 +69,33 @@ TEST_P(EachMidStreamFault, TheStreamGoesOnTokenForToken) {
   }
 }
 
+TEST(MidStreamFault, AnErrorFrameIsAFaultIfAnotherWorkerContinuesTheStream) {
+  Fleet fleet;
+  fleet.add_engines(2);
+  fail_next(fleet, 0, "error@8");
+  while (fleet.counts(0).faults == 0) EXPECT_TRUE(fleet.ask(resumable_chat())->is_whole());
+  EXPECT_EQ(fleet.worker(0).health.state(), fleet::HealthState::kSuspicious);
+  EXPECT_EQ(fleet.worker(1).health.state(), fleet::HealthState::kHealthy);
+}
+
+TEST(MidStreamFault, AnAnswerInOnePieceThatIsTooLongToBeReadAsAStreamIsNoFault) {
+  route::RouterOptions options = in_turns();
+  options.exchange.whole = 2000;
+  Fleet fleet(std::move(options));
+  fleet.add_engine();
+  json body = resumable_chat(1000);
+  const std::string text = fleet.text_of(body);
+  body["stream"] = false;
+  const auto before = fleet.counts(0).requests;
+  EXPECT_EQ(fleet.ask(body)->text(), text);
+  EXPECT_EQ(fleet.counts(0).requests, before + 2) << "the second one is as the client gave it";
+  EXPECT_EQ(fleet.worker(0).health.state(), fleet::HealthState::kHealthy);
+  // The limit is that of the answer, and not of its events.
+  body["max_tokens"] = 100;
+  fleet.ask(body);
+  EXPECT_EQ(fleet.counts(0).requests, before + 3);
+}
+
 INSTANTIATE_TEST_SUITE_P(, EachMidStreamFault,
                          testing::Values("reset@8", "cut@8", "half@8", "end@8", "error@8",
                                          "abort@8", "reset@1", "cut@23"),
