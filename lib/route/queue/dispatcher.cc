@@ -1,7 +1,8 @@
 #include "route/queue/dispatcher.h"
 
 #include <algorithm>
-#include <list>
+#include <array>
+#include <compare>
 #include <map>
 #include <set>
 #include <utility>
@@ -27,7 +28,7 @@ constexpr base::Duration kLook = std::chrono::seconds(1);
 constexpr std::size_t kMaxSought = 256;
 
 // Whether a request begins in the queue, because no worker has had it and any may get it. Others
-// wait beside the queue, before those that have left it.
+// wait beside the queue, before those of their tier that have left it.
 bool is_from_queue(const Job& job) { return !job.has_waited && job.pinned_to.empty(); }
 
 }  // namespace
@@ -35,8 +36,15 @@ bool is_from_queue(const Job& job) { return !job.has_waited && job.pinned_to.emp
 struct Dispatcher::State {
   struct Waiting {
     Waiting(Job& its_job, const boost::asio::any_io_executor& executor)
-        : job(its_job), changed(executor) {}
+        : job(its_job), place{is_from_queue(its_job), its_job.number}, changed(executor) {}
     Job& job;
+    /// Its place among those of its tier that wait beside the queue.
+    struct Place {
+      bool is_from_queue;
+      std::uint64_t number;
+      auto operator<=>(const Place&) const = default;
+    };
+    const Place place;
     loop::Event changed;
     /// A full queue has removed it for a request of another tier.
     bool is_removed = false;
@@ -46,8 +54,8 @@ struct Dispatcher::State {
         : queue(options.queue), choice(options.policy, seed, options.choice) {}
     SetQueue queue;
     std::map<std::uint64_t, Waiting*> queued;
-    /// Requests that wait beside the queue, and answers that wait to be resumed.
-    std::list<Waiting*> first;
+    /// Requests that wait beside the queue, by tier, and answers that wait to be resumed.
+    std::array<std::map<Waiting::Place, Waiting*>, plan::kTiers> first;
     std::map<std::uint64_t, Waiting*> resuming;
     Choice choice;
     std::map<WorkerNumber, WorkerPtr> workers;
@@ -65,6 +73,17 @@ struct Dispatcher::State {
     /// It was logged that it has weight 0.
     bool is_unweighted = false;
     TimePoint pumped_at{};
+
+    [[nodiscard]] std::size_t beside() const {
+      std::size_t requests = 0;
+      for (const auto& of_tier : first) requests += of_tier.size();
+      return requests;
+    }
+    void notify_first() const {
+      for (const auto& of_tier : first) {
+        for (const auto& [place, waiting] : of_tier) waiting->changed.notify();
+      }
+    }
   };
 
   State(boost::asio::any_io_executor on, DispatchOptions with, Workers& its_workers,
@@ -310,7 +329,7 @@ std::optional<WorkerNumber> Dispatcher::State::choose_preferred(Set& set, const 
 bool Dispatcher::State::holds_up_others(const Set& set, const Job& job) const {
   if (set.lacks_prefill) return false;
   if (set.choice.is_oversized(job.tokens)) return true;
-  return set.choice.has_room(job.tokens) && set.first.size() < kMaxSought;
+  return set.choice.has_room(job.tokens) && set.beside() < kMaxSought;
 }
 
 // Gives the job to a worker; false if none has room.
@@ -344,15 +363,12 @@ bool Dispatcher::State::take_without(Set& set, Job& job,
 
 // The job leaves the queue, and waits beside it if there is a place.
 void Dispatcher::State::wait_beside(Set& set, Waiting& waiting) {
-  if (set.first.size() >= kMaxSought) {
+  if (set.beside() >= kMaxSought) {
     waiting.is_removed = true;
     waiting.changed.notify();
     return;
   }
-  const auto later = std::ranges::find_if(set.first, [&](const Waiting* other) {
-    return is_from_queue(other->job) && other->job.tier > waiting.job.tier;
-  });
-  set.first.insert(later, &waiting);
+  set.first[waiting.job.tier].emplace(waiting.place, &waiting);
 }
 
 // A request that waits for certain workers holds up none that others may get.
@@ -369,14 +385,29 @@ void Dispatcher::State::pump(Set& set) {
     return ResumeBudget::Begun::kYes;
   });
   sought = 0;
-  for (auto at = set.first.begin(); at != set.first.end() && sought < kMaxSought;) {
-    Waiting& waiting = **at;
-    const bool is_taken = take(set, waiting.job);
-    at = is_taken ? set.first.erase(at) : std::next(at);
-    if (is_taken) waiting.changed.notify();
-    if (!is_taken) ++sought;
-  }
-  while (const std::optional<QueuedRequest> head = set.queue.head()) {
+  std::array<std::map<Waiting::Place, Waiting*>::iterator, plan::kTiers> at;
+  std::ranges::transform(set.first, at.begin(), [](auto& of_tier) { return of_tier.begin(); });
+  std::array<bool, plan::kTiers> has_first{};
+  const auto next_tier = [&] {
+    for (std::size_t tier = 0; tier < plan::kTiers; ++tier) {
+      has_first[tier] = at[tier] != set.first[tier].end() && sought < kMaxSought;
+    }
+    return set.queue.next_tier(has_first);
+  };
+  while (const std::optional<std::size_t> tier = next_tier()) {
+    if (has_first[*tier]) {
+      Waiting& waiting = *at[*tier]->second;
+      if (take(set, waiting.job)) {
+        set.queue.charge(*tier, waiting.job.tokens);
+        at[*tier] = set.first[*tier].erase(at[*tier]);
+        waiting.changed.notify();
+      } else {
+        ++at[*tier];
+        ++sought;
+      }
+      continue;
+    }
+    const std::optional<QueuedRequest> head = set.queue.head();
     Waiting& waiting = *set.queued.at(head->id);
     if (take(set, waiting.job)) {
       set.queue.take(time_now());
@@ -482,9 +513,7 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
     return std::nullopt;
   }
   if (!is_from_queue(job)) {
-    const auto from_queue = std::ranges::find_if(
-        set.first, [](const Waiting* other) { return is_from_queue(other->job); });
-    set.first.insert(from_queue, &waiting);
+    set.first[job.tier].emplace(waiting.place, &waiting);
     return std::nullopt;
   }
   QueuedRequest request{.id = job.number, .tier = job.tier, .tokens = job.tokens};
@@ -526,7 +555,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
     State::Waiting& waiting;
     bool is_kept = false;
     ~Stay() {
-      set.first.remove(&waiting);
+      set.first[waiting.job.tier].erase(waiting.place);
       set.resuming.erase(waiting.job.number);
       if (set.queued.erase(waiting.job.number) > 0)
         set.queue.cancel(waiting.job.number, time_now());
@@ -653,7 +682,7 @@ void Dispatcher::on_change() {
   for (auto& [key, set] : state_->sets) {
     state_->refresh(key, set);
     state_->pump(set);
-    for (State::Waiting* waiting : set.first) waiting->changed.notify();
+    set.notify_first();
     for (const auto& [number, waiting] : set.resuming) waiting->changed.notify();
   }
   state_->end_outages();
@@ -669,7 +698,7 @@ void Dispatcher::kill(Job& job) {
   for (const auto& [key, set] : state_->sets) {
     wake(set.queued);
     wake(set.resuming);
-    for (State::Waiting* waiting : set.first) waiting->changed.notify();
+    set.notify_first();
   }
   state_->sets_changed.notify();
 }
@@ -722,7 +751,7 @@ QueueGauge Dispatcher::queued(const SetKey& key) const {
   if (found == state_->sets.end()) return {};
   const State::Set& set = found->second;
   QueueGauge queued;
-  queued.requests = set.queue.size() + set.first.size() + set.resuming.size();
+  queued.requests = set.queue.size() + set.beside() + set.resuming.size();
   for (std::size_t tier = 0; tier < plan::kTiers; ++tier) queued.tokens += set.queue.tokens(tier);
   if (const auto since = set.queue.oldest_arrival()) queued.oldest_age = time_now() - *since;
   return queued;

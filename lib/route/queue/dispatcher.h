@@ -1,7 +1,8 @@
 // Assigns requests to workers. Each request waits in the queue of its set until a worker of the set
 // has a slot and room for its tokens. A request that a worker had before, that only one worker can
 // answer, that a worker with room must not get, or that is larger than every cache, waits beside
-// the queue, and is served before it. All calls are made on one event loop.
+// the queue, and is served before the requests of its tier there. All calls are made on one event
+// loop.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

@@ -128,30 +128,34 @@ void SetQueue::erase(std::uint64_t id) {
   entries_.erase(found);
 }
 
-std::size_t SetQueue::next_tier() const {
-  std::size_t next = plan::kTiers;
+std::optional<std::size_t> SetQueue::next_tier(const std::array<bool, plan::kTiers>& others) const {
+  std::optional<std::size_t> next;
   for (std::size_t tier = 0; tier < plan::kTiers; ++tier) {
-    if (tiers_[tier].places.empty()) continue;
-    if (next == plan::kTiers || tiers_[tier].served < tiers_[next].served) next = tier;
+    if (tiers_[tier].places.empty() && !others[tier]) continue;
+    if (!next || tiers_[tier].served < tiers_[*next].served) next = tier;
   }
   return next;
 }
 
+void SetQueue::charge(std::size_t tier, std::uint64_t tokens) {
+  served_ = std::max(served_, tiers_[tier].served);
+  // A tier whose requests could not be served has no claim on the past, either.
+  tiers_[tier].served =
+      served_ + static_cast<double>(std::max<std::uint64_t>(tokens, 1)) / share(tier);
+}
+
 std::optional<QueuedRequest> SetQueue::head() const {
-  if (entries_.empty()) return std::nullopt;
-  return entries_.at(tiers_[next_tier()].places.begin()->id).request;
+  const std::optional<std::size_t> tier = next_tier();
+  if (!tier) return std::nullopt;
+  return entries_.at(tiers_[*tier].places.begin()->id).request;
 }
 
 QueuedRequest SetQueue::take(base::Duration now) {
   measure(now);
-  const std::size_t number = next_tier();
-  Tier& tier = tiers_[number];
-  const Entry& entry = entries_.at(tier.places.begin()->id);
+  const Entry& entry = entries_.at(tiers_[*next_tier()].places.begin()->id);
   const QueuedRequest request = entry.request;
-  const auto tokens = static_cast<double>(request.tokens);
-  if (now - entry.arrived >= kNoWait) taken_tokens_ += tokens;
-  served_ = std::max(served_, tier.served);
-  tier.served += tokens / share(number);
+  if (now - entry.arrived >= kNoWait) taken_tokens_ += static_cast<double>(request.tokens);
+  charge(request.tier, request.tokens);
   erase(request.id);
   return request;
 }

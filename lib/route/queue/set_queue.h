@@ -78,6 +78,13 @@ class SetQueue {
   /// Removes the head, which must exist: a worker gets it.
   QueuedRequest take(base::Duration now);
 
+  /// The tier that is served next, of those with requests in the queue and those in `others`;
+  /// nullopt if there is none. Without others, it is the tier of the head.
+  [[nodiscard]] std::optional<std::size_t> next_tier(
+      const std::array<bool, plan::kTiers>& others = {}) const;
+  /// A worker gets a request of the tier that is not in the queue: it counts as served to the tier.
+  void charge(std::size_t tier, std::uint64_t tokens);
+
   /// False if the queue does not have the request.
   bool cancel(std::uint64_t id, base::Duration now);
 
@@ -119,7 +126,6 @@ class SetQueue {
   };
 
   [[nodiscard]] double share(std::size_t tier) const;
-  [[nodiscard]] std::size_t next_tier() const;
   [[nodiscard]] std::int64_t slice_of(base::Duration order) const;
   [[nodiscard]] base::Duration wait_behind(std::uint64_t tokens, std::size_t tier) const;
   [[nodiscard]] std::optional<std::vector<std::uint64_t>> removals_for(

@@ -126,6 +126,21 @@ class DispatcherTest : public testing::Test {
     dispatcher_.release(placed->job);
     loop_.run_ready();
   }
+  /// Makes the one request on the worker end, and then each of those that follow it, so that
+  /// `count` of `waiting` get the worker. Returns how many of these are premium.
+  int premium_of_next(int count, Placed running, const std::vector<Placed>& waiting) {
+    int premium = 0;
+    for (int i = 0; i < count; ++i) {
+      const std::string worker = running->worker();
+      release(running);
+      const auto next = std::ranges::find_if(
+          waiting, [&](const Placed& placed) { return placed->worker() == worker; });
+      if (worker.empty() || next == waiting.end()) return -1;
+      running = *next;
+      if (running->job.tier == plan::kPremium) ++premium;
+    }
+    return premium;
+  }
 
   TestLoop loop_;
   route::Workers workers_;
@@ -240,6 +255,40 @@ TEST_F(DispatcherTest, WhatHadAWorkerIsServedBeforeTheQueue) {
   release(first);
   EXPECT_EQ(again->worker(), "a");
   EXPECT_FALSE(queued->is_over);
+}
+
+TEST_F(DispatcherTest, WhatHadAWorkerDoesNotTakeTheShareOfOtherTiers) {
+  add("a");
+  const Placed running = place();
+  std::vector<Placed> waiting;
+  for (int i = 0; i < 10; ++i) {
+    const Placed again = waiting.emplace_back(make());
+    again->job.tier = plan::kBestEffort;
+    again->job.has_waited = true;
+    place(again);
+  }
+  for (int i = 0; i < 10; ++i) waiting.push_back(place());
+  EXPECT_EQ(premium_of_next(10, running, waiting), 8) << "4 to 1";
+}
+
+TEST_F(DispatcherTest, WhatWaitsBesideTheQueueDoesNotTakeTheShareOfOtherTiers) {
+  const WorkerPtr a = add("a");
+  a->other_models = {"adapter"};
+  workers_.regroup(a);
+  add("b");
+  const auto place_for_adapter = [&] {
+    Placed placed = make();
+    placed->job.model = "adapter";
+    placed->job.tier = plan::kBestEffort;
+    place(placed);
+    return placed;
+  };
+  const Placed running = place_for_adapter();
+  std::vector<Placed> waiting;
+  for (int i = 0; i < 10; ++i) waiting.push_back(place_for_adapter());
+  ASSERT_EQ(place()->worker(), "b");
+  for (int i = 0; i < 10; ++i) waiting.push_back(place());
+  EXPECT_EQ(premium_of_next(10, running, waiting), 8) << "4 to 1";
 }
 
 TEST_F(DispatcherTest, AWorkerThatFailedARequestGetsItOnlyIfNoOtherIsLeft) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <set>
 #include <vector>
@@ -83,6 +84,26 @@ TEST(SetQueue, AnUnusedShareIsForTheOthersAndIsNotSaved) {
   int premium = 0;
   for (int i = 0; i < 50; ++i) premium += queue.take(kQueueStart).tier == kPremium ? 1 : 0;
   EXPECT_NEAR(premium, 40, 1);
+}
+
+TEST(SetQueue, WhatWaitsElsewhereHasTheShareOfItsTier) {
+  SetQueue queue;
+  EXPECT_EQ(queue.next_tier(), std::nullopt);
+  for (std::uint64_t id = 0; id < 20; ++id) queue.add(waiting(id), kQueueStart);
+  int elsewhere = 0;
+  for (int i = 0; i < 10; ++i) {
+    if (queue.next_tier({false, true, false}) == kStandard) {
+      queue.charge(kStandard, 100);
+      ++elsewhere;
+    } else {
+      queue.take(kQueueStart);
+    }
+  }
+  EXPECT_EQ(elsewhere, 3) << "2 of 6, after one of each";
+  // While they could not be served, they have gained nothing.
+  for (int i = 0; i < 10; ++i) queue.take(kQueueStart);
+  queue.charge(kStandard, 100);
+  EXPECT_EQ(queue.next_tier({false, true, false}), kPremium);
 }
 
 TEST(SetQueue, ItIsBounded) {
