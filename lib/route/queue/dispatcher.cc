@@ -45,6 +45,7 @@ struct Dispatcher::State {
       auto operator<=>(const Place&) const = default;
     };
     const Place place;
+    bool has_left_queue = false;
     loop::Event changed;
     /// A full queue has removed it for a request of another tier.
     bool is_removed = false;
@@ -56,6 +57,10 @@ struct Dispatcher::State {
     std::map<std::uint64_t, Waiting*> queued;
     /// Requests that wait beside the queue, by tier, and answers that wait to be resumed.
     std::array<std::map<Waiting::Place, Waiting*>, plan::kTiers> first;
+    /// Where the next search for their workers begins: after kMaxSought in vain, with the others.
+    std::array<Waiting::Place, plan::kTiers> search_from{};
+    /// How many of `first` have left the queue.
+    std::size_t left_queue = 0;
     std::map<std::uint64_t, Waiting*> resuming;
     Choice choice;
     std::map<WorkerNumber, WorkerPtr> workers;
@@ -329,7 +334,7 @@ std::optional<WorkerNumber> Dispatcher::State::choose_preferred(Set& set, const 
 bool Dispatcher::State::holds_up_others(const Set& set, const Job& job) const {
   if (set.lacks_prefill) return false;
   if (set.choice.is_oversized(job.tokens)) return true;
-  return set.choice.has_room(job.tokens) && set.beside() < kMaxSought;
+  return set.choice.has_room(job.tokens) && set.left_queue < kMaxSought;
 }
 
 // Gives the job to a worker; false if none has room.
@@ -363,11 +368,13 @@ bool Dispatcher::State::take_without(Set& set, Job& job,
 
 // The job leaves the queue, and waits beside it if there is a place.
 void Dispatcher::State::wait_beside(Set& set, Waiting& waiting) {
-  if (set.beside() >= kMaxSought) {
+  if (set.left_queue >= kMaxSought) {
     waiting.is_removed = true;
     waiting.changed.notify();
     return;
   }
+  ++set.left_queue;
+  waiting.has_left_queue = true;
   set.first[waiting.job.tier].emplace(waiting.place, &waiting);
 }
 
@@ -386,7 +393,8 @@ void Dispatcher::State::pump(Set& set) {
   });
   sought = 0;
   std::array<std::map<Waiting::Place, Waiting*>::iterator, plan::kTiers> at;
-  std::ranges::transform(set.first, at.begin(), [](auto& of_tier) { return of_tier.begin(); });
+  std::ranges::transform(set.first, set.search_from, at.begin(),
+                         [](auto& of_tier, const auto& from) { return of_tier.lower_bound(from); });
   std::array<bool, plan::kTiers> has_first{};
   const auto next_tier = [&] {
     for (std::size_t tier = 0; tier < plan::kTiers; ++tier) {
@@ -394,7 +402,9 @@ void Dispatcher::State::pump(Set& set) {
     }
     return set.queue.next_tier(has_first);
   };
-  while (const std::optional<std::size_t> tier = next_tier()) {
+  // Without a slot, no search would find a worker, and the next one would begin with others.
+  const auto has_slot = [&] { return set.has_probation || set.choice.has_room(0); };
+  while (const std::optional<std::size_t> tier = has_slot() ? next_tier() : std::nullopt) {
     if (has_first[*tier]) {
       Waiting& waiting = *at[*tier]->second;
       if (take(set, waiting.job)) {
@@ -416,9 +426,14 @@ void Dispatcher::State::pump(Set& set) {
       set.queue.cancel(head->id, time_now());
       wait_beside(set, waiting);
     } else {
-      return;
+      break;
     }
     set.queued.erase(head->id);
+  }
+  for (std::size_t tier = 0; tier < plan::kTiers; ++tier) {
+    const bool is_at_end = at[tier] == set.first[tier].end();
+    if (is_at_end) set.search_from[tier] = {};
+    if (!is_at_end && sought >= kMaxSought) set.search_from[tier] = at[tier]->first;
   }
 }
 
@@ -513,6 +528,10 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
     return std::nullopt;
   }
   if (!is_from_queue(job)) {
+    // Those that had a worker were admitted before.
+    if (!job.has_waited && set.queue.size() + set.beside() >= options.queue.requests) {
+      return overload(set, job, "queue_full", "the queue is full");
+    }
     set.first[job.tier].emplace(waiting.place, &waiting);
     return std::nullopt;
   }
@@ -556,6 +575,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
     bool is_kept = false;
     ~Stay() {
       set.first[waiting.job.tier].erase(waiting.place);
+      if (waiting.has_left_queue) --set.left_queue;
       set.resuming.erase(waiting.job.number);
       if (set.queued.erase(waiting.job.number) > 0)
         set.queue.cancel(waiting.job.number, time_now());

@@ -413,6 +413,36 @@ TEST_F(DispatcherTest, APinnedRequestWaitsForItsWorker) {
   EXPECT_EQ(second->worker(), "b");
 }
 
+TEST_F(DispatcherTest, ManyRequestsForOtherWorkersHoldUpNoOthers) {
+  const WorkerPtr a = add("a");
+  a->other_models = {"adapter"};
+  workers_.regroup(a);
+  add("b", 10);
+  a->life = fleet::Life::kDraining;
+  dispatcher_.on_change();
+  const auto wait_for_a = [&](const std::string& pinned_to, const std::string& model) {
+    const Placed placed = make();
+    placed->job.pinned_to = pinned_to;
+    placed->job.model = model;
+    placed->job.has_waited = pinned_to.empty();
+    place(placed);
+    EXPECT_FALSE(placed->is_over);
+  };
+  for (int i = 0; i < 300; ++i) wait_for_a("a", "m");
+  for (int i = 0; i < 300; ++i) wait_for_a("", "adapter");
+  const Placed again = make();
+  again->job.has_waited = true;
+  place(again);
+  // Each search is for some of them.
+  for (int search = 0; search < 2; ++search) dispatcher_.on_change();
+  loop_.run_ready();
+  EXPECT_EQ(again->worker(), "b");
+  const Placed for_adapter = make();
+  for_adapter->job.model = "adapter";
+  place(for_adapter);
+  EXPECT_EQ(place()->worker(), "b") << "the head of the queue may not have it";
+}
+
 TEST_F(DispatcherTest, ADrainedWorkerGetsNothingNew) {
   const WorkerPtr a = add("a", 10);
   add("b", 10);
@@ -730,6 +760,25 @@ TEST_F(SmallQueue, RefusesWhatDoesNotFit) {
   const Placed placed = place();
   EXPECT_EQ(placed->refusal(), 529);
   EXPECT_EQ(placed->error->code, "queue_full");
+}
+
+TEST_F(SmallQueue, RefusesRequestsForOneWorkerBeyondItsLimit) {
+  add("a");
+  const auto place_pinned = [this] {
+    Placed placed = make();
+    placed->job.pinned_to = "a";
+    place(placed);
+    return placed;
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(place_pinned()->refusal(), 0);
+  const Placed placed = place_pinned();
+  EXPECT_EQ(placed->refusal(), 529);
+  EXPECT_EQ(placed->error->code, "queue_full");
+  const Placed again = make();
+  again->job.pinned_to = "a";
+  again->job.has_waited = true;
+  place(again);
+  EXPECT_FALSE(again->is_over);
 }
 
 TEST_F(SmallQueue, AHigherTierReplacesALowerOne) {
