@@ -45,13 +45,14 @@ asio::awaitable<base::UniqueFd> Acceptor::next(const std::function<bool()>& is_f
     if (client) co_return client;
     const int err = errno;
     const bool is_exhausted = base::is_exhausted({err, std::generic_category()});
-    // The kernel allocates the descriptor before it looks for a client.
+    // The kernel allocates the descriptor before it looks for a client, so a lack of descriptors
+    // does not mean that a client waits.
     if (err == EAGAIN || (is_exhausted && !os::is_readable(listener_.native_handle()))) {
       co_await listener_.async_wait(asio::posix::descriptor_base::wait_read,
                                     asio::redirect_error(asio::use_awaitable, error));
       continue;
     }
-    // The client has given up already.
+    // The client has closed its connection already.
     if (err == EINTR || err == ECONNABORTED || err == EPROTO) continue;
     if (is_exhausted && make_room && make_room()) continue;
     const std::string reason = std::generic_category().message(err);

@@ -1,5 +1,5 @@
-// The clients of a listening socket, one after the other, and what a server does when there is no
-// descriptor, no memory or no place for the next one.
+// Accepts the clients of a listening socket, one after the other, and waits while there is no
+// descriptor, memory or place for the next one.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -21,14 +21,14 @@ class Acceptor {
   Acceptor(const boost::asio::any_io_executor& executor, base::UniqueFd listener, std::string what);
 
   /// The next client, CLOEXEC and non-blocking; an invalid descriptor once this is closed. Accepts
-  /// none while `is_full` is true. If the system has no descriptor or memory for another one, it
-  /// calls `make_room`, which returns true if it released some. Otherwise it logs that, and tries
-  /// again when notify_room() is called, or after 250 ms. Yields to the loop's other work after
-  /// every few clients. One call at a time.
+  /// none while `is_full` is true. If the system has no descriptor or memory for another one,
+  /// next() calls `make_room`, which returns true if it released some. If it did not, next() logs
+  /// the reason, and tries again when notify_room() is called, or after 250 ms. Yields to the
+  /// loop's other work after every few clients. One call at a time.
   boost::asio::awaitable<base::UniqueFd> next(const std::function<bool()>& is_full,
                                               const std::function<bool()>& make_room = {});
 
-  /// A client has gone, so that there may be room for another.
+  /// To be called when a client has disconnected, so that there may be room for another one.
   void notify_room() { room_.notify(); }
 
   /// Ends the wait of next().

@@ -31,7 +31,7 @@ class Alarm {
       if (state && state->setting == setting) ring();
     });
   }
-  /// The function will not be called.
+  /// Prevents a call of the function that set() was given.
   void cancel() {
     ++state_->setting;
     state_->timer.cancel();

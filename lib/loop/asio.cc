@@ -1,6 +1,6 @@
 // Boost.Asio, compiled once for every room that uses it (BOOST_ASIO_SEPARATE_COMPILATION), without
 // its resolver: getaddrinfo(3) loads libraries at run time, which ties a static program to one
-// libc. Code that resolves names with it does not link.
+// libc. Synchronous use of the resolver does not link, and asynchronous use fails with EAI_FAIL.
 #define getaddrinfo refused_getaddrinfo
 #define getnameinfo refused_getnameinfo
 #include <boost/asio/impl/src.hpp>

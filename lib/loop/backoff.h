@@ -1,4 +1,4 @@
-// Pauses between tries, which double up to a limit; it only counts them.
+// Computes the pauses between attempts, which double up to a limit. It does not wait.
 #pragma once
 
 #include <random>
@@ -8,8 +8,8 @@
 
 namespace fo::loop {
 
-/// Whether what failed is only down, busy or late (kUnavailable, kTryAgain) and may work when it is
-/// tried again; what else is wrong will stay so.
+/// True for an error that another attempt may not meet: the peer is down, busy or late
+/// (kUnavailable, kTryAgain).
 bool is_transient(const base::Error& error);
 
 class Backoff {

@@ -25,8 +25,8 @@ enum class Stop {
 class Daemon {
  public:
   /// Blocks the signals that end a daemon (os::open_ending_signals) and removes the service
-  /// manager's variables from the environment. `ready_fd` as os::ReadyFd; -1 for none. Throws
-  /// Error(kUsage) for it.
+  /// manager's variables from the environment. `ready_fd` is that of os::ReadyFd; -1 for none.
+  /// Throws Error(kUsage) if it is invalid.
   explicit Daemon(int ready_fd = -1);
 
   /// Calls `on_stop` for each signal: kGracefully for the first one, kNow once the daemon is
@@ -37,18 +37,18 @@ class Daemon {
 
   /// Writes `line` to the ready descriptor, the first time, and notifies the service manager.
   void ready(std::string_view line = "\n");
-  /// One line for the service manager's users.
+  /// Sets the line that the service manager shows as the daemon's status.
   void status(std::string_view text) const { notifier_.status(text); }
   /// Notifies the service manager of the end. The first signal does this; call it for an end for
   /// another reason. Later calls do nothing.
   void begin_stop();
 
   [[nodiscard]] bool is_stopping() const { return stopping_; }
-  /// For GET /ready.
+  /// True from ready() until the daemon is stopping, as GET /ready reports it.
   [[nodiscard]] bool is_ready() const { return ready_ && !stopping_; }
 
  private:
-  // First, since it refuses a bad option.
+  // Declared first, because its constructor refuses an invalid option.
   os::ReadyFd ready_fd_;
   base::UniqueFd signals_;
   const os::Notifier notifier_;

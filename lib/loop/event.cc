@@ -23,8 +23,8 @@ steady_timer::time_point time_of(const base::Deadline& deadline) {
   return deadline.at().value_or(steady_timer::time_point::max());
 }
 
-// A descriptor that the loop watches without owning it. It must not need a copy, because clients
-// may use up all other descriptors.
+// A descriptor that the loop watches without owning it. It is not duplicated, because clients may
+// use up all other descriptors.
 class Lent {
  public:
   explicit Lent(const asio::any_io_executor& executor) : descriptor_(executor) {}

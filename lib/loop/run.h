@@ -10,8 +10,8 @@
 
 namespace fo::loop {
 
-/// Runs `task` on `loop`, which does not run, until it and everything that it started there have
-/// ended. Returns or throws its result.
+/// Runs `task` on `loop`, which must not be running, until the task and everything that it started
+/// there have ended. Returns or throws the result of the task.
 template <typename Result>
 Result run_to_end(boost::asio::io_context& loop, boost::asio::awaitable<Result> task) {
   std::exception_ptr failure;
