@@ -55,8 +55,9 @@ awaitable<error_code> try_connect(tcp::socket& socket, tcp::endpoint endpoint,
   // A cancellation ends the whole connect(), not only this endpoint.
   if (error == asio::error::operation_aborted) throw boost::system::system_error(error);
   if (error) co_return error;
-  // The loop watches a socket that connects for writing, too, and would do so from now on: each
-  // wait for the peer's bytes would first find that the socket can be written.
+  // asio has registered the connecting socket for writability, and would keep that registration:
+  // each wait for the peer's bytes would first wake because the socket is writable. So the socket
+  // is registered anew.
   fd.reset(socket.release(error));
   if (!error) loop::adopt(socket, std::move(fd), error, endpoint.protocol());
   co_return error;

@@ -13,9 +13,10 @@ namespace fo::net {
 
 /// Connects to the first of `endpoints` that accepts. They are tried in order, each with an equal
 /// share of the remaining time, so that one that does not answer leaves time for the others. The
-/// socket is CLOEXEC and sends without delay (TCP_NODELAY). Throws "`what`: reason": kUnavailable
-/// with the reason of the last endpoint; kTryAgain if the deadline passes, or, with its code, if
-/// base::is_exhausted() is true of that reason; boost::system::system_error if cancelled.
+/// socket is CLOEXEC and sends without delay (TCP_NODELAY). Throws Error("`what`: reason") with the
+/// code and reason of the last endpoint: kTryAgain if base::is_exhausted() is true of that code,
+/// otherwise kUnavailable. Throws kTryAgain if the deadline passes, and boost::system::system_error
+/// if cancelled.
 boost::asio::awaitable<boost::asio::ip::tcp::socket> connect(
     std::vector<boost::asio::ip::tcp::endpoint> endpoints, base::Deadline deadline,
     std::string what);

@@ -22,7 +22,8 @@ namespace fo::net {
 class LineStream {
  public:
   /// Takes a connection that a server accepted. With a context, TLS is used and handshake() must be
-  /// called first. `max_bytes` limits a received line, including its newline.
+  /// called first. `max_bytes` limits a received line, including its newline. Throws Error if the
+  /// socket's options cannot be set.
   LineStream(boost::asio::ip::tcp::socket connected, std::optional<boost::asio::ssl::context> tls,
              std::size_t max_bytes);
 
@@ -45,9 +46,9 @@ class LineStream {
     /// The line without its newline.
     std::string line;
   };
-  /// Reads the next line. kNothingYet at the deadline; then it may be called again. Throws
-  /// kProtocol for a line that is too long, and what handshake() throws, because a client learns
-  /// only from this read that its certificate was refused.
+  /// Reads the next line. kNothingYet at the deadline, after which it may be called again; kEnd if
+  /// the connection has ended. Throws kProtocol for a line that is too long, and what handshake()
+  /// throws, because a client learns only from this read that its certificate was refused.
   boost::asio::awaitable<Input> read_line(base::Deadline deadline);
 
   /// Writes `bytes`. Throws kUnavailable or kTryAgain, and then the connection is closed.

@@ -23,7 +23,7 @@ bool is_loopback(const std::string& host);
 /// Returns the addresses of `host`, best first, at most 16 and at least one. A numeric address
 /// (IPv6 without brackets) and "localhost" (127.0.0.1) need no query. `name_servers`,
 /// "ADDRESS:PORT[,ADDRESS:PORT…]", replace those in /etc/resolv.conf. Throws kUnavailable for an
-/// unknown name or if no server answers, kTryAgain if the deadline passes;
+/// unknown name or if no server answers, kTryAgain if the deadline passes, kOsError;
 /// boost::system::system_error if cancelled.
 boost::asio::awaitable<std::vector<boost::asio::ip::tcp::endpoint>> resolve(
     std::string host, std::uint16_t port, base::Deadline deadline, std::string name_servers = {});

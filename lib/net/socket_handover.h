@@ -14,19 +14,19 @@
 
 namespace fo::net {
 
-/// Offers `sockets`, at least one, on `listener`, a listening Unix socket, which does not block, to
-/// one process after the other, until one of our user or root has confirmed that it has all of them
-/// (true), or until `deadline` (false). A process that does not answer within `receiver_timeout`
-/// gets nothing; nullopt: the others wait until it ends. The caller keeps all descriptors open
-/// meanwhile. Throws Error(kOsError).
+/// Offers `sockets`, at least one, to the processes that connect to `listener`, a listening,
+/// non-blocking Unix socket, one after the other. True once a process of our user or of root has
+/// confirmed that it has all of them; false at `deadline`. A process that does not answer within
+/// `receiver_timeout` is disconnected; with nullopt, the others wait until it ends. The caller
+/// keeps all descriptors open meanwhile. Throws Error(kOsError).
 boost::asio::awaitable<bool> give_sockets(int listener, std::span<const int> sockets,
                                           base::Deadline deadline,
                                           std::optional<base::Duration> receiver_timeout);
 
-/// Sockets that the giver still has, too.
+/// Received sockets, which the giver has as well until confirm_sockets().
 struct ReceivedSockets {
-  /// Sockets in the order of give_sockets. Empty: there was no offer, or the giver has closed the
-  /// connection before it has sent everything.
+  /// In the order of give_sockets(). Empty if there was no offer, or the giver closed the
+  /// connection before it had sent everything.
   std::vector<base::UniqueFd> sockets;
   base::UniqueFd giver;
 };

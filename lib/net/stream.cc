@@ -23,7 +23,8 @@
 namespace fo::net {
 namespace {
 
-// After this number of writes that did not wait, one gives way to the loop's other coroutines.
+// After this number of writes that did not wait, the next one yields to the loop's other
+// coroutines.
 constexpr unsigned kMaxDirectWrites = 16;
 
 }  // namespace
@@ -35,9 +36,9 @@ using base::Error;
 using base::ExitStatus;
 using boost::system::error_code;
 
-// Ends one operation at a time when its deadline passes. The timer is set again only for a deadline
-// earlier than the one it is set for, because nearly all are later: then it checks again when it
-// expires.
+// Ends one operation at a time when its deadline passes. Nearly every deadline is later than the
+// one before it, so the timer is set again only for an earlier deadline. When it expires, it checks
+// the deadline of the current operation.
 class Stream::Limit : public std::enable_shared_from_this<Stream::Limit> {
  public:
   explicit Limit(const asio::any_io_executor& executor) : timer_(executor) {}
@@ -165,7 +166,7 @@ awaitable<std::size_t> Stream::read_some(const Prepare& prepare, Deadline deadli
 }
 
 std::size_t Stream::read_directly(asio::mutable_buffer space, error_code& error) {
-  // It may have been closed since bytes arrived.
+  // The socket may have been closed since bytes arrived.
   if (!socket_.is_open()) {
     error = asio::error::operation_aborted;
     return 0;
@@ -194,7 +195,7 @@ std::size_t Stream::write_directly(asio::const_buffer bytes, error_code& error) 
 awaitable<std::size_t> Stream::write(asio::const_buffer bytes, Deadline deadline,
                                      error_code& error) {
   error = {};
-  // Most writes need no more.
+  // Most writes end here, and need no timer.
   std::size_t written = write_directly(bytes, error);
   if (written == bytes.size() || error) co_return written;
   const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
@@ -231,7 +232,7 @@ void Stream::interrupt_read() { reading_->ring_now(); }
 awaitable<void> Stream::shut_down(Deadline deadline) {
   error_code error;
   if (tls_) {
-    // Otherwise it would wait for the peer's close_notify.
+    // Otherwise async_shutdown() would wait for the peer's close_notify.
     ::SSL_set_shutdown(tls_->native_handle(), SSL_RECEIVED_SHUTDOWN);
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     const asio::cancellation_slot slot = writing_->begin(deadline, state.slot());

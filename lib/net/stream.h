@@ -36,8 +36,9 @@ class Stream {
   // In the functions below, `error` is kDeadlinePassed if the deadline has passed, and
   // asio::error::operation_aborted if the coroutine is cancelled or close() was called.
 
-  /// Performs the TLS handshake, and sends `host` to the server unless it is empty. Does nothing
-  /// without TLS. After an error, shut_down() and drain() let the peer read the alert.
+  /// Performs the TLS handshake, and sends `host` to the server unless it is empty or a numeric
+  /// address. Does nothing without TLS. After an error, shut_down() and drain() let the peer read
+  /// the alert. Throws what name_server() throws.
   boost::asio::awaitable<void> handshake(Side side, std::string host, base::Deadline deadline,
                                          boost::system::error_code& error);
 
@@ -60,13 +61,13 @@ class Stream {
                                             base::Deadline deadline,
                                             boost::system::error_code& error);
 
-  /// Writes what the socket's buffer takes at once, and returns its size. Takes nothing with TLS,
-  /// and after several such writes: then write() must follow, which gives way to the loop's other
-  /// coroutines. Not while write() is under way.
+  /// Writes as many bytes as the socket's buffer accepts at once, and returns their number. Writes
+  /// nothing with TLS, or after several such writes: then write() must follow, which yields to the
+  /// loop's other coroutines. Does nothing if `error` is set. Must not be called during write().
   std::size_t write_directly(boost::asio::const_buffer bytes, boost::system::error_code& error);
 
-  /// Writes as much of `text` as the socket's buffer takes, without TLS: for a client that does not
-  /// use it, after handshake() has failed.
+  /// Writes as much of `text` as the socket's buffer accepts, without TLS: for a client that does
+  /// not use it, after handshake() has failed.
   void write_plain(std::string_view text);
 
   /// Ends a pending read_some() as if its deadline had passed.
@@ -93,20 +94,22 @@ class Stream {
   /// The common name in the peer's certificate, if there is one, after handshake().
   [[nodiscard]] std::optional<std::string> peer_name();
 
-  /// The Error for such an `error`: "`what`: reason", kTryAgain for a deadline, otherwise the
-  /// status of tls_error(), or kUnavailable.
+  /// The Error for an `error` of these functions: "`what`: reason". Its status is kTryAgain for a
+  /// deadline; otherwise that of tls_error(), or kUnavailable without TLS.
   [[nodiscard]] base::Error failure(const std::string& what,
                                     const boost::system::error_code& error);
 
-  /// No system call of an asio loop reports this error.
+  /// asio's asynchronous operations never report this error: they wait, and repeat the call that
+  /// returned it.
   static constexpr boost::asio::error::basic_errors kDeadlinePassed = boost::asio::error::try_again;
 
  private:
   class Limit;
 
-  // Reads what has arrived, without the loop and without TLS; 0 if nothing has, or on an error.
+  // Reads bytes that have arrived, without the loop and without TLS; 0 if there are none, or on an
+  // error.
   std::size_t read_directly(boost::asio::mutable_buffer space, boost::system::error_code& error);
-  // Ends the operation of `limit`: `error` becomes what the caller gets.
+  // Ends the operation of `limit`, and changes `error` to the one that the caller gets.
   void end(Limit& limit, boost::system::error_code& error) const;
 
   Socket socket_;

@@ -16,16 +16,17 @@
 namespace fo::net {
 
 /// For a client, which needs `ca`: the server's certificate must have `host` (a name or a numeric
-/// address) among its alternative names. TLS 1.2 and later. Throws kUsage if `ca` is not named,
-/// kNoInput for a missing file, kNotPermitted, and kConfig for an unusable file, with its name.
+/// address) among its alternative names. TLS 1.2 and later. Throws kUsage if `ca` or `host` is
+/// empty, or if only one of certificate and key is named; kNoInput for a missing file,
+/// kNotPermitted, and kConfig for an unusable file, with its name.
 boost::asio::ssl::context make_tls_client(const TlsFiles& files, const std::string& host);
 
-/// For a server, which needs `certificate` and `key`. With `ca`, it accepts only clients with a
-/// certificate of that authority. Throws what make_tls_client throws.
+/// For a server. With `ca`, it accepts only clients with a certificate of that authority. Throws
+/// kUsage unless `certificate` and `key` are named, and the errors of make_tls_client for files.
 boost::asio::ssl::context make_tls_server(const TlsFiles& files);
 
-/// The context of a server whose files may be replaced while it runs. It is created again only
-/// after a file has changed: reading the files for each connection, before the client is
+/// The context of a server whose files may be replaced while it runs. The context is created again
+/// only after a file has changed: reading the files for each connection, before the client is
 /// authenticated, would make floods expensive.
 class ServerTls {
  public:
@@ -50,7 +51,8 @@ class ServerTls {
 /// certificates; does nothing for a numeric address. Throws kOsError.
 void name_server(SSL* ssl, const std::string& host);
 
-/// The common name in the peer's certificate; nullopt if the peer sent none.
+/// The common name in the peer's certificate; nullopt if the peer sent no certificate, or one
+/// without a common name.
 std::optional<std::string> peer_common_name(SSL* ssl);
 
 /// True if a handshake failed because the peer does not use TLS at all.
@@ -58,8 +60,9 @@ bool is_plain_text(const boost::system::error_code& error);
 
 /// The Error for a failed operation on a TLS stream: kConfig for permanent failures (the peer's
 /// certificate is untrusted, missing or for another host, or the peer refuses ours), kUnavailable
-/// for transient ones (a certificate that is expired or not valid yet, an early end), kProtocol if
-/// the peer does not use TLS. `ssl` is the stream's native handle.
+/// for transient ones (a certificate that is expired or not valid yet, an early end, an error of
+/// the socket), otherwise kProtocol, for example if the peer does not use TLS. `ssl` is the native
+/// handle of the stream.
 base::Error tls_error(const std::string& what, const boost::system::error_code& error, SSL* ssl);
 
 }  // namespace fo::net
