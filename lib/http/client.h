@@ -1,6 +1,7 @@
 // One HTTP request with a deadline from connect to the last byte, blocking or on a loop: for
 // probes, health checks, locks across a network and tests. Each request opens a new connection;
-// redirects are not followed. connection.h reads answers piece by piece and keeps connections.
+// redirects are not followed. connection.h reads answers piece by piece, and pool.h keeps
+// connections.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -17,7 +18,7 @@
 namespace fo::http {
 
 struct FetchOptions {
-  /// The content type is JSON, unless `headers` have another Content-Type.
+  /// Sent as application/json unless `headers` contains a Content-Type.
   std::string body;
   /// Sent in addition to the fields that Connection::send writes, which must not be among them.
   Fields headers;

@@ -99,7 +99,8 @@ class Connection {
   boost::asio::awaitable<void> send(RequestHead head, std::string_view body,
                                     base::Deadline deadline);
 
-  /// Call once per request; after a deadline again. Skips interim answers (1xx).
+  /// Reads the head of the answer. Call it once per request, and again after a deadline. Skips
+  /// interim answers (1xx).
   boost::asio::awaitable<ResponseHead> read_head(base::Deadline deadline);
 
   /// After the head: reads the next available bytes of the body into `space` (not empty); returns

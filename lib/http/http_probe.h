@@ -22,7 +22,7 @@ struct HttpProbe {
   std::vector<std::pair<std::string, std::string>> fields;
   /// The time from connect to the last byte.
   base::Duration timeout{};
-  /// Time for which the query is repeated. A query that began in time has its full timeout.
+  /// Time for which a failed query is repeated. A query that began in time has its full timeout.
   base::Duration wait{};
 };
 

@@ -17,7 +17,7 @@
 
 namespace fo::http {
 
-/// Bytes that have arrived and are not consumed yet. A few need no memory.
+/// Bytes that have arrived and are not consumed yet. The last few need no allocation.
 class UnreadBytes {
  public:
   /// Space for more bytes: little, since most connections wait for a head or a token, and more
@@ -130,8 +130,10 @@ class RequestReader {
   /// The number of received bytes that belong to later requests.
   [[nodiscard]] std::size_t unread() const { return unread_.size(); }
 
+  /// Parses the bytes that have arrived. kNeedsMore: call it again after commit(). kRefused: the
+  /// request is invalid or exceeds a limit.
   Step read_head();
-  /// Call after the head is done.
+  /// The same for the body, once the head is done.
   Step read_body();
 
   /// After the head: true if the client waits for "100 Continue" before it sends the body.
@@ -142,8 +144,8 @@ class RequestReader {
   [[nodiscard]] bool keeps_alive() const;
   /// The bytes of the body that were read.
   [[nodiscard]] std::size_t body_size() const;
-  /// After the body: moves the request out. Call once. Of a refused request, moves out what was
-  /// read; it has headers if its head was valid.
+  /// After the body: moves the request out. Call once. If the request was refused, moves out the
+  /// parts that were read; it has headers if its head was valid.
   Request take();
 
   /// The status and the message to answer a refused request with.

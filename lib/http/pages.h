@@ -27,7 +27,7 @@ using Refuse = std::function<Response(int status, std::string_view message)>;
 /// with 404, and other methods with 405 and Allow.
 Handler make_handler(std::vector<Page> pages, Refuse refuse = error_response);
 
-/// A page for GET that is answered at once.
+/// A page for GET whose answer needs no wait.
 Page get_page(std::string path, std::function<Response()> answer);
 
 /// Whether a daemon can be used now.
@@ -36,8 +36,9 @@ using IsReady = std::function<bool()>;
 /// For GET: /live, which is 200 while the loop runs; and /ready, 200 or 503.
 std::vector<Page> probe_pages(IsReady is_ready);
 
-/// The pages of every daemon: these, and /metrics with `text`, in Prometheus' format.
+/// The pages of every daemon: probe_pages() and metrics_page().
 std::vector<Page> daemon_pages(std::function<std::string()> text, IsReady is_ready);
+/// GET /metrics, which answers with `text` in Prometheus' format.
 Page metrics_page(std::function<std::string()> text);
 
 }  // namespace fo::http
