@@ -42,7 +42,7 @@ const Action& find_action(const std::string& name) {
   return *found;
 }
 
-// "/drain?id=…".
+// Returns the request target, for example "/drain?id=…".
 std::string target_of(const Action& action, const std::vector<std::string>& words) {
   const auto expected = static_cast<std::size_t>(
       std::count_if(action.parameters.begin(), action.parameters.end(),

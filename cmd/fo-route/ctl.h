@@ -1,4 +1,4 @@
-// fo-route ctl: asks a running router, or changes what it does.
+// fo-route ctl: queries a running router, or changes what it does.
 #pragma once
 
 #include "options.h"

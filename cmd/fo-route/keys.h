@@ -14,8 +14,8 @@
 
 namespace fo::fo_route {
 
-/// Reads at most 16 MiB. Throws kNoInput, kNotPermitted … for the file, and kConfig for what is
-/// invalid in it: "read keys 'file': line 3: reason". Keys are not shown.
+/// Reads at most 16 MiB. Throws what os::read_file throws, and kConfig for invalid content: "read
+/// keys 'file': line 3: reason", in which no key is shown.
 route::KeyRules read_keys(const std::string& path);
 
 }  // namespace fo::fo_route

@@ -41,8 +41,8 @@ void declare(CLI::App& app, Options& options);
 /// Checks values and their combinations, and reads the files that options name. Throws Error.
 void check(Options& options);
 
-/// The options of `serve` from the same arguments, but present files, for a reload. Throws like
-/// check(), and what cli::parse throws.
+/// Reads the options of `serve` for a reload: from the same arguments, and from the present content
+/// of the files that they name. Throws what check() and cli::parse throw.
 route::ServeOptions read_again(const cli::Tool& tool, const std::vector<std::string>& arguments);
 
 }  // namespace fo::fo_route

@@ -70,7 +70,7 @@ class Tuning {
     const std::string option = "--" + name;
     const auto store = [=, &value](const std::string& text) {
       const std::optional<Value> given = read(text);
-      // Not a number is in no range.
+      // NaN is in no range.
       if (!given || !(*given >= min && *given <= max)) {
         throw CLI::ValidationError(option,
                                    "'" + text + "': expected " + show(min) + " to " + show(max));
@@ -106,7 +106,7 @@ void declare_tuning(CLI::App& app, route::ServeOptions& serve) {
   add.number("max-load", dispatch.choice.max_load, 1, 1000);
   add.count("few-workers", dispatch.choice.few_workers, 2, kMany);
 
-  // What is a fault.
+  // Faults and overload of workers.
   add.time("reconnect", serve.monitor.retry, milliseconds(1), hours(1));
   add.time("reconnect-slow", serve.monitor.slow_retry, milliseconds(1), hours(1));
   add.time("reconnect-slow-after", serve.monitor.slow_after, Duration(0), kDay);
@@ -134,7 +134,7 @@ void declare_tuning(CLI::App& app, route::ServeOptions& serve) {
   add.time("probation-lease", dispatch.lease, seconds(1), kDay);
   add.number("max-out", dispatch.max_out, 0, 1);
 
-  // Answers that go on.
+  // Retries, and answers that continue on another worker.
   add.count("poison-deaths", dispatch.poison.deaths, 2, 100);
   add.time("poison-time", dispatch.poison.time, Duration(0), kDay);
   add.number("budget-resumes", dispatch.budget.resumes, 0, 1);
