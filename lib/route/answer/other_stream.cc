@@ -10,8 +10,8 @@ namespace {
 
 using fo::json::Scanner;
 
-// Adds the counts of an event of /v1/responses, which are in its "response", or of /v1/messages,
-// in its "message" or beside it. Each event may name some of them.
+// Adds the token counts of an event: those of /v1/responses are in its "response", and those of
+// /v1/messages in its "message" or at the top level. An event may have only some of the counts.
 void add_usage(Scanner& scanner, std::optional<Usage>& usage) {
   scanner.object([&](std::string_view name) {
     const bool is_object = scanner.kind() == Scanner::Kind::kObject;
@@ -47,13 +47,13 @@ OtherStream::Progress OtherStream::on_bytes(std::string_view bytes) {
 
 void OtherStream::on_event(const http::SseEvent& event) {
   if (response_id_.empty()) response_id_ = find_response_id(event.data);
-  // In a string, the quotes are escaped.
+  // This cannot match within a longer string, whose quotes are escaped.
   if (event.data.find("\"usage\"") == event.data.npos) return;
   try {
     Scanner scanner(event.data);
     if (scanner.kind() == Scanner::Kind::kObject) add_usage(scanner, usage_);
   } catch (const fo::json::Misfit&) {
-    // The client gets it as it is.
+    // The client gets the malformed event unchanged.
   }
 }
 

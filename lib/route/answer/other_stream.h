@@ -1,6 +1,6 @@
-// What the router notices in a stream of events in another format than that of chats and
-// completions, such as /v1/responses or Anthropic's /v1/messages: its progress, the usage, and the
-// id of the response. The client gets its bytes as they are, whether or not they can be read. Pure.
+// Reads a stream of events in another format than that of chats and completions, such as
+// /v1/responses or Anthropic's /v1/messages: its progress, its usage, and the id of the response.
+// The client gets the stream's bytes unchanged, whether or not they can be read. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What became of one attempt of a request on a worker, and what that says of the worker. Pure.
+// Classifies the end of one attempt of a request on a worker: what it says of the worker, and
+// whether another worker may succeed. Pure.
 //
 //     attempt                                           class
 //     complete answer                                   success
@@ -18,7 +19,7 @@
 //     stalled, while other streams of the worker move   neutral
 //     no first token, nor one of the other streams      fault
 //     no first token, while other streams move          backpressure
-//     client gone, the request's deadline               neutral
+//     client disconnected, the request's deadline       neutral
 #pragma once
 
 #include <chrono>
@@ -70,8 +71,8 @@ struct Attempt {
 
 enum class OutcomeClass {
   kSuccess,
-  kRefused,        // out at once, and back at the first connection: a standby is taking over
-  kExhausted,      // the router's own lack: says nothing of the worker
+  kRefused,        // the worker is out until it accepts a connection: a standby may take over
+  kExhausted,      // the router lacks descriptors or memory: says nothing of the worker
   kFault,          // an event of the worker's health
   kSuspected,      // worker or request: see resolve_suspected()
   kBackpressure,   // the worker has no room at present
@@ -85,7 +86,7 @@ struct Outcome {
   OutcomeClass kind = OutcomeClass::kNeutral;
   /// The request may succeed on another worker.
   bool is_worth_another = false;
-  /// For kBackpressure: the time for which the worker gets less.
+  /// For kBackpressure: the time for which the worker's share does not grow.
   base::Duration pause{0};
   /// For kBackpressure: true if the status was 503. A worker that answers nothing else is out after
   /// a while (Unavailability).
@@ -100,11 +101,13 @@ struct OverloadTimes {
   base::Duration unavailable = std::chrono::seconds(10);
 };
 
+/// Classifies an attempt by the table above.
 Outcome classify(const Attempt& attempt, const OverloadTimes& times = {});
 
-/// The class of a suspected attempt once another worker has had the same request: kFault if that
-/// succeeded; kNeutral if it gave the same answer, which is then neutral, too, and goes to the
-/// client; else still kSuspected. At the end of the request, kSuspected is neutral.
+/// Returns the class of a suspected attempt after `other`, an attempt of the same request on
+/// another worker: kFault if `other` succeeded; kNeutral if both failed in the same way, which
+/// makes `other` neutral, too; otherwise kSuspected, which counts as neutral at the end of the
+/// request.
 OutcomeClass resolve_suspected(const Attempt& suspected, const Attempt& other);
 
 }  // namespace fo::route

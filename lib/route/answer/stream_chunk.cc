@@ -151,14 +151,15 @@ class ChunkReader {
     chunk_.has_other_content |= has_other;
   }
 
-  // Passes over the next value.
+  // Skips the next value, and returns its place.
   StreamChunk::Place pass() {
     const std::size_t begin = scanner_.position();
     scanner_.skip();
     return {begin, scanner_.position()};
   }
 
-  // The next value, a list of ids; `items_` is its length, whatever its items are.
+  // Reads the next value; nullopt unless it is a list of ids. `items_` becomes the length of a
+  // list, also if its items are not ids.
   std::optional<std::vector<TokenId>> read_ids() {
     items_ = 0;
     if (scanner_.kind() != Kind::kList) {
@@ -166,7 +167,7 @@ class ChunkReader {
       return std::nullopt;
     }
     std::optional<std::vector<TokenId>> ids(std::in_place);
-    // A prompt may have a million.
+    // A prompt may have a million ids.
     if (scanner_.short_numbers(*ids)) {
       items_ = ids->size();
       return ids;

@@ -1,5 +1,5 @@
-// One event of a streamed answer in OpenAI's format, as far as the router must know it, and where
-// in its text the parts are that a client's answer may lack. Pure.
+// One event of a streamed answer in OpenAI's format: the values that the router needs, and the
+// places of the members that are cut out for a client that did not ask for them. Pure.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct StreamChunk {
   std::optional<int> error_status;
   std::string error_message;
 
-  // --- Of an answer with one choice: what it takes to continue that elsewhere.
+  // --- For an answer with one choice: what is needed to continue it on another worker.
 
   /// The number of choices in this event.
   std::size_t choices = 0;
@@ -45,7 +45,7 @@ struct StreamChunk {
   std::string text;
   /// It brings reasoning, a refusal or a part of a call.
   bool has_other_content = false;
-  /// nullopt if the engine does not name them, or names something else.
+  /// nullopt if the engine sends none, or something other than a list of ids.
   std::optional<std::vector<TokenId>> token_ids;
   std::optional<std::vector<TokenId>> prompt_ids;
   std::optional<Usage> usage;
@@ -56,7 +56,8 @@ struct StreamChunk {
     std::size_t end = 0;
     [[nodiscard]] bool empty() const { return begin == end; }
   };
-  /// The values of "choices", and in its choice of the text, "logprobs" and "stop_reason".
+  /// The places of the values of "choices", and in its choice, of the text, of "logprobs" and of
+  /// "stop_reason".
   Place choices_at;
   Place text_at;
   Place logprobs_at;

@@ -16,11 +16,11 @@ using base::ExitStatus;
 using boost::asio::awaitable;
 using Clock = Deadline::Clock;
 
-// Begins the errors of the connection; those who log them name the worker.
+// The beginning of a connection's error messages. The code that logs them names the worker.
 constexpr char kWhat[] = "forward a request";
 constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
-// After a deadline of reading, what has arrived meanwhile is read once more: this process may have
-// been suspended.
+// After the deadline of a read, bytes that have arrived are still read for this time, because this
+// process may have been suspended.
 constexpr base::Duration kLastLook = std::chrono::milliseconds(200);
 
 // Longer than any engine's context, so that no limit overflows.

@@ -20,7 +20,7 @@ struct CallTimes {
   /// for each `prefill_rate` tokens.
   base::Duration first_token = std::chrono::seconds(60);
   std::uint64_t prefill_rate = 1000;
-  /// Between two tokens of a stream whose worker's other streams go on.
+  /// Time limit between two tokens of a stream while other streams of its worker continue.
   base::Duration stream = std::chrono::seconds(120);
   /// Time limit of an answer in one piece.
   base::Duration answer = std::chrono::minutes(10);
@@ -33,13 +33,13 @@ struct CallTimes {
   [[nodiscard]] base::Duration stall_limit(base::Duration mean_gap) const;
 };
 
-/// The end of a call. If the exchange knows more, it has a fault.
+/// How a call ended. Exchange::fault() may say more.
 enum class CallEnd {
   kDone,          // the answer is complete
   kFault,         // see Exchange::fault()
   kRefused,       // no connection: nothing was sent
   kExhausted,     // the same, because this process had no descriptor or memory for one
-  kNotTrusted,    // the worker's certificate, or ours there
+  kNotTrusted,    // no TLS: the worker's certificate was rejected, or ours, or a file is unusable
   kHung,          // no stream of the worker moves
   kSilent,        // only this stream does not move
   kNoFirstToken,  // the first token is late
@@ -51,8 +51,8 @@ class UpstreamCall {
  public:
   /// Sends what the exchange has for the client. It may throw, which ends the call.
   using Deliver = std::function<boost::asio::awaitable<void>()>;
-  /// Called for each piece of an answer with tokens; the time since the last one, or since the
-  /// call began.
+  /// Called for each piece of an answer that brings tokens. `gap` is the time since the last such
+  /// piece, or since the call began.
   using OnTokens = std::function<void(base::Duration gap, bool is_first)>;
 
   UpstreamCall(http::Pool& pool, WorkerPtr worker, Exchange& exchange, const CallTimes& times,
@@ -70,7 +70,8 @@ class UpstreamCall {
 
   /// The first reason in words; empty if there is none.
   [[nodiscard]] const std::string& reason() const { return reason_; }
-  /// Whether a worker that refuses connections may have got the request, on an earlier one.
+  /// True if an earlier connection ended after the request was sent on it. Then the worker may have
+  /// received the request even if run() returns kRefused.
   [[nodiscard]] bool was_sent() const { return was_sent_; }
   /// Whether another stream of the worker has brought a token since this one's last, or since the
   /// call began.
@@ -101,7 +102,7 @@ class UpstreamCall {
   std::string reason_;
   TimePoint began_;
   TimePoint last_token_;
-  // The time since the last token in which the call waited for the client, and did not see the
+  // How long, since the last token, the call waited for the client and did not read from the
   // worker.
   base::Duration held_up_{};
 };
