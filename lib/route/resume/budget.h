@@ -17,14 +17,16 @@
 namespace fo::route {
 
 struct BudgetSettings {
-  /// The answers that are resumed at a time, as a part of the slots, and their number at least.
+  /// The limit of answers that are resumed at a time: this part of the slots, but at least
+  /// `min_resumes`.
   double resumes = 0.2;
   std::uint64_t min_resumes = 3;
-  /// The retries as a part of the requests in the last `time`, and their number at least.
+  /// The limit of retries: this part of the requests in the last `time`, but at least
+  /// `min_retries`.
   double retries = 0.2;
   std::uint64_t min_retries = 10;
   base::Duration time = std::chrono::seconds(10);
-  /// The retries of one request.
+  /// The limit of retries of one request.
   std::uint64_t retries_of_one = 2;
 };
 
@@ -39,18 +41,18 @@ class ResumeBudget {
   /// Sets the number of slots of the set's workers. When it falls, resumes that have begun go on.
   void set_slots(std::uint64_t slots, const BudgetSettings& settings = {});
 
-  /// An answer waits to be resumed. Its number is unique among those here.
+  /// Adds an answer that waits to be resumed. Its number is unique among those here.
   void add(std::uint64_t answer, std::size_t tier, base::Duration deadline);
   enum class Begun {
     kYes,
     kNotThisOne,  // no worker that may resume it has room
-    kNone,        // nor is another one to be tried now
+    kNone,        // no other answer can begin now, either
   };
-  /// Has answers resumed until the budget is used up: `begin` is called for each one that waits,
-  /// the next one first. One that has begun counts until remove().
+  /// Calls `begin` for the waiting answers, in order, until the budget is used up or `begin`
+  /// returns kNone. An answer that has begun counts until remove().
   void begin_next(const std::function<Begun(std::uint64_t answer)>& begin);
-  /// The answer has been resumed, or its resume has failed, or it does not wait any more. An answer
-  /// that is unknown is ignored.
+  /// To be called when an answer has been resumed, its resume has failed, or it does not wait any
+  /// more. An unknown answer is ignored.
   void remove(std::uint64_t answer);
 
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
@@ -94,7 +96,7 @@ class RetryBudget {
   Slice& slice_at(base::Duration now);
 
   BudgetSettings settings_;
-  /// All of the time, to the present slice.
+  /// A ring of slices, which together cover BudgetSettings::time.
   std::array<Slice, 20> slices_;
 };
 

@@ -1,5 +1,5 @@
-// The events of a client's stream: those of the engine without what the client did not ask for, and
-// those that the router makes, which look like the engine's first ones. Pure.
+// The events of a client's stream: the engine's events, without the members that the client did not
+// ask for, and events that the router makes in the form of the engine's first one. Pure.
 #pragma once
 
 #include <optional>
@@ -36,9 +36,10 @@ class ClientEvents {
     std::string finish = "null";
     std::string stop_reason = "null";
   };
-  /// To be called only after learn(). `usage` is up to this part; nullopt if it is not known.
+  /// An event that the router makes; only after learn(). `usage` is that of the answer up to this
+  /// part; nullopt if it is not known.
   [[nodiscard]] std::string made(const Part& part, const std::optional<Usage>& usage) const;
-  /// The event with the usage alone.
+  /// The event with the usage alone; only after learn().
   [[nodiscard]] std::string made_usage(const Usage& usage) const;
 
  private:

@@ -1,6 +1,6 @@
 // Chooses the way in which the state of a moving request gets to its next worker: the old worker's
 // KV cache is transferred, or the new worker computes the tokens again. The choice is that of
-// `fo-plan migrate` (plan/migration.h). Pure; moves.cc is its network.
+// `fo-plan migrate` (plan/migration.h). Pure; moves.cc sends the requests.
 //
 //     GET /kv_snapshot at the old worker -> KvOffer -> is the transfer faster?
 //     POST /kv_snapshot/pull at the new worker -> KvSnapshot, which the continuation names
@@ -32,10 +32,10 @@ inline constexpr double kDefaultPrefill = 5000;
 /// Time of a transfer before its first byte: three HTTP requests.
 inline constexpr plan::Seconds kTransferSetup{0.02};
 
-/// Measures a worker by the time in which it has computed a prompt. Short prompts do not count:
-/// they take the time of the request itself.
+/// Adds the time in which a worker has computed a prompt to its measured rate. Short prompts do not
+/// count, because most of their time is that of the request itself.
 void add_prefill(Worker& worker, std::size_t tokens, base::Duration time);
-/// The same by the time of a transfer to it.
+/// Adds the time of a transfer to a worker to its measured rate.
 void add_transfer(Worker& worker, base::ByteCount bytes, base::Duration time);
 
 /// The KV cache of a running request.
@@ -64,7 +64,7 @@ bool is_same_sequence(const std::vector<TokenId>& offered, const std::vector<Tok
 plan::Migration migration_of(const KvOffer& offer, const Worker& target,
                              const KvMoveSettings& settings);
 
-/// Why the target is to compute so many tokens again; empty if the transfer is faster.
+/// The reason why the target should compute `tokens` tokens again; empty if the transfer is faster.
 std::string reason_for_replay(const plan::Migration& migration, std::size_t tokens);
 
 /// The beginning of the URLs at which another worker can pull from this one: "http://HOST:PORT".

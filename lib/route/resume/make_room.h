@@ -1,12 +1,12 @@
-// Memory for what an answer keeps for as long as its stream lasts.
+// Allocates memory for data that an answer keeps for as long as its stream lasts.
 #pragma once
 
 #include <cstddef>
 
 namespace fo::route {
 
-/// Makes room for `more` elements of a vector or a string. Doubling it would leave up to half of
-/// the memory unused.
+/// Makes room for `more` elements of a vector or a string, and for an eighth of them all: to double
+/// the capacity would leave up to half of the memory unused.
 template <typename Container>
 void make_room(Container& container, std::size_t more) {
   const std::size_t needed = container.size() + more;

@@ -1,9 +1,9 @@
 // Requests that may kill the engines that get them. A request that was in flight at two deaths of
 // engines, and got at most one token between them, is not sent to a third one, and its body is
-// refused for some time: one that kills its engine at some token does so at the same one again,
-// while a long answer may lose several engines that died of something else. After the first death,
-// the requests that were in flight together are suspects, of which each worker has at most one that
-// has brought no token there: the next death then leaves few of them.
+// refused for some time. A request that kills its engine at some token does so at the same token
+// again; a long answer, in contrast, may lose several engines that die of other causes. After the
+// first death, the requests that were in flight together are suspects. Each worker gets at most one
+// suspect that has brought no token there, so that few suspects are left after the next death.
 //
 // A body that many clients send, such as that of a health probe, may be in flight at two deaths
 // that have another cause, and no token of an answer in one piece arrives before its end. So a body
@@ -32,9 +32,9 @@ struct PoisonSettings {
   base::Duration time = std::chrono::minutes(10);
 };
 
-/// The requests that are in the router, and the deaths at which each was in flight. The first one
-/// makes it a suspect until it brings a token on another worker; `PoisonSettings::deaths` make it
-/// poison.
+/// The requests that are in the router, and the deaths at which each was in flight. The first death
+/// makes a request a suspect until it brings a token on another worker; `PoisonSettings::deaths` of
+/// them make it poison.
 class Suspects {
  public:
   explicit Suspects(const PoisonSettings& settings = {}) : settings_(settings) {}
@@ -43,26 +43,27 @@ class Suspects {
   /// The request is sent to a worker. Its number is unique.
   void begin(std::uint64_t request, WorkerNumber worker);
 
-  // These return true if the request's worker can get another suspect now.
+  // on_token(), end_attempt() and remove() return true if the request's worker can get another
+  // suspect now.
 
   /// The request has brought a token on its worker.
   bool on_token(std::uint64_t request);
-  /// It has brought more tokens on its worker, or its body is acquitted: its deaths so far do not
-  /// count any more.
+  /// The request has brought more tokens on its worker, or its body is acquitted: its deaths so far
+  /// do not count any more.
   void on_progress(std::uint64_t request);
-  /// It is not with its worker any more, but may be sent to another one.
+  /// The request is not with its worker any more, but may be sent to another one.
   bool end_attempt(std::uint64_t request);
-  /// It has left the router.
+  /// The request has left the router.
   bool remove(std::uint64_t request);
 
-  /// The worker's engine has died: a death of each request that is with it, none of which is with
-  /// it from now on. A standby at the same address may have the same number.
+  /// The worker's engine has died, which counts as a death for each request that was with it. None
+  /// of them is with the worker after this call. A standby at its address may have the same number.
   void on_death(WorkerNumber worker);
 
   [[nodiscard]] bool is_suspect(std::uint64_t request) const { return suspects_.contains(request); }
   /// The number of deaths that count.
   [[nodiscard]] unsigned deaths(std::uint64_t request) const;
-  /// It must not be sent to another worker, unless its body is acquitted.
+  /// True if the request must not be sent to another worker, unless its body is acquitted.
   [[nodiscard]] bool is_poison(std::uint64_t request) const;
   /// The workers that must not get another suspect now.
   [[nodiscard]] std::vector<WorkerNumber> occupied() const;
@@ -81,17 +82,18 @@ class Suspects {
 class PoisonBodies {
  private:
   struct Entry {
-    /// nullopt: it is not refused.
+    /// When the body was refused; nullopt if it is not refused.
     std::optional<base::Duration> refused_at;
     std::uint64_t watches = 0;
-    /// Requests that ended well; and those of them that did before it was refused.
+    /// The number of requests that ended well, and that number when the body was refused.
     std::uint64_t ended_well = 0;
     std::uint64_t ended_well_before = 0;
   };
   using Entries = std::map<std::string, Entry>;
 
  public:
-  /// The requests that acquit their body: more end well than deaths make poison by default.
+  /// The number of requests that must end well to acquit their body: one more than the deaths that
+  /// make a request poison by default.
   static constexpr std::uint64_t kAcquittals = PoisonSettings{}.deaths + 1;
 
   /// Remembers at most `max_bodies` that are refused, and forgets the oldest first.
@@ -119,9 +121,10 @@ class PoisonBodies {
   /// Refuses a body. `key` is the hash of the client's key, since another client's request is not
   /// the same one.
   void add(std::string_view key, std::string_view body, base::Duration now);
-  /// A request with this body has ended well: it was in flight when the body was refused, if so.
+  /// A request with this body has ended well. If the body is refused, the request was in flight
+  /// when that happened.
   void on_success(std::string_view key, std::string_view body);
-  /// Whether it was added in the last `time`, and is not acquitted since.
+  /// True if the body was added in the last PoisonSettings::time, and was not acquitted since.
   [[nodiscard]] bool contains(std::string_view key, std::string_view body,
                               base::Duration now) const;
 

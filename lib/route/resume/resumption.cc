@@ -23,7 +23,7 @@ std::int64_t seed_of_continuation(std::int64_t seed, std::uint64_t tokens) {
   return static_cast<std::int64_t>((static_cast<std::uint64_t>(seed) + tokens * kStep) & kPositive);
 }
 
-// The parameters of sampling that the client left to the model's authors, as members.
+// The model's default parameters of sampling that the client has not given, as JSON members.
 std::string defaults_of(const fleet::Card& card, const std::set<std::string>& given) {
   std::string members;
   for (const auto& [name, value] : card.generation_defaults) {
@@ -219,7 +219,7 @@ std::optional<std::uint64_t> Resumption::limit() const {
   return std::min(limit.value_or(room), room);
 }
 
-// The id is that of the end of the text, which an engine looks for before its other stop ids.
+// True if the id is the model's end of text, which an engine checks before its other stop ids.
 bool Resumption::is_end_of_text(TokenId id) const {
   if (!card_ || facts_.ignore_eos) return false;
   const auto eos = card_->special_ids.find("eos");
@@ -258,7 +258,7 @@ std::optional<Resumption::Output> Resumption::finish_here() {
                 .mismatch = {}};
 }
 
-// The tokens have the end of the thinking.
+// True if the tokens contain the model's end of thinking.
 bool Resumption::has_thought() const {
   return card_ && !card_->end_of_thinking.empty() && transcript_.contains(card_->end_of_thinking);
 }

@@ -1,7 +1,7 @@
 // The state that is needed to continue an answer with one choice on another worker, and the
 // client's part of each event: the tokens and text so far, the stop strings, which the router
 // matches in place of the engine, and the usage. Pure. An Exchange (answer/exchange.h) has one for
-// a request that may continue. The requests to workers are made by attempts.cc and resume/seam.h.
+// a request that may continue. attempts.cc and resume/text/seam.h send the requests to workers.
 #pragma once
 
 #include <cstdint>
@@ -31,27 +31,28 @@ class Resumption {
   /// nothing.
   void set_card(std::shared_ptr<const fleet::Card> card) { card_ = std::move(card); }
 
-  /// The answer is produced from its beginning.
+  /// To be called before an answer is produced from its beginning.
   void begin();
-  /// The next events continue the answer at its safe point.
+  /// To be called before events that continue the answer at its safe point.
   void begin_continuation();
 
   struct Output {
     /// Events for the client, and the number of their tokens.
     std::string events = {};
     std::uint64_t tokens = 0;
-    /// A stop string ends the answer, or its limit, whatever the worker sends.
+    /// True if a stop string ends the answer, whatever else the worker sends.
     bool is_complete = false;
     /// Why the event does not continue the answer; empty if it does.
     std::string mismatch = {};
   };
-  /// The data of an event other than "[DONE]", which is neither an error nor an abort.
+  /// Processes the data of an event other than "[DONE]", which is neither an error nor an abort.
   Output on_event(std::string_view data, const StreamChunk& chunk);
   /// The size of the events that are held, because their text is not certain yet.
   [[nodiscard]] std::size_t held_bytes() const { return held_.size(); }
-  /// So far; nullopt if neither the tokens are known nor what the engine counts.
+  /// The usage so far; nullopt if neither the token ids nor the engine's counts are known.
   [[nodiscard]] std::optional<Usage> usage() const;
-  /// Returns the events before "[DONE]".
+  /// Returns the event with the usage, which precedes "[DONE]"; empty if the client does not want
+  /// it, it is not known, or the engine's own was forwarded.
   std::string closing();
   /// The rest of an answer that needs no worker any more, because its last token ends it, or its
   /// limit is reached; nullopt if it needs one.
@@ -61,12 +62,12 @@ class Resumption {
   [[nodiscard]] std::string refusal() const;
   /// The engine does not report token ids.
   [[nodiscard]] bool is_plain() const { return is_plain_; }
-  /// The answer continues after its text, see resume/text_continuation.h: without the seam that
-  /// check_seam() compares, and in the request's own API.
+  /// The answer continues after its text, see resume/text/text_continuation.h: without the seam
+  /// that check_seam() compares, and in the request's own API.
   [[nodiscard]] bool continues_as_text() const {
     return is_plain_ && facts_.text_refusal.empty() && transcript_.text().is_whole();
   }
-  /// A part of the answer need not be produced again.
+  /// True if a part of the answer need not be produced again.
   [[nodiscard]] bool has_part() const {
     return is_plain_ ? transcript_.text().size() > 0 : transcript_.safe_point() > 0;
   }
@@ -74,7 +75,8 @@ class Resumption {
   // --- Of a continuation.
 
   [[nodiscard]] const Transcript& transcript() const { return transcript_; }
-  /// The ids that an engine leaves out of an answer's text, and those that a client cannot see.
+  /// The model's special ids and stop ids, which an engine leaves out of an answer's text; empty if
+  /// the client wants them in it, or they are not known.
   [[nodiscard]] std::set<TokenId> hidden_ids() const;
   /// False if others may be hidden, because the ids of the model are not known.
   [[nodiscard]] bool knows_hidden_ids() const {
@@ -87,7 +89,8 @@ class Resumption {
   /// The body of POST /v1/completions, or of the request's own API. `snapshot` is the id of a KV
   /// cache that the worker has pulled; empty: none.
   [[nodiscard]] std::string body(const std::string& snapshot = {}) const;
-  /// The same for one token, which is dropped: then a worker's cache has all before it.
+  /// The same for one token, which the router drops. After it, the worker's cache has all tokens
+  /// before that one.
   [[nodiscard]] std::string warming_body() const;
 
  private:
@@ -132,7 +135,7 @@ class Resumption {
   bool has_reasoning_ = false;
   bool has_content_ = false;
   bool is_continuation_ = false;
-  /// The continuation's prompt is the right one.
+  /// True once the worker's prompt is known to be the right one.
   bool is_checked_ = false;
 };
 

@@ -29,7 +29,7 @@ std::optional<std::string> Transcript::add(const std::vector<TokenId>& ids, std:
   certain.erase(0, count);
   repeated_ -= count;
   text_.append(certain);
-  // The tokens are enough to continue.
+  // The tokens suffice to continue, so the whole text is not needed.
   if (!tokens_.empty()) text_.condense();
   safe_ = tokens_.size();
   return certain;
@@ -44,7 +44,7 @@ void Transcript::add_silent(const std::vector<TokenId>& ids) {
 
 void Transcript::begin_seam() {
   text_ = {};
-  // The tokens of the thinking have a text, which is not the answer's.
+  // The tokens of the thinking have a text, but not in the answer's content.
   silent_.clear();
   seam_begin_ = safe_ = tokens_.size();
 }

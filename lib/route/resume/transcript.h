@@ -34,9 +34,9 @@ class Transcript {
   /// Empty if the engine has not named its tokens.
   [[nodiscard]] const std::vector<TokenId>& prompt() const { return prompt_; }
 
-  /// An event of the answer. Returns the text that has become certain, which includes that of
-  /// earlier events; empty if none has, nullopt if the event should repeat text that was received
-  /// before a rewind(), and does not: then the tokens after the safe point are forgotten.
+  /// Adds an event of the answer. Returns the text that has become certain, which may include that
+  /// of earlier events; empty if none has. Returns nullopt if the event should repeat text that was
+  /// received before a rewind(), and does not: then the tokens after the safe point are forgotten.
   std::optional<std::string> add(const std::vector<TokenId>& ids, std::string_view text);
   /// The tokens so far lie before the text that is compared at a seam: those of the thinking, whose
   /// text is not a part of the answer's.
@@ -52,7 +52,7 @@ class Transcript {
   [[nodiscard]] std::size_t safe_point() const { return safe_; }
   /// The certain text from the seam's beginning on.
   [[nodiscard]] const ReceivedText& text() const { return text_; }
-  /// The last text ended with half a character.
+  /// True if the last text ended with half a character.
   [[nodiscard]] bool has_half() const { return !uncertain_.empty(); }
   /// G, also after the safe point.
   [[nodiscard]] const std::vector<TokenId>& answer() const { return tokens_; }
@@ -75,9 +75,8 @@ class Transcript {
   [[nodiscard]] std::optional<std::size_t> match_seam(std::string_view context,
                                                       std::string_view compared) const;
 
-  /// Forgets the tokens after G[0..end), which is not after the safe point: they will be produced
-  /// again. `repeated` is the number of bytes of text that they bring again, as match_seam() has
-  /// it.
+  /// Forgets the tokens after G[0..end), which will be produced again; `end` is at most the safe
+  /// point. `repeated` is the number of bytes of text that they bring again, from match_seam().
   void rewind(std::size_t end, std::size_t repeated);
 
  private:

@@ -1,10 +1,10 @@
 // The whole answer to a chat or a completion, from the events of its stream: what the engine would
 // have answered in one piece. So a request that is not streamed can go to a worker as a stream, and
-// continue on another one. Of answers with one choice, and without calls of tools. Pure.
+// continue on another one. Only for answers with one choice and without tool calls. Pure.
 //
 // An event adds to what came before: a text continues the text of the same name, a list its list;
-// of other values the last one counts, and null counts as none. So this needs no list of the
-// members that engines have.
+// of other values the last one counts, and a null changes nothing. So this needs no list of the
+// members that engines send.
 #pragma once
 
 #include <cstdint>

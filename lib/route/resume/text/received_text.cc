@@ -7,8 +7,8 @@
 namespace fo::route {
 namespace {
 
-// The hash of what precedes `block`, whose hash is `before`, and the block. A worker that has
-// another text for its tokens does not look for an equal hash.
+// The hash of `block` and the text before it, whose hash is `before`. It need not resist attacks:
+// a worker that has another text for its tokens does not search for an equal hash.
 std::uint64_t hash_with(std::uint64_t before, std::string_view block) {
   return (before ^ std::hash<std::string_view>{}(block)) * 0x9e3779b97f4a7c15U;
 }

@@ -15,10 +15,10 @@ namespace {
 
 using boost::asio::awaitable;
 
-// A worker that lives has the text at once.
+// A worker computes the text at once, unless it hangs.
 constexpr base::Duration kQueryTimeout = std::chrono::seconds(5);
 
-// The failure of a query, as that of an attempt.
+// A failed query, classified as an attempt.
 struct QueryFailure {
   Attempt attempt;
   std::string reason;
@@ -75,7 +75,7 @@ class Query {
   base::Deadline deadline_;
 };
 
-// Adds the tokens that have a text for themselves, and had none in the answer.
+// Adds the ids of tokens that have a text by themselves, and brought none in the answer.
 awaitable<void> add_hidden(Query& query, const Transcript& transcript, std::set<TokenId>& hidden) {
   for (const TokenId id : transcript.silent()) {
     std::vector<TokenId> ids{id};
@@ -85,8 +85,8 @@ awaitable<void> add_hidden(Query& query, const Transcript& transcript, std::set<
   }
 }
 
-// Compares the text without the hidden tokens. If it fits, `resumption` is rewound to the place up
-// to which it does.
+// Compares the text without the hidden tokens. `resumption` is rewound to the last place up to
+// which the text is the same, if there is one.
 awaitable<SeamCheck> compare(Query& query, Resumption& resumption,
                              const std::set<TokenId>& hidden) {
   const Transcript& transcript = resumption.transcript();

@@ -1,4 +1,5 @@
-// Asks the worker that will continue an answer for the text of its tokens, before it continues.
+// Queries the worker that will continue an answer for the text of the answer's tokens, and compares
+// it with the text that was received, before the worker continues.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -14,16 +15,16 @@
 namespace fo::route {
 
 struct SeamCheck {
-  /// Why the worker cannot continue the answer; empty if it can, and `resumption` stands at the
-  /// place from which it does.
+  /// Why the worker cannot continue the answer; empty if it can. Then `resumption` is rewound to
+  /// the place from which the worker continues.
   std::string reason;
   /// The failed attempt, if the worker has given no text.
   std::optional<Attempt> failure = {};
 };
 
 /// Compares the text of the tokens with the one that was received, and goes back token by token to
-/// a place where it fits. `headers` are sent with each query. Throws boost::system::system_error
-/// when it is cancelled.
+/// a place up to which both are the same. `headers` are sent with each query. Throws
+/// boost::system::system_error when it is cancelled.
 boost::asio::awaitable<SeamCheck> check_seam(WorkerPtr worker, http::Fields headers,
                                              Resumption& resumption, base::Deadline deadline);
 

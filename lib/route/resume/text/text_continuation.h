@@ -4,7 +4,8 @@
 //
 // A chat's text becomes the last message, of the assistant, which "continue_final_message" has the
 // engine continue; a completion's text is appended to the prompt. White space at the end of the
-// text is left out, because many chat templates cut it; as far as it comes again, it is not new.
+// text is left out, because many chat templates cut it; if the engine sends it again, the client
+// does not get it twice.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ class TextContinuation {
   /// Returns the usage of the whole answer; nullopt if no engine has reported any.
   [[nodiscard]] std::optional<Usage> usage() const;
 
-  /// The next events continue `text`, which is all of the answer so far.
+  /// To be called before events that continue `text`, which is all of the answer so far.
   void begin(std::string_view text);
   /// The part of the next event's text that is new.
   std::string_view fresh(std::string_view text);
