@@ -293,7 +293,7 @@ void RegistrySource::remove(const std::string& id) {
   events_.on_change();
 }
 
-// Another router has come or gone.
+// To be called when another router has registered, or its record was removed.
 void RegistrySource::share_slots() {
   update_slots();
   events_.on_change();

@@ -1,6 +1,6 @@
 // The workers of a registry: follows the records of instances, verdicts, weights and routers, and
-// keeps the router's view of them up to date. A record that vanishes without a word is stale, and
-// its worker is used as long as it answers. Coroutines of one loop.
+// keeps the router's view of them up to date. A worker whose record vanishes without a
+// deregistration is stale, and is used as long as it answers. Coroutines of one loop.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@
 namespace fo::route {
 
 struct SourceOptions {
-  /// Which namespaces are the router's.
+  /// The namespaces whose workers the router uses.
   std::vector<fleet::NamespacePattern> namespaces = {};
   fleet::AllowedWorkers allowed{fleet::kDefaultWorkers};
   /// TLS files for https; nullopt refuses such workers.
@@ -40,7 +40,7 @@ struct SourceOptions {
 };
 
 /// Sets the weight of one set in the record of its model, for all routers; a new record gets all of
-/// `weights`. Returns the weights of the record. Throws what Registry::put throws.
+/// `weights`. Returns the weights of the record. Throws what Registry::edit_or_create throws.
 boost::asio::awaitable<CardWeights> write_weight(fleet::Registry& registry, std::string model,
                                                  std::string card, CardWeights weights,
                                                  base::Deadline deadline);
@@ -56,16 +56,16 @@ class RegistrySource {
 
   RegistrySource(SourceOptions options, Workers& workers, Events events);
 
-  /// Sets the options for all workers, and judges all records again: a worker that may not be used
-  /// any more is removed. Their health keeps its state.
+  /// Sets the options for all workers, and checks all records again: a worker that may not be used
+  /// any more is removed. The health of the others keeps its state.
   void set_options(SourceOptions options);
 
   /// Applies a change of a record. Throws nothing: an invalid record is logged, and changes
   /// nothing.
   void apply(const fleet::RegistryChange& change);
-  /// Verdicts expire, without a change of any record.
+  /// Applies the expiry of verdicts, which changes no record.
   void apply_time(text::WallTime now);
-  /// Does that twice a second until it is cancelled.
+  /// Calls apply_time() twice a second until it is cancelled.
   boost::asio::awaitable<void> keep_time();
 
   /// The kinds of records that are followed.
@@ -79,21 +79,22 @@ class RegistrySource {
 
   /// Adds a worker that has no record, and shares its slots like those of the others.
   void add(const WorkerPtr& worker);
-  /// Removes a worker that has ended, or is not used any more, whatever its record says.
+  /// Removes a worker that has ended, or is not used any more. Its record does not matter.
   void remove(const std::string& id);
 
-  /// The listing as text, for a start without a registry; and back: all its workers are stale. Of
-  /// the verdicts it has the convictions, since others expire. Throws kBadData.
+  /// Returns the listing as text, for a start while the registry is unreachable. Of the verdicts,
+  /// it contains only the convictions, because others expire.
   [[nodiscard]] std::string save() const;
+  /// Applies such a text; all its workers are stale. Throws kBadData if it is not a listing.
   void load(const std::string& text);
   static constexpr base::ByteCount kMaxSavedBytes = 256 * base::kMiB;
-  /// load() with a file's text (--state). A missing file is an empty one; one that cannot be read
-  /// or is not a listing is logged, and changes nothing.
+  /// Calls load() with a file's text (--state). A missing file changes nothing; neither does one
+  /// that cannot be read or is not a listing, which is logged.
   void load_file(const std::string& path);
   /// Writes the listing into the file, once it is complete, within a second after each change until
   /// it is cancelled. Logs what fails, and tries again.
   boost::asio::awaitable<void> keep_file(std::string path) const;
-  /// Grows with each change of the text.
+  /// A number that grows with each change of the text that save() returns.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
 
  private:
@@ -122,7 +123,7 @@ class RegistrySource {
     bool is_stale = false;
   };
   std::map<std::string, Unused> unused_;
-  /// Cards by checksum. A card that was used stays, since a checksum stands for one card.
+  /// Cards by checksum. They are never removed, because a checksum identifies one card.
   std::map<std::string, std::shared_ptr<const fleet::Card>> cards_;
   /// Their texts by key.
   std::map<std::string, std::string> card_texts_;

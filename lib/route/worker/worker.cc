@@ -28,7 +28,7 @@ void Share::on_overload(std::uint64_t slots, base::Duration pause, TimePoint now
 bool Share::on_queue(std::uint64_t slots, std::uint64_t ours, double running, double waiting) {
   if (!(waiting > 0)) return false;
   const double kept = static_cast<double>(ours) * running / (running + waiting);
-  // Also if sums of an engine's numbers are infinite, so that this is not a number.
+  // `kept` is NaN if an engine's numbers are infinite.
   const bool is_number = kept >= 1 && kept <= static_cast<double>(ours);
   const std::uint64_t limit_now = is_number ? static_cast<std::uint64_t>(kept) : 1;
   if (limit_now >= limit(slots)) return false;

@@ -26,7 +26,7 @@ namespace fo::route {
 
 using TimePoint = base::Deadline::Clock::time_point;
 
-/// The present time, as the pure parts of this room take it.
+/// The present time since the clock's epoch, which the pure parts of this room get as an argument.
 inline base::Duration time_now() { return base::Deadline::Clock::now().time_since_epoch(); }
 
 /// When a worker's streams last brought a token, and how far apart its tokens are on average.
@@ -43,11 +43,12 @@ class Pace {
   std::optional<base::Duration> mean_gap_;
 };
 
-/// The part of a worker's slots that is used. A worker that reports overload gets half of it for a
-/// time, and one whose engine has a queue what the engine runs; then each success adds one slot.
+/// The number of a worker's slots that are used. A worker that reports overload gets half as many
+/// for a time, and one whose engine has a queue gets as many as the engine runs. After that, each
+/// success adds one slot.
 class Share {
  public:
-  /// Halves the present limit until `now` + `pause`; at least one slot stays.
+  /// Halves the present limit, which does not grow before `now` + `pause`; at least one slot stays.
   void on_overload(std::uint64_t slots, base::Duration pause, TimePoint now);
   /// The engine runs `running` requests, and `waiting` ones wait in its queue; `ours` are this
   /// router's part of both, in the same proportion. Keeps as many slots as it runs of ours, so that
@@ -65,15 +66,16 @@ class Share {
   TimePoint grows_after_;
 };
 
-/// Whether a worker has answered with status 503, and with nothing else, for a time: then it is out
-/// as if it refused connections.
+/// Finds out whether a worker has answered only with status 503 for a time: then it is out as if it
+/// refused connections.
 class Unavailability {
  public:
-  /// True if that is so with this 503. `last_token` is that of the worker's streams. `time` is
-  /// counted from this 503 if there was none for so long before it.
+  /// A 503 has arrived at `now`. True if the worker has answered nothing else for `time`. That time
+  /// begins again with this 503 if there was none in the last `time`, or if the worker's streams
+  /// have brought a token (the last one at `last_token`) since it began.
   bool on_unavailable(TimePoint now, std::optional<TimePoint> last_token,
                       base::Duration time = std::chrono::seconds(10));
-  /// Another answer, or none to expect any more.
+  /// The worker has given another answer, or its reachability has changed: the time begins again.
   void reset() { since_.reset(); }
 
  private:
@@ -101,7 +103,7 @@ struct Worker {
       : id(std::move(its_id)), health(its_health) {}
 
   std::string id;
-  /// Never that of another worker; Workers::add sets it.
+  /// Unique among all workers so far; Workers::add sets it.
   std::uint64_t number = 0;
   /// Name in messages: NAME of --worker NAME=URL, else the id.
   std::string name;
@@ -150,15 +152,16 @@ struct Worker {
   /// Number of times that it became reachable: after each, another process may answer at its
   /// address.
   std::uint64_t arrivals = 0;
-  /// It does not report token ids, or refuses to be asked for them.
+  /// It does not report token ids, or refuses requests for them.
   bool is_plain = false;
-  /// It refuses to be asked for a stream with the usage in each event.
+  /// It refuses requests for a stream with the usage in each event.
   bool is_strict = false;
   /// It was reached at least once, so that its models are known.
   bool is_known = false;
   /// nullopt while it can be reached.
   std::optional<TimePoint> unreachable_since;
-  /// When a call began that failed last: calls that began before say nothing new.
+  /// When its last fault was counted. A call that began before that and fails is part of the same
+  /// fault.
   TimePoint last_fault{};
   fleet::Health health;
   /// Its part of the requests of its set, from its health, the verdict, and the other workers; 0:
@@ -177,7 +180,7 @@ struct Worker {
   /// differs from its record.
   std::set<std::pair<std::string, Api>> refused;
 
-  /// It was logged that it is not private.
+  /// True once the log has a warning that it is not private.
   bool is_known_open = false;
 
   // Requests in flight.

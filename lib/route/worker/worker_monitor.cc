@@ -65,8 +65,8 @@ struct WorkerMonitor::State {
     if (const auto found = events.find(id); found != events.end()) found->second->notify();
   }
 
-  /// One check. Late answers of a worker that can be reached mean load, and change nothing, nor
-  /// does a lack of descriptors here.
+  /// Checks the worker once. A late answer changes nothing, because it may mean load; neither does
+  /// a lack of descriptors in this process.
   awaitable<Check> check(WorkerPtr worker);
   void set_reachable(const WorkerPtr& worker, bool is_reachable, const std::string& reason);
   bool take_models(const WorkerPtr& worker, const ServedModels& models);
@@ -77,7 +77,7 @@ bool WorkerMonitor::State::take_models(const WorkerPtr& worker, const ServedMode
   if (names.empty()) return false;
   if (worker->model.empty()) worker->model = names.front();
   if (std::find(names.begin(), names.end(), worker->model) == names.end()) return false;
-  // A card has a name, and says more.
+  // A card from the registry, which has a name, contains more facts.
   const bool has_card = worker->facts && !worker->facts->name.empty();
   const std::uint64_t known = worker->facts ? worker->facts->context_length : 0;
   if (!has_card && known != models.context_length) {
@@ -189,8 +189,8 @@ awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worke
   if (found != state->events.end() && found->second == event) state->events.erase(found);
 }
 
-// A queue that one look finds may be requests that have just arrived, so the shorter one of two
-// looks counts.
+// The queue that one query finds may be requests that have just arrived, so the shorter one of two
+// queues counts.
 awaitable<void> WorkerMonitor::watch_queue(std::shared_ptr<State> state, WorkerPtr worker) {
   const Options& options = state->options;
   TimePoint next{};
@@ -214,7 +214,7 @@ awaitable<void> WorkerMonitor::watch_queue(std::shared_ptr<State> state, WorkerP
       continue;
     }
     last = *load->waiting;
-    // The engine has counted at a time between the two counts.
+    // The engine counted its requests at a time between these two counts.
     const std::uint64_t ours = std::max(requests, worker->requests);
     const double waiting = std::min(before, last);
     if (worker->share.on_queue(worker->slots, ours, *load->running, waiting)) {
@@ -231,7 +231,7 @@ WorkerMonitor::WorkerMonitor(boost::asio::any_io_executor executor, Options opti
                                            .on_ended = std::move(on_ended),
                                            .events = {}})) {}
 
-// The coroutines read the options where they are.
+// The coroutines refer to the options in the state, so they use the new ones.
 void WorkerMonitor::set_options(Options options) { state_->options = std::move(options); }
 
 void WorkerMonitor::watch(const WorkerPtr& worker) {

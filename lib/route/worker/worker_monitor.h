@@ -1,5 +1,5 @@
-// Keeps what the router knows of each worker's reachability up to date, apart from its requests: a
-// worker that refuses a connection is out at once, and back as soon as it accepts one and its
+// Checks whether each worker can be reached, independently of its requests. A worker that refuses a
+// connection is out at once, and checked often: it is back as soon as it accepts one and its
 // /health is 200, because a standby binds the same address within a second. Lowers the share of a
 // worker whose engine has a queue of its own. Coroutines of one loop.
 #pragma once
@@ -25,10 +25,10 @@ class WorkerMonitor {
     base::Duration retry = std::chrono::milliseconds(50);
     base::Duration slow_retry = std::chrono::seconds(1);
     base::Duration slow_after = std::chrono::minutes(1);
-    /// Interval in which a reachable worker is asked for its models.
+    /// Interval of the checks of a reachable worker, and the timeout of a check.
     base::Duration check = std::chrono::seconds(5);
     base::Duration timeout = std::chrono::seconds(1);
-    /// Interval in which a worker with requests is asked for the queue of its engine.
+    /// Interval of the queries for the queue of an engine that has requests, and their timeout.
     base::Duration load = std::chrono::seconds(1);
     base::Duration load_timeout = std::chrono::seconds(1);
     /// How long a stale worker is used at most.
@@ -52,8 +52,8 @@ class WorkerMonitor {
   void set_options(Options options);
   /// Begins to watch the worker, until it is removed. It counts as unreachable at first.
   void watch(const WorkerPtr& worker);
-  /// The worker is out, for this reason, until it answers a check: it has refused a connection, or
-  /// answers 503 and nothing else.
+  /// The worker has refused a connection, or answers nothing but 503: it is out, for this reason,
+  /// until it answers a check.
   void on_refused(const WorkerPtr& worker, const std::string& reason);
   /// The worker may have ended: it is checked at once.
   void on_fault(const WorkerPtr& worker);
@@ -76,7 +76,7 @@ struct ServedModels {
   std::uint64_t context_length = 0;
 };
 
-/// Reads an answer to GET /v1/models. Without names if it is another text.
+/// Reads an answer to GET /v1/models. The result has no names if the text is anything else.
 ServedModels read_models(std::string_view answer);
 
 }  // namespace fo::route

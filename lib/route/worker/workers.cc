@@ -104,7 +104,7 @@ const std::vector<std::string>& Workers::models() const {
 }
 
 const Workers::WeightedSets& Workers::sets_of(const std::string& model) const {
-  // Not kept for a model that no worker serves: clients choose such names.
+  // No entry is kept for a model that no worker serves, because clients choose the names.
   static const WeightedSets kNone;
   const auto known = sets_of_.find(model);
   if (known != sets_of_.end()) return known->second;

@@ -42,10 +42,10 @@ class Workers {
   [[nodiscard]] const Set& set(const SetKey& key) const;
   /// Whether the worker is for decode, and has none for prefill to pair with.
   [[nodiscard]] bool lacks_pair(const Worker& worker) const;
-  /// Whether all workers of the set do; false if it is empty.
+  /// Whether all workers of the set lack a pair; false if the set is empty.
   [[nodiscard]] bool lacks_prefill(const SetKey& key) const;
 
-  /// nullopt removes the entry.
+  /// Sets the weights of a model's sets; nullopt removes them.
   void set_weights(const std::string& model, std::optional<CardWeights> weights);
   [[nodiscard]] const std::map<std::string, CardWeights>& weights() const { return weights_; }
 
@@ -68,10 +68,10 @@ class Workers {
   std::map<std::string, SetKey> set_of_worker_;
   std::map<std::string, CardWeights> weights_;
   std::uint64_t numbers_ = 0;
-  // Every request needs these, and 1,000 workers change rarely.
+  // Caches, because every request needs these, and workers change rarely.
   mutable std::optional<std::vector<std::string>> models_;
   mutable std::map<std::string, WeightedSets> sets_of_;
-  /// The workers for prefill by what those for decode must have to pair with them.
+  /// The workers for prefill, by the values that a worker for decode must share with them.
   using Cohort = std::tuple<std::string, std::string, std::string>;
   mutable std::optional<std::map<Cohort, std::vector<WorkerPtr>, std::less<>>> for_prefill_;
 };
