@@ -82,7 +82,7 @@ using ActAtOnce = std::function<Response(const Request&)>;
 
 awaitable<Response> run_at_once(ActAtOnce act, const Request& request) { co_return act(request); }
 
-// An action that needs no time.
+// An action that needs no wait.
 Act at_once(ActAtOnce act) {
   return [act = std::move(act)](const Request& request) { return run_at_once(act, request); };
 }
@@ -229,7 +229,7 @@ awaitable<HeldSettings> hold_settings(std::string socket_path, Deadline deadline
   std::array<char, 4096> space;
   while (!held.text.ends_with('\n')) {
     const std::size_t count = co_await held.connection->read_some(space, deadline);
-    // A router without a hold ends its answer.
+    // A router that does not know `hold` ends its answer here.
     if (count == 0) break;
     held.text.append(space.data(), count);
     if (held.text.size() > kMaxSettingsBytes) {

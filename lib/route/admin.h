@@ -45,15 +45,15 @@ struct AdminActions {
   std::function<std::string()> settings;
 };
 
-/// Keeps the settings as they are while the next router, which has queried them, takes over: a
-/// change would be lost. All calls are made on one event loop.
+/// Prevents an operator's changes of the settings after the next router has queried them, because
+/// they would be lost when it takes over. All calls are made on one event loop.
 class SettingsHold {
  public:
   explicit SettingsHold(const boost::asio::any_io_executor& executor);
 
-  /// A next router is connected for the settings, or has the sockets.
+  /// True if a next router is connected for the settings, or has the sockets.
   [[nodiscard]] bool is_held() const;
-  /// The sockets are the next router's: what is changed here from now on would never reach it.
+  /// The next router has the sockets: later changes here would not reach it.
   void hand_over();
   /// For the pages: a connection of a next router, which may outlive this object.
   class Holder;
@@ -70,21 +70,20 @@ std::vector<http::Page> admin_pages(AdminActions actions, const SettingsHold& ho
 std::string default_admin_path();
 
 using AdminAnswer = fleet::AdminAnswer;
-/// Sends one request to the router behind the socket. If that can't do it at present, because
-/// another router, which then has the socket, is taking over, or because the registry can't be
-/// reached, sends the request again until `timeout` has passed. Throws kUnavailable, kTryAgain and
-/// kNotPermitted if the router does not answer, kTryAgain if it can't do it in time, and kUsage for
-/// what it refuses as invalid.
+/// Sends one request to the router behind the socket, and repeats it for up to `timeout` while the
+/// router answers 503: another router is taking over, which then has the socket, or the registry
+/// can't be reached. Throws what fleet::ask_admin throws; kTryAgain after `timeout`.
 AdminAnswer ask_router(const std::string& socket_path, std::string_view method,
                        const std::string& target, base::Duration timeout);
 
-/// The settings of a running router, as JSON, which it does not change while the connection is open
-/// and it has not handed its sockets over.
+/// The settings of a running router, as JSON. The router refuses its operator's changes while the
+/// connection is open.
 struct HeldSettings {
   std::string text;
   std::unique_ptr<http::Connection> connection;
 };
-/// Throws as http::Connection, and kProtocol for settings of over 16 MiB.
+/// Queries the settings of the router at the socket. Throws what http::Connection throws, and
+/// kProtocol for a status other than 200 or for settings of over 16 MiB.
 boost::asio::awaitable<HeldSettings> hold_settings(std::string socket_path,
                                                    base::Deadline deadline);
 

@@ -37,7 +37,7 @@ bool is_regular_file(int fd) {
   return ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// The path of a listening Unix socket; empty for another one.
+// The path of a listening Unix socket; empty for any other socket.
 std::string path_of(int fd) {
   sockaddr_un name{};
   socklen_t size = sizeof name;

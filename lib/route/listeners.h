@@ -1,7 +1,7 @@
-// The listening sockets of a router, which the next router takes over while both accept clients, so
-// that no client is refused. They are offered on a Unix socket beside the admin socket, which has
-// its name and ".next", and which is handed over as well, so that several takeovers at once happen
-// one after the other. The lock of the admin socket protects both names, and goes with them.
+// The listening sockets of a router. The next router takes them over while both accept clients, so
+// that no client is refused. They are offered on a Unix socket beside the admin socket, at the same
+// path with ".next" appended. That socket is handed over as well, so that several takeovers happen
+// one after the other. The lock of the admin socket protects both paths, and is handed over, too.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -59,13 +59,14 @@ class Listeners {
   std::string admin_path_;
   std::string next_path_;
   net::ReceivedSockets received_;
-  /// TCP sockets that were received, and for which nothing has asked yet.
+  /// Received TCP sockets that tcp() has not returned yet.
   std::vector<base::UniqueFd> spare_;
   base::UniqueFd lock_;
   base::UniqueFd admin_;
   base::UniqueFd next_;
   std::vector<base::UniqueFd> tcp_;
-  // Removed before the sockets are closed, so that no other inode has got their numbers.
+  // Declared after the sockets: the names are removed before the sockets are closed, because then
+  // another file could have their inode numbers.
   std::vector<os::OwnedPath> names_;
   bool is_withdrawn_ = false;
   loop::Event withdrawn_;

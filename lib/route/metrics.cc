@@ -21,7 +21,7 @@ constexpr std::array kStates{HealthState::kHealthy, HealthState::kSuspicious,
 constexpr std::array kStatuses{200, 400, 404, 413, 422, 429, 499, 500, 502, 503, 504, 529};
 constexpr std::array kStatusesOfNoModel{200, 400, 404, 503};
 constexpr std::array kStatusesOfNoTier{400, 401, 404, 405, 413, 431, 503};
-// The classes of attempts that are repeated.
+// The classes of attempts that have a series.
 constexpr std::array kRetried{OutcomeClass::kFault, OutcomeClass::kSuspected,
                               OutcomeClass::kBackpressure, OutcomeClass::kMisconfigured};
 

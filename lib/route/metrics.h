@@ -42,7 +42,7 @@ enum class LossReason {
 inline constexpr std::array<const char*, 4> kLossReasonNames{"broken", "error", "stalled",
                                                              "drained"};
 
-/// The outcome of such an answer.
+/// The outcome of an answer that lost its worker.
 enum class ResumeEnd {
   kResumed,   // another worker continued it
   kFinished,  // it needed no worker any more
@@ -72,16 +72,16 @@ struct Metrics {
   std::array<std::array<metrics::Counter, kLossReasonNames.size()>, kResumeEndNames.size()> resumes;
   /// Time from the loss of a stream's worker to the first token of the next one.
   metrics::Histogram<kLatencyBounds> resume_gap;
-  /// Answers that have got to another worker, by the groups of the old and the new one, which are
+  /// Answers that moved to another worker, by the groups of the old and the new one, which are
   /// empty without has_groups.
   std::map<std::tuple<std::string, std::string, MoveMethod>, std::uint64_t> moves;
   bool has_groups = false;
-  /// How long that took: from the loss of the old one, or the beginning of the move, to the first
-  /// token of the new one.
+  /// Duration of a move: from the loss of the old worker, or the beginning of the move, to the
+  /// first token of the new one.
   std::array<metrics::Histogram<kLatencyBounds>, kMoveMethodNames.size()> move_times;
   /// Streams of which a part was delivered, and that could not continue.
   metrics::Counter lost;
-  /// Requests at which two engines died.
+  /// Requests that are refused because engines died of them.
   metrics::Counter poison;
   metrics::Counter ejections;
   metrics::Counter panics;
@@ -98,7 +98,7 @@ struct Metrics {
   void refuse(RefusedFor reason) { refused[static_cast<std::size_t>(reason)].add(); }
 };
 
-/// A set's queue.
+/// The state of a set's queue.
 struct QueueGauge {
   std::size_t requests = 0;
   std::uint64_t tokens = 0;

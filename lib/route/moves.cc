@@ -67,7 +67,7 @@ class Target {
   std::uint64_t tokens_;
 };
 
-// The job that moves may end meanwhile, or lose its old worker.
+// A move in progress. Its job may end meanwhile, or lose its old worker.
 struct Move {
   std::shared_ptr<RouterParts> parts;
   std::string id;
@@ -106,7 +106,7 @@ WorkerPtr find_target(const RouterParts& parts, const Job& job) {
   return target;
 }
 
-// nullptr if it is not with its old worker any more.
+// The job that moves; nullptr if it is not with its old worker any more.
 Job* find_job(const Move& move) {
   const auto found = move.parts->jobs.find(move.id);
   if (found == move.parts->jobs.end()) return nullptr;
@@ -128,7 +128,7 @@ std::string reason_of(const http::Response& answer) {
   return "status " + std::to_string(answer.status);
 }
 
-// Waits until the continuation has all tokens of the snapshot; false if it never has.
+// Waits until the continuation has all tokens of the snapshot; false if it does not get them.
 awaitable<bool> until_arrived(const Move& move, std::uint64_t tokens) {
   const Deadline deadline = Deadline::after(kArrivalTimeout);
   for (;;) {
@@ -207,7 +207,8 @@ awaitable<KvTransfer> try_transfer(const Move& move) {
   co_return KvTransfer{.reason = std::move(reason)};
 }
 
-// Has the target compute what is so far. Returns the reason of a failure; empty if there is none.
+// Has the target compute the answer so far. Returns the reason of a failure; empty if there is
+// none.
 awaitable<std::string> warm(const Move& move) {
   const Job* const job = find_job(move);
   if (job == nullptr) co_return "the old worker has ended it";
@@ -288,8 +289,8 @@ bool begin_move(const std::shared_ptr<RouterParts>& parts, Job& job) {
   return true;
 }
 
-// A job that is being resumed moves once its worker has brought a token: it has not ended its last
-// move before.
+// A job that is being resumed can move again once its worker has brought a token, because then its
+// last move is complete.
 bool can_move(const RouterParts& parts, const Job& job) {
   const bool is_resuming = job.resume_until && !job.has_progressed;
   const bool may_move = parts.options.resume.enabled && !is_resuming && job.exchange.has_part() &&

@@ -1,5 +1,5 @@
-// Takes requests away from workers that are to get none any more: a drained worker's streams go on
-// elsewhere before it ends, and a convicted worker's answers are not to be trusted.
+// Moves requests away from workers that should have none any more: a drained worker's streams
+// continue on other workers before it ends, and a convicted worker's answers can't be trusted.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace fo::route {
 /// half is over: those of the highest tier first, then those with the earliest deadline. Another
 /// worker of the set pulls the KV cache of the old one, or computes the tokens itself if that is
 /// faster or the transfer fails (resume/kv_move.h), while the old one still produces tokens: the
-/// stream stops for the time of one token only. Of a convicted worker the requests of which nothing
-/// was delivered begin again elsewhere, and the others end with an error.
+/// stream stops for the time of one token only. A convicted worker's requests begin again on other
+/// workers if nothing was delivered; the others end with an error.
 void move_requests(const std::shared_ptr<RouterParts>& parts);
 
 }  // namespace fo::route

@@ -169,7 +169,7 @@ class Server {
   void stop(loop::Stop how);
   awaitable<void> end();
 
-  /// A reload assigns into them.
+  /// reload() assigns to this object.
   ServeOptions options_;
   loop::Daemon& daemon_;
   asio::io_context io_{1};
@@ -227,15 +227,15 @@ void Server::set_named_workers(NamedWorkers named) {
     }
   }
   for (const WorkerPtr& worker : named.added) {
-    // The registry may have one with this id, which only the new options let in.
+    // The registry may have a worker with this id, which only the new options allow.
     if (!router_.workers().find(worker->id)) source_.add(worker);
   }
   named_ = std::move(named.ids);
   router_.on_change();
 }
 
-// What may throw comes first. What follows changes the objects that requests in flight refer to,
-// and replaces none of them.
+// The calls that may throw come first. The later ones change objects that requests in flight refer
+// to, and replace none of them.
 void Server::reload() {
   if (!options_.reload) throw Error(ExitStatus::kConfig, "reload: nothing to read again");
   ServeOptions options = options_.reload();
@@ -356,7 +356,8 @@ awaitable<void> Server::start() {
   co_await offer_listeners();
 }
 
-// The running router knows them, so its clients must not find that a model is not served here.
+// The running router knows its workers, so its clients must not find that a model is not served
+// here.
 awaitable<void> Server::until_workers_are_known() {
   const Deadline deadline = Deadline::after(kFirstChecks);
   const auto is_checked = [](const auto& entry) {

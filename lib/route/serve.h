@@ -18,7 +18,7 @@ namespace fo::route {
 
 /// A worker that is named on the command line.
 struct NamedWorker {
-  /// Empty: the URL.
+  /// The worker's id; empty: the URL.
   std::string name;
   std::string url;
 };
@@ -32,7 +32,7 @@ struct ServeOptions {
   std::vector<NamedWorker> workers;
   /// Empty: none.
   std::string registry;
-  /// For weights, verdicts and this router's own record, where `registry` is only read.
+  /// The registry for weights, verdicts and this router's own record if `registry` is read-only.
   std::string state_registry = fleet::kDefaultRegistry;
   SourceOptions source;
   /// A file with the last listing of the registry; empty: none.
@@ -64,7 +64,8 @@ struct ServeOptions {
   std::function<void()> set_log;
 };
 
-/// Serves until a signal ends it. Returns the exit status. Throws base::Error if it cannot start.
+/// Serves until a signal ends it, or another router takes over. Returns the exit status: kTryAgain
+/// if connections were cut at the end, else kOk. Throws base::Error if it cannot start.
 int serve(const ServeOptions& options);
 
 }  // namespace fo::route

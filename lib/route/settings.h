@@ -31,9 +31,9 @@ struct OperatorSettings {
   friend bool operator==(const OperatorSettings&, const OperatorSettings&) = default;
 };
 
-/// Responses that the next router knows: so many are written in a few milliseconds.
+/// Maximum number of responses for the next router. So many are written in a few milliseconds.
 inline constexpr std::size_t kMaxHandedResponses = 20'000;
-/// Limit of their JSON.
+/// Limit of the settings as JSON.
 inline constexpr base::ByteCount kMaxSettingsBytes = 16 * base::kMiB;
 
 /// {"version": 1, "drained": [ID...], "weights": {MODEL: {CARD: WEIGHT}}, "level": N or null,
@@ -50,7 +50,7 @@ class OperatorControl {
 
   /// False if the worker is unknown.
   bool set_drained(const std::string& worker_id, bool is_drained);
-  /// The weights of all sets of a model.
+  /// Sets the weights of all sets of a model.
   void set_weights(const std::string& model, CardWeights weights);
   /// Throws what Router::pin_level throws.
   void set_level(std::optional<std::size_t> level);
@@ -61,7 +61,7 @@ class OperatorControl {
   /// they are.
   void set_all(OperatorSettings settings);
 
-  /// The router has a new worker; it has removed one.
+  /// To be called when the router has a new worker, or has removed one.
   void on_new(const WorkerPtr& worker);
   void on_removed(const WorkerPtr& worker);
 
