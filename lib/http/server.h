@@ -96,8 +96,8 @@ class Reply {
   /// The connection is closed after this answer. A head that is not sent yet announces it.
   void close_after();
 
-  /// Ends the connection at once: the client sees an incomplete answer, without what is kept for
-  /// it, and a reset may destroy what it has not read yet. Later writes throw.
+  /// Ends the connection at once: the client sees an incomplete answer, without the bytes that are
+  /// kept for it, and a reset may discard bytes that it has not read yet. Later writes throw.
   enum class Cut { kClose, kReset };
   void cut(Cut how);
 
