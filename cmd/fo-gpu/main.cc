@@ -1,5 +1,5 @@
-// fo-gpu: queries the driver for the static tools, which start it. Its health command is for
-// people.
+// fo-gpu: queries the CUDA driver for the static tools, which start this program. Users run only
+// its health command.
 #include <string>
 
 #include "base/exit_status.h"

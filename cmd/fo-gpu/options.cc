@@ -11,7 +11,7 @@
 namespace fo::fo_gpu {
 namespace {
 
-// A command that uses the CUDA driver.
+// Adds a command that uses the CUDA driver.
 CLI::App* add_driver_command(CLI::App& app, Options& options, Options::Command command,
                              const char* name, const char* description) {
   CLI::App* sub = cli::add_command(app, options.command, command, name, description);
@@ -21,8 +21,8 @@ CLI::App* add_driver_command(CLI::App& app, Options& options, Options::Command c
   return sub;
 }
 
-// The characters of any driver's uuid, which are valid in JSON. Returns an empty string or the
-// reason.
+// Checks that the text has only characters of a driver's UUID, which are valid in JSON without an
+// escape. Returns an empty string, or the reason for CLI11.
 std::string is_uuid(const std::string& text) {
   const bool good = !text.empty() && text.size() <= 80 &&
                     std::all_of(text.begin(), text.end(), [&](unsigned char c) {

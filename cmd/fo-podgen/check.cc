@@ -76,7 +76,7 @@ void print_json(const pod::DgdExplanation& dgd, const std::string& file) {
   print_json_line(line);
 }
 
-// Prints the findings outside any deployment.
+// Prints the findings that belong to no deployment.
 void print_others(const pod::Findings& findings, const std::string& file, bool json) {
   if (!json) {
     print_findings(findings, file);

@@ -6,16 +6,21 @@
 
 namespace fo::fo_podgen {
 
-/// Without a subcommand. Refused input is reported on stderr (kBadData), and nothing is written.
+/// Runs without a subcommand: writes the filtered manifests to stdout or to files. If any input is
+/// refused, the findings are on stderr and the result is kBadData; then no manifest is written, but
+/// a KRM function's ResourceList is, with the findings as results.
 base::ExitStatus generate(const Options& options);
 
-/// Prints one line per finding. kBadData if the input would be refused.
+/// Prints what generate would do with each deployment, and one line per finding. kBadData if the
+/// input would be refused, or, with --strict, if there is a warning.
 base::ExitStatus check(const Options& options);
 
-/// Prints one line per difference of the outputs. kNo if there are any.
+/// Prints one line per difference of the two outputs; kNo if there are any. Refused input is
+/// reported on stderr (kBadData).
 base::ExitStatus diff(const Options& options);
 
-/// Copies the programs beside the running one, and their private helpers.
+/// Copies the programs beside the running one, and their private helpers, into the folder of the
+/// options. Throws kCannotCreate, and what reading and writing files throws.
 base::ExitStatus install(const Options& options);
 
 }  // namespace fo::fo_podgen

@@ -11,7 +11,8 @@
 namespace fo::fo_podgen {
 namespace {
 
-// nullopt if the input is refused, which is reported.
+// The objects that generate would write for a file; nullopt, and a report on stderr, if the input
+// is refused.
 std::optional<std::vector<yaml::Node>> output_of(const std::string& file, const Options& options) {
   const std::vector<Source> sources = read_sources({file});
   const Source& source = sources.front();

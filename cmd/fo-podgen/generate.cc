@@ -72,7 +72,7 @@ std::string format(const std::vector<pod::Manifest>& manifests, Format format) {
   return text;
 }
 
-// A unique file name for each; the group is added where two names would be equal.
+// The manifests by file path. The API group is added to a name that two manifests would have.
 std::map<std::string, const pod::Manifest*> name_files(const std::vector<pod::Manifest>& manifests,
                                                        const Options& options) {
   const std::string extension = options.format == Format::kJson ? ".json" : ".yaml";
@@ -132,7 +132,7 @@ ExitStatus run_function(const Source& source, const Options& options, pod::Budge
 
 ExitStatus generate(const Options& options) {
   std::vector<pod::Manifest> manifests;
-  // The original text of a single file without changes.
+  // The text of the only input file, if nothing in it changes.
   std::optional<std::string> verbatim;
   bool failed = false;
   pod::Budget budget;

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using base::Error;
 using base::ExitStatus;
 
-// The existing ones are copied, because a tools image may omit some.
+// A tool that does not exist is skipped, because a tools image may omit some.
 constexpr std::array<std::string_view, 13> kTools = {
     "fo-canary", "fo-podgen", "fo-reg",   "fo-route",        "fo-shadow", "gms-load", "gms-lock",
     "gms-lockd", "gms-probe", "gms-save", "gms-remap-check", "gms-serve", "gms-stat"};
@@ -31,7 +31,7 @@ int copy_all(const fs::path& from, const fs::path& to, std::span<const std::stri
   for (const std::string_view name : names) {
     const fs::path program = from / name;
     if (!fs::is_regular_file(program, error)) continue;
-    // A process that starts it meanwhile gets the old one or the new one.
+    // The write is atomic: a process that starts the program meanwhile gets the old or the new one.
     os::write_file_atomic(to / name, os::read_file(program, kMaxBytes), 0755);
     ++copied;
   }

@@ -13,7 +13,7 @@ struct Options {
   enum class Format { kYaml, kJson, kName };
 
   cli::CommonOptions common;
-  /// Does the work of the subcommand; without one, generate.
+  /// The function of the subcommand; generate() if there is none.
   base::ExitStatus (*run)(const Options& options) = nullptr;
   /// "-" is stdin.
   std::vector<std::string> files = {"-"};
@@ -24,7 +24,7 @@ struct Options {
   /// Empty: write to stdout.
   std::string output_dir;
   pod::GenerateOptions generate;
-  /// A warning of check is a failure, too.
+  /// Whether a warning of check is a failure, too.
   bool strict = false;
   /// The inputs of diff.
   std::string before;

@@ -121,7 +121,7 @@ void declare_limits(CLI::App& app, Options& options) {
   cli::add_status_fd(app, shadow.status_fd);
 }
 
-// The options that `declare` adds have their own heading in --help.
+// Calls `declare`, and puts the options that it adds under their own heading in --help.
 void declare_group(CLI::App& app, Options& options, const char* heading,
                    void (*declare)(CLI::App&, Options&)) {
   const std::size_t before = app.get_options().size();
@@ -146,11 +146,12 @@ void declare_pair(CLI::App& app, Options& options) {
 
 constexpr const char* kKvTag = "kv_cache";
 
-// Every GMS that was named, or is expected in the folder: of weights, and of KV memory.
+// The GMS that --gms names; without it, those of the weights and of the KV memory that are expected
+// in the folder.
 std::vector<engine::GmsPlace> find_places(const Options& options) {
   std::vector<engine::GmsPlace> places;
   for (const std::string& socket : options.gms) {
-    // The device in its name, if there is one; otherwise they are numbered.
+    // The device is the one in the socket's name; other sockets are numbered.
     const auto named = gms::parse_socket_name(std::filesystem::path(socket).filename().native());
     const base::DeviceOrdinal next(static_cast<int>(places.size()));
     places.push_back(

@@ -49,7 +49,7 @@ struct Options {
 void declare(CLI::App& app, Options& options);
 
 /// The configuration from the command line, the environment and the folder of the GMS sockets.
-/// Throws kUsage, kConfig.
+/// Throws kUsage, kConfig, and kUnavailable if the folder has no socket.
 engine::ShadowOptions to_shadow_options(const Options& options);
 
 }  // namespace fo::fo_shadow
