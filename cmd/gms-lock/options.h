@@ -14,7 +14,7 @@ struct Options {
   enum class Command { kAcquire, kOwner, kStatus };
   cli::CommonOptions common;
   Command command = Command::kAcquire;
-  /// The values of the options.
+  /// The locks of one command.
   struct Place {
     std::vector<std::string> locks;
     std::string kube_api;

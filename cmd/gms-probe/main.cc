@@ -12,7 +12,7 @@ using namespace fo;
 using base::ExitStatus;
 using gms_probe::Options;
 
-// One line for the answer yes.
+// These return the line that is printed for the answer yes.
 std::string to_text(const gms::SocketsAnswer& answer) {
   return base::counted(answer.sockets, "socket") + (answer.sockets == 1 ? " answers" : " answer");
 }

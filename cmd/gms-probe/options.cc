@@ -96,7 +96,7 @@ void declare_engine(CLI::App& app, Options& options) {
       ->check(cli::example_words(states))
       ->type_name("STATE,...");
   CLI::Option* lock = cli::add_lock(*engine, options.engine_lock);
-  // An empty id is refused, so it is not cli::add_id, which takes that for none.
+  // cli::add_id is not used, because it treats an empty id like a missing one; here it is refused.
   CLI::Option* id =
       engine->add_option("--id", options.engine_id, "the engine's (default: engine-$ENGINE_ID)")
           ->type_name("ID");

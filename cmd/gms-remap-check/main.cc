@@ -23,7 +23,7 @@ int check(const gms_remap_check::Options& options) {
     hashes.push_back(check.memory_layout_hash);
     const ExitStatus one = gms::exit_status(check.outcome.result);
     if (status == ExitStatus::kOk) status = one;
-    // Standard output belongs to the command.
+    // With --exec, the text is logged, because stdout belongs to the command.
     if (options.common.json) {
       cli::print_line(gms::to_json(check));
     } else if (one == ExitStatus::kOk && !options.exec) {

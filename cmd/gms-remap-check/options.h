@@ -15,7 +15,7 @@ namespace fo::gms_remap_check {
 struct Options {
   cli::CommonOptions common;
   cli::EndpointOptions endpoint;
-  /// --devices was given: one check for each device; empty means all.
+  /// True if --devices was given: each of `devices` is checked, or all devices if it is empty.
   bool many = false;
   std::vector<base::DeviceOrdinal> devices;
   base::Duration timeout = std::chrono::seconds(30);

@@ -16,7 +16,7 @@ namespace {
 using namespace fo;
 using base::ExitStatus;
 
-// Thrown to end a save through its destructors, which remove everything.
+// Thrown to end a save early: the destructors remove the incomplete snapshot.
 struct Interrupted {
   int signal;
 };
@@ -30,8 +30,8 @@ int save(gms_save::Options& options) {
   weights::check_snapshot_place(save.folder, save.replace);
   // Otherwise a file size limit would kill the process instead of failing the write.
   std::signal(SIGXFSZ, SIG_IGN);
-  // Blocked here, and hence in the threads that the driver starts. Until there is something to
-  // clean up, this thread accepts them and dies.
+  // The threads that the driver starts inherit the blocked signals. This thread unblocks them until
+  // there is something to remove: until then, a signal ends the process at once.
   const sigset_t signals = os::terminating_signals();
   os::block_signals(signals);
   const auto driver = cuda::Driver::open(options.driver);
@@ -41,13 +41,13 @@ int save(gms_save::Options& options) {
   const std::string socket =
       gms::resolve_socket(endpoint.socket, endpoint.socket_dir, device.uuid, endpoint.tag);
   std::optional<weights::SaveReport> report;
-  // The bar is removed before the process ends.
+  // The progress bar is removed when the block ends, before the process does.
   try {
     cli::Progress progress(options.common.quiet);
     save.on_progress = [&](base::ByteCount done, base::ByteCount total) {
       if (done == 0) os::block_signals(signals);
       if (const int signal = os::read_signal(signal_fd.get())) {
-        os::restore_signals();  // a second one ends it at once
+        os::restore_signals();  // a second signal ends the process
         throw Interrupted{signal};
       }
       progress.show(done, total);

@@ -12,8 +12,8 @@
 namespace fo::gms_serve {
 namespace {
 
-// User or group ids, separated by commas. Only numbers, because a name may have another id in each
-// container.
+// Adds an option for user or group ids, separated by commas. Only numbers are accepted, because a
+// name may have another id in each container.
 void add_ids(CLI::App& app, const std::string& name, std::vector<std::uint32_t>& ids,
              const std::string& description) {
   app.add_option_function<std::string>(
@@ -71,7 +71,7 @@ void declare(CLI::App& app, Options& options) {
                          ->type_name("T");
   device->needs(path);
   tag->needs(path);
-  // Without --socket-dir, because the environment may set that for every tool.
+  // --socket-dir is not excluded, because the environment may set it for every tool.
   path->excludes(devices)->excludes(tags);
   cli::add_ready_fd(app, serve.ready_fd, "all servers answer");
   add_ids(app, "--allow-uid", serve.access.uids, "other users whose processes may connect");

@@ -18,7 +18,7 @@ struct Options {
   cli::EndpointOptions endpoint;
   bool all = false;
   bool holders = false;
-  /// Sockets of servers outside the folder that own memory of the device, too.
+  /// Sockets of servers outside the folder that may own memory of the device, too.
   std::vector<std::string> servers;
   std::string driver;
   gms::StatRequest stat;

@@ -13,9 +13,9 @@
 namespace fo::gms_stat {
 namespace {
 
-// Our own description of a pipe or a terminal, because O_NONBLOCK on the inherited one would affect
-// all processes that share it. Empty if that is impossible, for example for another user's
-// terminal.
+// Opens another file description of stdout if it is a pipe or a terminal, because O_NONBLOCK on the
+// inherited one would affect all processes that share it. Empty if that is impossible, for example
+// for another user's terminal.
 base::UniqueFd reopen_stdout() {
   struct stat about {};
   if (::fstat(STDOUT_FILENO, &about) != 0) return {};

@@ -13,8 +13,8 @@ class PatientOutput {
  public:
   PatientOutput();
 
-  /// For polling: POLLOUT before write(). It does not block, if that is possible without changing a
-  /// descriptor that other processes share.
+  /// The descriptor to poll for POLLOUT before write(). A write does not block then, if that is
+  /// possible without a change of a file description that other processes share.
   [[nodiscard]] int fd() const { return fd_; }
 
   /// Returns how many bytes of `text` were written; 0 if there was no room. Throws Error(kIoError).

@@ -66,8 +66,8 @@ class Watcher {
     return {std::move(socket)};
   }
 
-  // Each server gets its share of the time, as without --watch, but a query ends before the next
-  // one begins.
+  // Queries all servers; each gets an equal share of the remaining time, as without --watch. A
+  // round of queries ends before the next one begins.
   std::vector<gms::StatRow> look() {
     std::vector<gms::FoundSocket> all = sockets();
     const Deadline deadline = Deadline::after(std::min(options_.timeout, *options_.watch));
@@ -100,7 +100,8 @@ class Watcher {
                                        screen_->has_colors())));
   }
 
-  // The rest is dropped if the end was requested or the screen was restored meanwhile.
+  // Writes the text. Its rest is dropped if the end was requested or the screen was restored
+  // meanwhile.
   void put(std::string_view text) {
     bool restored = false;
     while (!text.empty() && !ended_ && !restored) {
@@ -135,7 +136,7 @@ class Watcher {
     return (ready[1].revents & events) != 0;
   }
 
-  // Returns whether the screen was restored meanwhile.
+  // Handles the pending signals. Returns whether the screen was restored for a stop.
   bool take_signals() {
     bool restored = false;
     while (const int signal = os::read_signal(signals_.get())) {
