@@ -18,9 +18,9 @@ class OrderedHash {
   /// parts in order, so that the thread with the first missing part never waits. Returns false and
   /// does nothing after cancel().
   [[nodiscard]] bool add(base::ByteCount offset, std::span<const std::byte> bytes);
-  /// For a thread that will not add its part: no thread waits any more.
+  /// Called by a thread that will not add its part. Ends the wait of all other threads.
   void cancel();
-  /// In lower-case hex, after the last part. The object cannot be used afterwards.
+  /// The hash in lower-case hex, after the last part. The object cannot be used afterwards.
   std::string finish();
 
  private:

@@ -31,7 +31,8 @@ class Workers {
   /// strand begin in the order of submission. Threads spread over the strands, because the tasks of
   /// one strand may wait for each other.
   void submit(Task task, std::size_t strand = 0);
-  /// Waits until all tasks are done and in device memory; calls `tick` every 100 ms and at the end.
+  /// Waits until all tasks are done and all loaded bytes are in device memory; calls `tick` every
+  /// 100 ms and at the end.
   /// Throws the exception of the first failed task.
   void wait(const std::function<void()>& tick = [] {});
 

@@ -26,8 +26,8 @@ struct Model {
   base::ByteCount bytes = 0;
 };
 
-/// The tensors of a .safetensors file, ordered by position. Throws Error(kBadData) for a header that
-/// parse_header refuses, which includes that of a truncated file.
+/// The tensors of a .safetensors file, ordered by position. Throws Error(kBadData) for a header
+/// that parse_header refuses, also that of a truncated file; kIoError if a read fails.
 std::vector<Tensor> read_header(const WeightFile& file);
 
 /// `path` is a .safetensors file; a folder with model.safetensors.index.json, which maps tensors to

@@ -30,13 +30,14 @@ struct stat status_of(int fd, const std::string& path) {
   return status;
 }
 
-// The same file, even if its name was reused.
+// Opens the same file, even if its name was reused.
 base::UniqueFd open_direct(int fd) {
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
   return base::UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
 }
 
-// A random page, because newer kernels start to read the page that is queried here.
+// The offset of a byte to query. It is random, because newer kernels start to read the page that is
+// queried.
 ByteCount random_place(ByteCount size) {
   thread_local std::minstd_rand random{static_cast<std::minstd_rand::result_type>(
       std::chrono::steady_clock::now().time_since_epoch().count())};
@@ -45,7 +46,7 @@ ByteCount random_place(ByteCount size) {
 
 }  // namespace
 
-// Opened without blocking, so that a FIFO can be refused.
+// The open does not block, so that a FIFO can be refused.
 WeightFile::WeightFile(const std::string& path)
     : WeightFile(os::open_file(path, O_RDONLY | O_NONBLOCK), path) {}
 

@@ -1,6 +1,6 @@
-// A shard that is being written. Its space is allocated first, so that a full disk is detected
-// before anything is copied; then many threads write its bytes, past the page cache if the file
-// system supports it.
+// A shard that is being written. Its space is allocated first, if the file system supports that, so
+// that a full disk is detected before anything is copied; then many threads write its bytes, past
+// the page cache if the file system supports that.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace fo::weights {
 
 class ShardFile {
  public:
-  /// Creates it with `size` bytes. Throws Error(kCannotCreate …), kIoError for a full disk.
+  /// Creates the file with `size` bytes. Throws Error(kCannotCreate …), kIoError for a full disk.
   ShardFile(std::string path, base::ByteCount size);
 
   /// Thread-safe. Throws Error(kIoError).

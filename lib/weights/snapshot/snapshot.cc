@@ -43,7 +43,7 @@ std::string path_of_fd(int fd) {
 // Returns -1 and errno as openat2(2) does: EXDEV for a file outside the folder.
 int open_beneath(int folder, const std::string& name) {
   open_how how{};
-  // Does not block on a FIFO.
+  // O_NONBLOCK: the open does not block on a FIFO.
   how.flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
   constexpr int kMaxAttempts = 128;

@@ -56,7 +56,8 @@ void place_in_shards(SnapshotManifest& manifest);
 /// `file` is a name for messages, here and below. Throws Error(kBadData):
 /// "read 'file': allocation N: reason".
 SnapshotManifest parse_manifest(std::string_view text, const std::string& file);
-/// `timestamp`: seconds since 1970. `device`: the one that it was saved from.
+/// `timestamp` is in seconds since 1970; `device` is the one that the layout was saved from. Throws
+/// Error(kBadData) for a text that is not UTF-8, as does format_snapshot_metadata.
 std::string format_manifest(const SnapshotManifest& manifest, double timestamp,
                             base::DeviceOrdinal device);
 
