@@ -11,7 +11,7 @@
 namespace fo::pod {
 namespace {
 
-// The source of unchanged items, which are not documents of their own.
+// The `source` of an unchanged item of a list: an item has no text of its own in the input.
 const std::string kUnchanged = "unchanged";
 
 // The comments and empty lines before a document.
@@ -105,7 +105,7 @@ class Filter {
     result_.explanations.push_back(std::move(explanation));
   }
 
-  // `rest` is the remaining deployment.
+  // `rest` is the remaining deployment; nullopt if all services are replaced.
   void add_manifests(const yaml::Node& root, const std::string& source,
                      std::optional<yaml::Node> rest, std::vector<FailoverPod> pods) {
     if (std::all_of(pods.begin(), pods.end(),

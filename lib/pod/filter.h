@@ -19,7 +19,7 @@ struct Manifest {
   yaml::Node root;
   /// The text in the input; "" for generated or changed objects.
   std::string source;
-  /// Generated here.
+  /// True if the object was generated, not copied from the input.
   bool generated = false;
   /// Comments to write before it if `source` is "": those before its document in the input; for
   /// further objects of a document, only Helm's "# Source:".
@@ -39,7 +39,7 @@ struct Filtered {
 
   /// If there is an error among the findings, the manifests must not be used.
   [[nodiscard]] bool failed() const;
-  /// Whether every manifest is an unchanged one of the input.
+  /// Whether every manifest is an unchanged object of the input.
   [[nodiscard]] bool untouched() const;
 };
 

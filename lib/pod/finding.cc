@@ -19,14 +19,15 @@ bool is_simple(std::string_view key) {
   });
 }
 
-// Whether a terminal may do anything but display the character.
+// Whether a terminal only displays the character; ASCII is left to base::quoted, which escapes
+// control characters.
 bool is_shown(char32_t code) {
   const bool turns_text = code == 0x61c || code == 0x200e || code == 0x200f ||
                           (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
   return code < 0x80 || (yaml::is_printable(code) && !turns_text);
 }
 
-// On one line, in a printable form.
+// The key in quotes, on one line, with escapes for characters that are not shown.
 std::string quoted_key(std::string_view key) {
   // base::quoted cuts longer keys.
   constexpr std::size_t kMax = 257;

@@ -11,10 +11,10 @@ namespace fo::pod {
 bool is_resource_list(const yaml::Node& document);
 
 struct FunctionAnswer {
-  /// The list with filtered items, and with the findings as `results`. If there is an error among
-  /// them, the items are those of the input.
+  /// The list with filtered items, and with the findings as `results`. If one of the findings is an
+  /// error, the items are those of the input.
   yaml::Node list;
-  /// The same, item by item.
+  /// The result of the filter for all items; the `source` of its manifests is not their text.
   Filtered filtered;
 };
 

@@ -1,4 +1,4 @@
-// Kubernetes' rules for the names and labels of what is generated. Pure.
+// Kubernetes' rules for the names and labels of the generated objects. Pure.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ struct Located {
   const yaml::Node* node = nullptr;
   std::string path;
 
-  /// The member of that name; without a node, but with its path, if it is missing.
+  /// The member of that name; if it is missing, a value without a node, but with the member's path.
   [[nodiscard]] Located member(std::string_view key) const;
 };
 

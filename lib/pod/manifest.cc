@@ -20,7 +20,7 @@ std::string name_space_of(const yaml::Node& manifest) {
   return manifest.text_at({"metadata", "namespace"});
 }
 
-// Unchanged if it consists of characters of names, which are safe in a line and on a terminal; else
+// The name unchanged, if all its characters are those of names, which are safe on a terminal; else
 // quoted.
 std::string shown(const std::string& name) {
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char one) {

@@ -10,13 +10,13 @@ namespace fo::pod {
 
 class Budget {
  public:
-  /// The limit of one run.
+  /// The limits of one run: a million values, 64 MiB.
   Budget() : Budget(std::size_t{1'000'000}, std::size_t{64} << 20) {}
   /// Limits the number of values, and the bytes of keys and scalars.
   Budget(std::size_t values, std::size_t bytes) : values_(values), bytes_(bytes) {}
 
-  /// Whether `node` fits the rest of the budget, which it reduces. After the first that does not
-  /// fit, none does.
+  /// Subtracts the values and bytes of `node` from the budget. Returns false if they do not fit;
+  /// after that, nothing fits any more.
   bool take(const yaml::Node& node);
 
   [[nodiscard]] bool is_spent() const { return is_spent_; }

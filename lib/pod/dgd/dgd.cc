@@ -62,7 +62,8 @@ void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
   }
 }
 
-/// For a deployment that is dropped: warns of fields besides its services that no pod carries.
+/// If all services fail over, the deployment itself is dropped: warns of each field that is in no
+/// generated object.
 void warn_of_the_rest(const Located& spec, const Dgd& dgd, Findings& findings) {
   constexpr std::array<std::string_view, 8> kCarried = {
       "annotations", "backendFramework", "components", "env", "envs", "labels", "pvcs", "services"};
@@ -71,7 +72,7 @@ void warn_of_the_rest(const Located& spec, const Dgd& dgd, Findings& findings) {
                    [](const Service& service) { return service.failover; })) {
     return;
   }
-  // Unknown fields have warnings of their own.
+  // check_schema warns of unknown fields.
   const char* const type = dgd.version == DgdVersion::kV1Alpha1 ? "DgdAlpha" : "DgdBeta";
   for (const SchemaField& field : fields_of(type)) {
     if (text::is_one_of(field.name, kCarried)) continue;

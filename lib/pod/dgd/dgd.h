@@ -32,9 +32,9 @@ struct Service {
   bool failover = false;
   std::int64_t gpus = 0;
   std::string device_class = "gpu.nvidia.com";
-  /// It registers in Dynamo's global namespace, not in that of its deployment.
+  /// The service registers in Dynamo's global namespace, not in that of its deployment.
   bool global_namespace = false;
-  /// It states that nothing is mounted at /dev/shm.
+  /// The input requests that nothing is mounted at /dev/shm.
   bool wants_no_shared_memory = false;
   /// Other containers that use the GMS, by name (gpuMemoryService.extraClientContainers).
   std::vector<std::string> gms_clients;
@@ -71,9 +71,9 @@ bool is_main(const yaml::Node& container);
 bool is_dgd(const yaml::Node& document);
 
 /// `document` must satisfy is_dgd. Fields that are invalid or cannot be supported are added to
-/// `findings` in document order; with an error among them, the result is for display only. In
-/// services without failover, only fields that hide whether they have it are errors. Warnings name
-/// unknown fields with the nearest known one.
+/// `findings` in document order; with an error among them, the result is for display only. In a
+/// service without failover, the only errors are values that hide whether it has failover. An
+/// unknown field gets a warning with the nearest known name.
 Dgd read_dgd(const yaml::Node& document, Findings& findings);
 
 }  // namespace fo::pod

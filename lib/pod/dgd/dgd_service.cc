@@ -34,7 +34,7 @@ void check_component_type(const ServiceParts& parts, Findings& findings) {
          "leave failover out, or make it a worker, prefill or decode");
 }
 
-/// For the modes of failover and of the GMS.
+/// Refuses a mode of failover or of the GMS, except the one within a pod.
 void check_mode(const Located& mode, DgdVersion version, Findings& findings) {
   if (mode.node == nullptr) return;
   const bool alpha = version == DgdVersion::kV1Alpha1;
@@ -119,8 +119,8 @@ void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) 
   }
 }
 
-/// Refuses names of the containers that the generator adds, a second main container, one without
-/// the image that those run, and probes of missing ports.
+/// Refuses a container with the name of a generated one, a second main container, a main container
+/// without an image, and probes of missing ports.
 void check_containers(const std::vector<Located>& containers, Findings& findings) {
   constexpr std::array<std::string_view, 4> kReserved = {"gms-weights", "gms-server", "gms-lockd",
                                                          "fo-tools"};
@@ -184,7 +184,7 @@ void check_probe(const Located& probe, const Located& container, Findings& findi
     const Located port = probe.member(handler).member("port");
     if (port.node == nullptr || !yaml::as_string(*port.node)) continue;
     const std::string& name = text_of(port);
-    // Dynamo's operator adds this port to a main container without any.
+    // Dynamo's operator adds this port to a main container without ports.
     const bool is_operators = ports == nullptr && name == "system" && is_main(*container.node);
     if (is_operators || yaml::find_named(ports, "name", name) != nullptr) continue;
     refuse(findings, port, base::quoted(name) + ": not a port of this container",

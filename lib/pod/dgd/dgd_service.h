@@ -42,31 +42,33 @@ bool has_room(const Dgd& dgd, const Service& service, Findings& findings);
 /// and the probe fails in the pod.
 void check_probe(const Located& probe, const Located& container, Findings& findings);
 
-/// Warns of members that only Dynamo's operator implements.
+/// Warns of members that only Dynamo's operator implements, unless their `enabled` is false.
 void warn_not_carried(const Located& map, std::initializer_list<std::string_view> members,
                       Findings& findings);
 
-/// 1 if it is missing.
+/// The number of replicas; 1 if it is missing or not a whole number. Adds an error for a number
+/// below 0 or over 2^31-1.
 std::int64_t read_replicas(const Located& replicas, Findings& findings);
 
-/// Merges lists of EnvVar. A later list overrides earlier ones: repeated names are dropped from
-/// those, which keeps its order, on which $(NAME) depends. A null if there are none.
+/// Merges lists of EnvVar. A later list overrides earlier ones: its names are dropped from them, so
+/// that its own order, on which $(NAME) depends, is kept. A null if there are no entries.
 yaml::Node merge_env(std::initializer_list<const yaml::Node*> lists);
 
-/// Moves the members of `from`, if it is a map, into `into`, where they replace those with the same
-/// key.
+/// Copies the members of `from` that are not null, if it is a map, into `into`, where they replace
+/// members with the same key.
 void merge_map(yaml::Node& into, const yaml::Node* from);
 
 /// Mounts an emptyDir in memory at /dev/shm, of size `size` (default 8Gi, as in Dynamo's operator).
-/// It replaces a mount of the container there, as that operator does, with a warning.
+/// Replaces the container's own mount there with a warning, as that operator does. Adds an error if
+/// another volume has the name of the new one.
 void share_memory(yaml::Node& pod_spec, yaml::Node& container, const yaml::Node* size,
                   const Located& asked_by, Findings& findings);
 
-/// Mounts the volume at `path`, which must not be the path of another mount.
+/// Mounts the volume at `path`; adds an error instead if the container has a mount there.
 void add_mount(yaml::Node& container, const std::string& volume, const yaml::Node& path,
                const Located& asked_by, Findings& findings);
 
-/// Adds a volume for the PVC, with its name.
+/// Adds a volume for the PVC with the name `pvc`, which is the volume's name, too.
 void add_claim_volume(yaml::Node& pod_spec, const yaml::Node& pvc);
 
 /// Warns of a compilation cache at `path` that no variable of the container refers to: the variable

@@ -10,7 +10,7 @@
 namespace fo::pod {
 namespace {
 
-/// The container with the name that the operator gives it.
+/// A copy of the main container with the name that the operator gives it.
 yaml::Node named_main(const Located& container, Findings& findings) {
   yaml::Node main;
   main.set("name", yaml::Node::string(std::string(kMainContainer)));
@@ -92,7 +92,7 @@ class ServiceReader {
   void read(Service& service) {
     find_parts();
     check();
-    // Checks its own copy, which has a name.
+    // The checks use this copy, because check_probe needs the container's name.
     const yaml::Node main = named_main(main_at_, findings_);
     for (const char* probe : {"livenessProbe", "readinessProbe"}) {
       check_probe(at_.member(probe), {&main, main_at_.path}, findings_);

@@ -23,7 +23,7 @@ yaml::Node field_entry(std::string_view name, std::string_view field) {
                           {"valueFrom", yaml::Node::map({{"fieldRef", std::move(reference)}})}});
 }
 
-// Dynamo's namespace, a part of a worker's name; the parts are separated by dots.
+// Dynamo's namespace. It has no dots, because dots separate the parts of a worker's name.
 std::string dynamo_namespace(const PodPlan& plan, std::string_view kube_namespace) {
   if (plan.service.global_namespace) return std::string(kGlobalNamespace);
   std::string name = std::string(kube_namespace) + "-" + plan.dgd.name;
@@ -31,7 +31,7 @@ std::string dynamo_namespace(const PodPlan& plan, std::string_view kube_namespac
   return name;
 }
 
-// If the manifest does not name one, the pod gets it at run time.
+// The Kubernetes namespace; if the manifest has none, a reference to the pod's variable.
 std::string kube_namespace(const PodPlan& plan) {
   return plan.dgd.name_space.empty() ? "$(POD_NAMESPACE)" : plan.dgd.name_space;
 }
@@ -45,12 +45,13 @@ bool selects_etcd(const yaml::Node* said) {
   return said != nullptr && said->text() != "kubernetes";
 }
 
-// Whether an entry means the same at any position.
+// Whether an entry of an env refers to no other variable, so that it can be moved.
 bool stands_alone(const yaml::Node& entry) {
   return entry.text_at({"value"}).find("$(") == std::string::npos;
 }
 
-// Adds the user's entry of this name at this position, or ours if there is none.
+// Adds `entry` to `front` unless `env` has its name; an entry of the user that can be moved is
+// moved to `front`.
 void put(yaml::Node& env, yaml::Node& front, yaml::Node entry) {
   const std::string name = entry.text_at({"name"});
   const auto has_name = [&name](const yaml::Node& one) { return one.text_at({"name"}) == name; };

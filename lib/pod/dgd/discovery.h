@@ -1,5 +1,6 @@
 // Service discovery for the workers of a failover pod by components that Dynamo's operator still
-// runs: the settings of the operator's pods that these pods get, too.
+// runs: the settings of the operator's pods that these pods get, too. The functions that add or set
+// something do nothing unless PodPlan::is_found_by_kubernetes.
 #pragma once
 
 #include <string_view>
@@ -25,10 +26,12 @@ bool may_be_dynamo_worker(const EngineCommand& command, const GenerateOptions& o
 bool is_found_by_kubernetes(const Dgd& dgd, const Service& service, const EngineCommand& command,
                             const GenerateOptions& options);
 
-/// Refuses a deployment with another mode, and warns of settings that only the operator knows.
+/// For an engine that may be a Dynamo worker: refuses a deployment with another discovery mode, and
+/// warns of settings that only the operator adds.
 void check_discovery(const yaml::Node& main, const EngineCommand& command, const PodPlan& plan);
 
-/// Adds pod, namespace, component and deployment at the front of an engine's env.
+/// Adds the variables of pod, namespace, component and deployment at the front of an engine's env.
+/// The user's values stay, except CONTAINER_NAME and DYN_KUBE_DISCOVERY_MODE.
 void add_discovery_variables(int engine, yaml::Node& env, const PodPlan& plan);
 
 /// The labels by which workers are selected; the user's values stay.
@@ -36,7 +39,7 @@ void add_discovery_labels(yaml::Node& labels, const PodPlan& plan);
 
 /// The service account that Dynamo's operator creates for workers that register.
 std::string discovery_account(const PodPlan& plan);
-/// Sets the account that may register, unless the pod has another.
+/// Sets that account, unless the pod names one; warns if it is another.
 void set_service_account(yaml::Node& pod_spec, const PodPlan& plan);
 
 }  // namespace fo::pod

@@ -18,7 +18,7 @@ struct SchemaType {
   std::string_view name;
   /// "NAME:TYPE NAME:TYPE …"; NAME alone for any type.
   std::string_view fields;
-  /// It is passed through, with fields that are not listed here.
+  /// Whether fields that are not listed here are passed through without a warning.
   bool is_open = false;
 };
 

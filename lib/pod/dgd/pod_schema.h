@@ -26,7 +26,7 @@ std::vector<SchemaField> fields_of(std::string_view type);
 /// server knows them.
 bool is_open(std::string_view type);
 
-/// Whether values of a wrong kind are errors, or are reported elsewhere.
+/// Whether values of a wrong kind are errors or are ignored.
 enum class WrongKind { kError, kIgnore };
 
 /// Adds a warning for every unknown field of a type that is not open below `node`, which is at

@@ -10,7 +10,7 @@
 namespace fo::pod {
 namespace {
 
-// The scripts of these are parsed; those of other shells are not.
+// The shells whose scripts are parsed, and those whose scripts are not.
 constexpr std::array<std::string_view, 5> kShells = {"sh", "bash", "dash", "ash", "ksh"};
 constexpr std::array<std::string_view, 6> kOtherShells = {"zsh",  "fish", "csh",
                                                           "tcsh", "mksh", "rbash"};
@@ -90,7 +90,7 @@ std::vector<std::string> rough_words(std::string_view script) {
   return words;
 }
 
-// The result of Kubernetes' expansion of "$(NAME)" and "$$" in `text`.
+// Escapes `text`, so that Kubernetes' expansion of "$(NAME)" and "$$" results in `text`.
 std::string kubernetes_word(std::string_view text) {
   std::string word;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -127,7 +127,7 @@ EngineProgram program_of_module(std::string_view module) {
   return module.starts_with("dynamo.") ? EngineProgram::kDynamo : EngineProgram::kUnknown;
 }
 
-// The program of the two words, or of the first alone: "-mMODULE".
+// The program that the two words name, or the first alone ("-mMODULE").
 EngineProgram program_of(std::string_view word, std::string_view next) {
   if (word == "-m") return program_of_module(next);
   if (word.starts_with("-m")) return program_of_module(word.substr(2));
@@ -138,7 +138,8 @@ EngineProgram program_of(std::string_view word, std::string_view next) {
   return name == "fo-refengine" ? EngineProgram::kRefEngine : EngineProgram::kUnknown;
 }
 
-// The position of the last word that identifies the program, and the program.
+// A program, and the index of the first word that identifies it; the number of words if no program
+// was found.
 struct FoundProgram {
   EngineProgram program = EngineProgram::kUnknown;
   std::size_t at = 0;
@@ -259,12 +260,12 @@ void EngineCommand::find_program() {
   find_waiter(rough, before_script);
 }
 
-// `words` are those before the engine's, or all words if the engine is unknown. The first
+// `words` are the words before the engine's, or all words if the engine is unknown. The first
 // `before_script` of them run the whole script.
 void EngineCommand::find_waiter(const std::vector<std::string>& words, std::size_t before_script) {
   constexpr std::string_view kOption = "--engine";
   EngineWaiter of_script;
-  // One whose options are being read, up to "--".
+  // The waiter whose options are being read, up to its "--".
   EngineWaiter found;
   bool waits = false;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -282,7 +283,7 @@ void EngineCommand::find_waiter(const std::vector<std::string>& words, std::size
       if (waits) waiter_ = found;
       found = {};
     } else if (found.kind == EngineWaiter::Kind::kLock) {
-      // Its other subcommands do not wait.
+      // The other subcommands of gms-lock do not wait.
       waits = waits || word == "acquire";
     } else if (word == "--no-failover") {
       waits = false;
@@ -312,21 +313,21 @@ std::string EngineCommand::open_variable() const {
         shell_name_at(std::string_view(word.value).substr(std::min(begin, word.value.size())));
     const std::string* const known = environment_->value(name);
     if (known != nullptr && !sets_variable(name)) {
-      // A longer one counts as several words without a check.
+      // A longer value counts as several words without a check.
       constexpr std::size_t kMaxWord = 4096;
       if (known->size() > kMaxWord || known->find_first_of(" \t\n") != std::string::npos ||
           known->starts_with('-')) {
         return word.value;
       }
     } else if (i > 0 && !takes_value(words_[i - 1].value) && word.value.starts_with('$')) {
-      // After an option it is its value; elsewhere it may be anything.
+      // After an option, the variable is its value; elsewhere it may be another option.
       return word.value;
     }
   }
   return "";
 }
 
-// After "--" there are no options of the engine.
+// The index of the "--" that ends the engine's options; the number of words if there is none.
 std::size_t EngineCommand::options_end() const {
   if (program_ == EngineProgram::kUnknown) return words_.size();
   for (std::size_t i = program_word_ + 1; i < words_.size(); ++i) {
@@ -354,7 +355,7 @@ OptionValue EngineCommand::find(std::string_view option) const {
     value.reason = std::move(reason);
   };
   if (is_refused()) {
-    // Includes the script's own arguments, which it may pass on.
+    // The search includes the script's arguments, which the script may pass to the engine.
     for (std::size_t i = *script_item_; i < items_.size(); ++i) {
       std::string text = items_[i].text();
       std::replace(text.begin(), text.end(), '_', '-');
@@ -470,7 +471,7 @@ OptionValue EngineCommand::variable(std::string_view name) const {
     if (word.starts_with(assignment)) take(is_literal, word.substr(assignment.size()));
   };
   if (is_refused()) {
-    // From "env NAME=value sh -c …".
+    // The words before the script, as in "env NAME=value sh -c …".
     for (std::size_t i = 0; i < *script_item_; ++i) take_from_env(items_[i].text(), true);
     if (has_assignment(items_[*script_item_].text(), name)) {
       value.state = OptionValue::State::kUnknown;

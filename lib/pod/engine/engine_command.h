@@ -15,7 +15,7 @@
 
 namespace fo::pod {
 
-/// The known values of one option of a command line.
+/// The value of an option or a variable of a command, as far as it is known.
 struct OptionValue {
   enum class State { kAbsent, kKnown, kUnknown };
   State state = State::kAbsent;
@@ -60,12 +60,12 @@ class EngineCommand {
 
   /// Whether the container has a command; otherwise it runs the image's entrypoint.
   [[nodiscard]] bool has_command() const { return command_items_ > 0; }
-  /// For a script that could not be parsed, a guess from its words.
+  /// The engine's program; for a script that could not be parsed, a guess from its words.
   [[nodiscard]] EngineProgram program() const { return program_; }
   /// Whether one of the words is `module`, the module of a worker such as "dynamo.sglang".
   [[nodiscard]] bool runs(std::string_view module) const;
-  /// Found among the words before the engine's. In a script that could not be parsed, only the
-  /// engine's own command counts.
+  /// The waiter among the words before the engine's. In a script that could not be parsed, only
+  /// that of the engine's own command or of the whole script.
   [[nodiscard]] const EngineWaiter& waiter() const { return waiter_; }
   /// Why no option can be changed: "the script has a pipe"; "" if options can be changed.
   [[nodiscard]] std::string refusal() const;
@@ -82,9 +82,9 @@ class EngineCommand {
   /// Adds an option without a value after the others, unless it exists. Returns as set().
   std::optional<std::string> set_flag(std::string_view option);
 
-  /// The variables from the container's env and from InputObjects.
+  /// The variables that Kubernetes gives the container.
   [[nodiscard]] const Environment& environment() const { return *environment_; }
-  /// The value that the command itself gives this variable, which overrides the container's env.
+  /// The value that the command itself gives this variable; it overrides the container's env.
   [[nodiscard]] OptionValue variable(std::string_view name) const;
   [[nodiscard]] bool sets_variable(std::string_view name) const;
 

@@ -31,7 +31,7 @@ VariableList our_variables(int engine, const PodPlan& plan) {
   return variables;
 }
 
-// In addition to the variables that are set by the generator.
+// The variables whose user's values are removed, besides those that the generator sets.
 std::vector<std::string> removed_variables(const PodPlan& plan) {
   std::vector<std::string> names{"DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS",
                                  "DYN_HEALTH_CHECK_ENABLED"};
@@ -79,7 +79,7 @@ void check_variables(const yaml::Node& main, const EngineCommand& command, const
     plan.refuse(place == nullptr ? main.position() : place->position(), plan.main_path("command"),
                 "it sets " + name + ", for both engines alike", "leave that out, or set it in env");
   }
-  // The user's values of these would not be those of the pod.
+  // The values of the pod replace the user's values of these variables.
   for (const char* const name : {"ENGINE_ID", "GMS_SOCKET_DIR", "FAILOVER_LOCK_PATH"}) {
     const yaml::Node* entry = yaml::find_named(main.find("env"), "name", name);
     if (entry == nullptr) continue;
@@ -88,7 +88,7 @@ void check_variables(const yaml::Node& main, const EngineCommand& command, const
   }
 }
 
-// Among the ports that the main container declares.
+// The port with this number that the main container declares; nullptr if there is none.
 const yaml::Node* find_port(const yaml::Node& main, int number) {
   for (const yaml::Node& port : main.items_at({"ports"})) {
     const yaml::Node* own = port.find("containerPort");
@@ -106,7 +106,8 @@ yaml::Node declared_port(const std::string& name, int number) {
 yaml::Node make_ports(const yaml::Node& main, const std::optional<PublishedApi>& api, int engine) {
   yaml::Node ports = yaml::Node::list();
   ports.push_back(declared_port(system_port_name(engine), kSystemPort + engine));
-  // Only once, whichever engine listens: a name stands for one port of the pod.
+  // Only engine 0 declares the port of the API, whichever engine is active: a name stands for one
+  // port of the pod.
   if (!api || engine != 0) return ports;
   if (const yaml::Node* own = find_port(main, api->port)) {
     ports.push_back(*own);
@@ -130,8 +131,8 @@ void check_host_ports(const yaml::Node& main, const std::optional<PublishedApi>&
   }
 }
 
-// Warns of ports of the main container that the engines no longer declare, because only one
-// container can have a port of the pod.
+// Warns of ports of the main container that the engines do not declare, because only one container
+// can have a port of the pod.
 void check_declared_ports(const yaml::Node& main, const std::optional<PublishedApi>& api,
                           const std::vector<PortUse>& known, const PodPlan& plan) {
   const yaml::Node* ports = main.find("ports");
@@ -154,7 +155,7 @@ void check_declared_ports(const yaml::Node& main, const std::optional<PublishedA
       }
       continue;
     }
-    // Engine 1 has another port, or its system port, instead.
+    // Engine 1 has another port or its system port in place of these.
     const bool is_staggered = std::any_of(
         known.begin(), known.end(), [value](const PortUse& use) { return use.port == value; });
     const bool is_system = value == kSystemPort || (name != nullptr && name->text() == "system") ||

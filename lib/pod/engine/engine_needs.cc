@@ -35,7 +35,7 @@ std::string joined(const std::vector<std::string>& words) {
 EngineNeeds::EngineNeeds(const yaml::Node& main, const EngineCommand& command, Standby standby,
                          const PodPlan& plan)
     : plan_(plan), family_(family_of(command.program())), is_asleep_(standby == Standby::kAsleep) {
-  // A refused engine needs nothing.
+  // An engine that is refused gets no settings.
   if (standby == Standby::kNone) family_ = Family::kNone;
   if (family_ != Family::kNone) {
     find_options(main, command);
@@ -95,7 +95,7 @@ void EngineNeeds::find_options(const yaml::Node& main, const EngineCommand& comm
                  "leave --worker-cls out, or make sure that it is one");
     }
   }
-  // Not needed in shadow mode, or if nothing puts the engine to sleep.
+  // In shadow mode, or if nothing puts the engine to sleep, it does not need the sleep mode.
   if (family_ == Family::kDynamoVllm && is_asleep_) wanted.push_back({kSleepMode, ""});
 
   add_options(main, command, wanted);
@@ -155,9 +155,9 @@ void EngineNeeds::warn_of_missing(const yaml::Node& main, const EngineCommand& c
              "make sure that it has them");
 }
 
-// Without this, both engines load the weights at once: each may get the writer's lock of one device
-// and wait for that of another. A cold engine starts alone and may have to load the weights,
-// whichever it is.
+// Without gms_read_only, both engines load the weights at once: each may get the writer's lock of
+// one device and wait for that of another. A cold engine does not get it, because it starts alone
+// and may have to load the weights.
 void EngineNeeds::find_read_only(const yaml::Node& main, const EngineCommand& command) {
   const OptionValue value = command.find(kLoaderConfig);
   const auto warn = [&](const std::string& reason) {
@@ -193,10 +193,10 @@ void EngineNeeds::find_variables(const yaml::Node& main, const EngineCommand& co
   }
 }
 
-// Adds the variable if it is not set, and reports an empty one.
+// Adds the variable if it is not set, and warns if it is empty or 0.
 void EngineNeeds::check_variable(const yaml::Node& main, const EngineCommand& command,
                                  std::string_view name, std::string_view without) {
-  // The script sets it to a value of its own.
+  // The value that the command sets counts.
   if (command.sets_variable(name)) return;
   const yaml::Node* entry = yaml::find_named(main.find("env"), "name", name);
   if (entry == nullptr) {

@@ -16,20 +16,21 @@ namespace fo::pod {
 
 class EngineNeeds {
  public:
-  /// For the main container, with the way in which its standby waits. Settings that cannot be
-  /// added, and conflicting settings of the user, are added to the findings.
+  /// Finds the missing settings of the main container; `standby` is the way in which its standby
+  /// waits. Settings that cannot be added, and conflicting settings of the user, are reported in
+  /// the findings.
   EngineNeeds(const yaml::Node& main, const EngineCommand& command, Standby standby,
               const PodPlan& plan);
 
-  /// Adds the missing settings to the env and command of engine `engine`, which start as the main
-  /// container's.
+  /// Adds the missing settings to `env` and `command` of engine `engine`, which are copies of the
+  /// main container's.
   void apply(int engine, yaml::Node& env, EngineCommand& command) const;
 
  private:
   enum class Family { kNone, kVllm, kSglang, kDynamoVllm };
   struct Option {
     std::string_view name;
-    // "" if it takes none.
+    // "" if the option takes no value.
     std::string_view value;
   };
 
@@ -49,7 +50,7 @@ class EngineNeeds {
   const PodPlan& plan_;
   Family family_;
   bool is_asleep_;
-  // True if its weights are known to be in the GMS.
+  // True if --load-format is gms; for vLLM also if it is missing, and hence added, or unknown.
   bool uses_gms_ = false;
   std::vector<Option> options_;
   std::vector<std::pair<std::string_view, std::string_view>> variables_;

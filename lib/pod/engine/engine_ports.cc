@@ -156,7 +156,7 @@ void EnginePorts::add(Port port) {
 
 void EnginePorts::read_variables(const yaml::Node& main, const EngineCommand& command) {
   for (const Variable& variable : kVariables) {
-    // Dynamo's layout has them in every pod.
+    // Dynamo's layout sets these variables in every pod.
     const bool is_of_layout = plan_.is_dynamo() && (variable.listens == Listens::kVllm ||
                                                     variable.listens == Listens::kDynamo);
     const bool listens = is_of_layout || listens_anyway(variable.listens, command, plan_.options);
@@ -173,7 +173,7 @@ void EnginePorts::read_variable(const yaml::Node& main, const EngineCommand& com
   port.stride = stride;
   port.path = plan_.service.path;
   port.position = plan_.service.position;
-  // Set by the layout, whatever the user's value.
+  // Dynamo's layout sets this variable, whatever the user's value is.
   const bool is_fixed = plan_.is_dynamo() && name == "DYN_FORWARDPASS_METRIC_PORT";
   if (!command.environment().has(name) || is_fixed) {
     if (standard > 0) add(std::move(port));
@@ -242,7 +242,7 @@ void EnginePorts::read_options(const EngineCommand& command) {
       // A value without a port needs no change.
       if (port.base == 0) continue;
     }
-    // The result is the same for both engines and reported once.
+    // The attempt fails for both engines or for none, so it is made and reported once.
     EngineCommand changed = command;
     if (const auto reason = changed.set(port.name, "1")) {
       warn_of_unseen(port, *reason);
@@ -252,7 +252,7 @@ void EnginePorts::read_options(const EngineCommand& command) {
   }
 }
 
-// Only at run time is it known whether the value contains a port.
+// Whether the value contains a port is known only at run time.
 void EnginePorts::warn_of_unseen(const Port& port, const std::string& reason) const {
   plan_.warn(port.position, port.path,
              port.name +
@@ -314,7 +314,7 @@ void EnginePorts::apply(int engine, yaml::Node& env, EngineCommand& command) con
       for (yaml::Node& entry : env.items()) {
         if (entry.text_at({"name"}) != port.name) continue;
         is_set = true;
-        // Also replaces a value from a ConfigMap.
+        // This also replaces a value from a ConfigMap.
         if (engine > 0) entry = ours;
       }
       if (!is_set) env.push_back(ours);
@@ -324,7 +324,7 @@ void EnginePorts::apply(int engine, yaml::Node& env, EngineCommand& command) con
     std::string value = std::to_string(number);
     if (port.form == Form::kEndpoint) value = with_port_at_end(port.text, number);
     if (port.form == Form::kJson) {
-      // The current value, because another member may have been changed already.
+      // The new value derives from the current one, because another member may be changed already.
       Json config = Json::parse(command.find(port.name).text);
       Json& member = config[port.member];
       if (port.member == "kv_port") {

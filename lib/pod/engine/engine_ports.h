@@ -18,7 +18,8 @@ class EnginePorts {
   /// added to the findings.
   EnginePorts(const yaml::Node& main, const EngineCommand& command, const PodPlan& plan);
 
-  /// Sets the ports in the env and command of engine `engine`, which start as the main container's.
+  /// Sets the ports in `env` and `command` of engine `engine`, which are copies of the main
+  /// container's.
   void apply(int engine, yaml::Node& env, EngineCommand& command) const;
 
   [[nodiscard]] std::vector<PortUse> uses() const;

@@ -38,7 +38,7 @@ bool is_own_port(const yaml::Node& main, const yaml::Node& port) {
          yaml::find_named(ports, "containerPort", port.text()) != nullptr;
 }
 
-// Handlers at a port of the container are moved with it.
+// Points lifecycle hooks that use a port of the main container to the engine's system port.
 void retarget_hooks(yaml::Node& container, const yaml::Node& main, int engine) {
   for (const char* const hook : {"postStart", "preStop"}) {
     yaml::Node* lifecycle = container.find("lifecycle");
@@ -60,7 +60,8 @@ bool is_page(std::string_view path) {
   return text::is_one_of(path, kPages);
 }
 
-// "curl localhost:9090/live", "nc -z 127.0.0.1 9090".
+// Whether a command contains a port of this host: "curl localhost:9090/live", "nc -z 127.0.0.1
+// 9090".
 bool names_port_here(const std::string& words) {
   for (const std::string_view host : {"localhost", "127.0.0.1", "[::1]", "0.0.0.0"}) {
     for (std::size_t at = 0; (at = words.find(host, at)) != std::string::npos; ++at) {
@@ -105,7 +106,7 @@ void check_hooks(const yaml::Node& main, const PodPlan& plan) {
 
 std::string system_port_name(int engine) { return "system-" + std::to_string(engine); }
 
-// Probes use the system port, which has plain HTTP, and only two pages with fo-shadow.
+// Probes use the system port, which has plain HTTP and, with fo-shadow, only fo-shadow's pages.
 void check_probes(const yaml::Node& main, const PodPlan& plan) {
   check_hooks(main, plan);
   for (const char* const key : kProbes) {

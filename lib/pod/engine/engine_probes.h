@@ -9,7 +9,7 @@
 
 namespace fo::pod {
 
-/// "system-0".
+/// The name of an engine's system port: "system-0".
 std::string system_port_name(int engine);
 
 /// Adds findings for probes and hooks of the user that do not work at that port.

@@ -14,7 +14,7 @@ namespace {
 constexpr int kVllmPort = 8000;
 constexpr int kSglangPort = 30000;
 
-// "" if the command does not tell.
+// The value of fo-shadow's --engine for a program; "" if the program is unknown.
 std::string kind_of(EngineProgram program) {
   switch (program) {
     case EngineProgram::kVllm:
@@ -46,7 +46,7 @@ int standard_port(const std::string& kind, EngineProgram program) {
   return kind == "sglang" || program == EngineProgram::kSglang ? kSglangPort : kVllmPort;
 }
 
-// 0: unknown, which is refused.
+// The port of the engine's API; 0 if it is unknown, which is refused.
 int find_port(const EngineCommand& command, int standard, const PodPlan& plan) {
   const OptionValue value = command.find("--port");
   if (value.state == OptionValue::State::kAbsent) return standard;
@@ -68,8 +68,8 @@ int find_port(const EngineCommand& command, int standard, const PodPlan& plan) {
   return port;
 }
 
-// The address to publish at, which is the engine's own so far; "" if fo-shadow cannot use it, which
-// is refused.
+// The address to publish at: the one that the command gives the engine. "" if fo-shadow cannot use
+// it, which is refused.
 std::string find_host(const EngineCommand& command, const PodPlan& plan) {
   const OptionValue host = command.find("--host");
   if (host.state == OptionValue::State::kAbsent || host.text == "0.0.0.0") return "0.0.0.0";
@@ -168,7 +168,7 @@ void Supervision::find_unsupervised(const yaml::Node& main, const EngineCommand&
   standby_ = Standby::kShadowMode;
 }
 
-// Two programs that wait for one lock wait for each other; without one, both engines serve.
+// If two programs wait for one lock, they wait for each other; if none waits, both engines serve.
 void Supervision::check_shadow_mode(const yaml::Node& main, const EngineCommand& command) const {
   if (plan_.options.supervise) {
     refuse_shadow_mode(main, command, "fo-shadow");
@@ -216,7 +216,7 @@ void Supervision::refuse_shadow_mode(const yaml::Node& main, const EngineCommand
 void Supervision::require_shadow_mode(const yaml::Node& main, const EngineCommand& command) const {
   const std::string reason = "without its shadow mode the engine does not wait for the lock";
   const std::string name(kShadowMode);
-  // Other entries of env for it are replaced.
+  // The generator replaces any other value in env.
   const std::string* value = command.environment().value(kShadowMode);
   if (value != nullptr && is_false(*value)) {
     const auto [position, path] = place_of_variable(main, command, kShadowMode);
@@ -244,7 +244,7 @@ void Supervision::find_api(const EngineCommand& command) {
   api.port = find_port(command, standard_port(kind_, command.program()), plan_);
   api.host = find_host(command, plan_);
   if (api.port == 0 || api.host.empty()) return;
-  // The result is the same for both engines and reported once.
+  // The attempt fails for both engines or for none, so it is made and reported once.
   EngineCommand changed = command;
   if (const auto reason = set_api(changed, api, 0)) {
     plan_.refuse(plan_.service.position, plan_.main_path("command"),
@@ -330,7 +330,7 @@ void Supervision::apply(int engine, EngineCommand& command) const {
   if (api_) set_api(command, *api_, engine);
 }
 
-// A cold engine is probed at its API, like vLLM. A Dynamo worker has none: its health page is at
+// A cold engine is probed at its API, like vLLM. A Dynamo worker has no API: its health page is at
 // its system port, and a ready endpoint is the proof.
 void Supervision::add_system_page(int engine, std::vector<std::string>& argv) const {
   const std::string url =

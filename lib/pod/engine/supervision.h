@@ -33,19 +33,21 @@ enum class Standby {
 
 class Supervision {
  public:
-  /// For the main container. Settings that prevent this, also without --supervise, are added to the
-  /// findings.
+  /// Determines how the main container's engines wait and serve. Settings that prevent this are
+  /// added to the findings, with and without --supervise.
   Supervision(const yaml::Node& main, const EngineCommand& command, const PodPlan& plan);
 
   [[nodiscard]] Standby standby() const { return standby_; }
-  /// For supervised engines with an API.
+  /// The published API; nullopt without --supervise, for an engine without an API, and after an
+  /// error.
   [[nodiscard]] const std::optional<PublishedApi>& api() const { return api_; }
   /// Whether the engine has its own system port in addition to fo-shadow's.
   [[nodiscard]] bool has_inner_system_port() const { return has_inner_system_port_; }
 
-  /// Sets the port of the API in the command.
+  /// Sets the host and the port of the engine's own API in `command`; does nothing without api().
   void apply(int engine, EngineCommand& command) const;
-  /// Wraps the container's command in fo-shadow.
+  /// Wraps the container's command in fo-shadow; does nothing without --supervise. `command` is the
+  /// same command, parsed.
   void wrap(int engine, const EngineCommand& command, yaml::Node& container) const;
 
  private:

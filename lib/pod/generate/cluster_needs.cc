@@ -81,7 +81,7 @@ void find_references(const yaml::Node& node, References& found) {
       {"secretRef", "name", "Secret"},
       {"secretKeyRef", "name", "Secret"},
       {"secret", "secretName", "Secret"},
-      // In a projected volume.
+      // The form in a projected volume.
       {"secret", "name", "Secret"},
       {"configMapRef", "name", "ConfigMap"},
       {"configMapKeyRef", "name", "ConfigMap"},

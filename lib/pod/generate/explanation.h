@@ -15,7 +15,7 @@ struct ServiceExplanation {
   /// "worker", "frontend" …; may be empty.
   std::string component_type;
   bool failover = false;
-  /// The service, or the whole deployment, was refused.
+  /// Whether the service, or the whole deployment, was refused.
   bool refused = false;
   /// One line for each object: "Deployment chat-worker: 1 replica of engine-0, engine-1,
   /// gms-weights".
@@ -34,11 +34,12 @@ struct DgdExplanation {
   Findings findings;
 };
 
-/// "Deployment chat-worker: 2 replicas of engine-0, engine-1, gms-weights".
+/// One line for a generated object: "Deployment chat-worker: 2 replicas of engine-0, engine-1,
+/// gms-weights".
 std::string describe(const yaml::Node& manifest);
 
-/// Everything except the generated objects. Findings other than unknown fields are assigned to
-/// services by their path.
+/// The explanation of a deployment, without `writes` and `needs`. Findings other than unknown
+/// fields are assigned to services by their path.
 DgdExplanation explain(const Dgd& dgd, const Findings& findings);
 
 }  // namespace fo::pod

@@ -22,7 +22,8 @@
 namespace fo::pod {
 namespace {
 
-// The main container comes first; the user's other containers follow the engines in their order.
+// Replaces the main container by the engines, which come first; the user's other containers follow
+// in their order.
 void set_containers(yaml::Node& spec, const yaml::Node& main, const EngineCommand& command,
                     const PodPlan& plan) {
   Engines engines = make_engines(main, command, plan);
@@ -35,8 +36,8 @@ void set_containers(yaml::Node& spec, const yaml::Node& main, const EngineComman
   spec.set("containers", std::move(containers));
 }
 
-// The generated ones come before the user's: they wait for nothing and fail early, and an init
-// container of the user may be a client of the GMS, for example to load the weights.
+// The generated init containers come before the user's: they wait for nothing and fail early, and
+// an init container of the user may be a client of the GMS, for example to load the weights.
 void set_init_containers(yaml::Node& spec, const yaml::Node& main, const PodPlan& plan) {
   yaml::Node containers = yaml::Node::list();
   if (plan.has_tools()) containers.push_back(make_tools_container(main, plan));
@@ -98,7 +99,8 @@ void add_volumes(yaml::Node& spec, const PodPlan& plan) {
   if (plan.has_tools()) add(kToolsVolume);
 }
 
-// With claims, no admission plugin adds it, and nodes with GPUs usually have the taint.
+// With claims, no admission plugin adds this toleration, and nodes with GPUs usually have the
+// taint.
 void add_toleration(yaml::Node& spec) {
   yaml::Node& tolerations = spec["tolerations"];
   const bool is_there = std::any_of(
@@ -154,7 +156,7 @@ void warn_of_guard(const yaml::Node& main, const PodPlan& plan) {
   }
 }
 
-// The planner scales services by name.
+// The planner scales services of the deployment by their names.
 void warn_of_planner(const PodPlan& plan) {
   const auto& services = plan.dgd.services;
   const auto planner = std::find_if(services.begin(), services.end(), [](const Service& other) {

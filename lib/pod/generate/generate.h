@@ -62,12 +62,14 @@ struct FailoverPod {
   std::vector<yaml::Node> manifests;
   /// Requirements besides these objects (cluster_needs.h).
   std::vector<std::string> needs;
-  /// Its engines register by container, which the components that look for them must be told.
+  /// True if the engines register by container; the rest of the deployment needs an annotation with
+  /// that.
   bool registers_by_container = false;
 };
 
-/// For a service with failover without errors from read_dgd. Problems that only show here (a shell
-/// command that cannot be edited, ports that collide) are added to `findings`.
+/// Generates the objects of `service`, which must have failover and no error from read_dgd.
+/// Problems that only show here (a shell command that cannot be edited, ports that collide) are
+/// added to `findings`.
 FailoverPod generate(const Dgd& dgd, const Service& service, const GenerateOptions& options,
                      Findings& findings);
 

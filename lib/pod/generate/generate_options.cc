@@ -53,7 +53,7 @@ bool set_kube_version(GenerateOptions& options, const std::string& text) {
   if (major.ec != std::errc() || major.ptr == end || *major.ptr != '.') return false;
   const auto minor = std::from_chars(major.ptr + 1, end, version.minor);
   if (minor.ec != std::errc() || version.major < 0 || version.minor < 0) return false;
-  // A patch release, or a "+" that some providers append.
+  // A patch release may follow, or a "+", which some providers append.
   if (minor.ptr != end && *minor.ptr != '.' && *minor.ptr != '+') return false;
   options.kube_version = version;
   return true;

@@ -12,7 +12,7 @@ namespace {
 // The tags that engines use.
 constexpr std::string_view kTags = "weights,kv_cache";
 
-// With the main container's settings for its user.
+// A container with the main container's image.
 yaml::Node start_container(std::string_view name, const yaml::Node& main) {
   yaml::Node container = yaml::Node::map({{"name", yaml::Node::string(std::string(name))}});
   for (const char* const key : {"image", "imagePullPolicy"}) {
@@ -26,7 +26,8 @@ void finish_container(yaml::Node& container, const yaml::Node& main) {
     container.set("securityContext", *value);
 }
 
-// For a container that needs only its user's files.
+// Gives a container that needs only the files of the main container's user this user and no
+// privileges.
 void finish_plain_container(yaml::Node& container, const yaml::Node& main) {
   const yaml::Node* own = main.find("securityContext");
   if (own == nullptr) return;
@@ -91,11 +92,11 @@ yaml::Node make_gms_container(const yaml::Node& main, const PodPlan& plan) {
   container.set("restartPolicy", yaml::Node::string("Always"));
   if (is_ours) {
     container.set("command", yaml::Node::strings({plan.program("gms-serve")}));
-    // Only the devices of the claim, even if a node exposes more.
+    // The GMS serves only the devices of the claim, even if a node exposes more.
     container.set("args", yaml::Node::strings({"--socket-dir", folder, "--devices",
                                                plan.device_list(), "--tags", std::string(kTags)}));
   } else {
-    // It serves both tags of all visible devices, in the folder GMS_SOCKET_DIR.
+    // Dynamo's GMS serves both tags of all visible devices, in the folder GMS_SOCKET_DIR.
     container.set("command",
                   yaml::Node::strings({"python3", "-m", "gpu_memory_service.cli.server"}));
   }

@@ -13,7 +13,8 @@ namespace fo::pod {
 /// known to be there, a finding is added.
 GmsProgram choose_gms(const yaml::Node& main, const EngineCommand& command, const PodPlan& plan);
 
-/// They run as the main container's user, because servers and engines accept only their own.
+/// These containers run as the main container's user, because servers and engines accept only peers
+/// of their own user.
 yaml::Node make_gms_container(const yaml::Node& main, const PodPlan& plan);
 yaml::Node make_lockd_container(const yaml::Node& main, const PodPlan& plan);
 /// An init container that ends when our programs are in the volume.

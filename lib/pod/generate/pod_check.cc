@@ -13,7 +13,7 @@ namespace {
 
 using Path = std::function<std::string()>;
 
-// Refuses entries of a list at `path` whose `name` is reserved.
+// Refuses entries of the list at `path` whose name is in `taken`.
 void check_names(const yaml::Node* list, const Path& path, const std::set<std::string>& taken,
                  const PodPlan& plan) {
   if (list == nullptr) return;
@@ -26,7 +26,7 @@ void check_names(const yaml::Node* list, const Path& path, const std::set<std::s
   }
 }
 
-// A container that refers to a reserved name would get what is added to the pod.
+// A container that refers to the name of a generated volume or claim would get that one.
 void check_references(const yaml::Node& spec, const std::set<std::string>& volumes,
                       const std::set<std::string>& claims, const PodPlan& plan) {
   for (const char* const list : {"initContainers", "containers"}) {
@@ -57,7 +57,7 @@ void check_settings(const yaml::Node& spec, const PodPlan& plan) {
   }
   for (const char* const field : {"hostPID", "shareProcessNamespace"}) {
     if (!is_true(spec, field)) continue;
-    // Otherwise the kernel kills the other processes of a container with its first process.
+    // Without these settings, the kernel kills a container's other processes with its first one.
     plan.warn(
         spec.find(field)->position(), plan.spec_path(field),
         "processes that a dead engine leaves are killed later, and the other engine waits for that",

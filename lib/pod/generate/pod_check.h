@@ -12,7 +12,7 @@ namespace fo::pod {
 /// the whole pod that a failover pod does not support.
 void check_pod_spec(const yaml::Node& spec, const PodPlan& plan);
 
-/// Checks the user's other containers against the ports of the engines.
+/// Refuses a port of an engine that the other engine or a container of the user has, too.
 void check_ports(const yaml::Node& spec, const std::vector<PortUse>& engine_ports,
                  const PodPlan& plan);
 

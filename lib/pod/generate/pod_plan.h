@@ -28,9 +28,9 @@ struct PortUse {
   int port = 0;
   /// The container.
   std::string owner;
-  /// "VLLM_PORT".
+  /// The use of the port, for messages: "VLLM_PORT", "--port".
   std::string what;
-  /// Chosen by the generator, not by the user.
+  /// True if the generator chose the port, not the user.
   bool is_ours = false;
   /// Path of its source in the input; for generated ports, the service.
   std::string path;
@@ -84,7 +84,7 @@ struct PodPlan {
               std::string remedy) const;
   void warn(yaml::Position position, std::string path, std::string reason,
             std::string remedy) const;
-  /// About the service as a whole.
+  /// Refuses the service as a whole.
   void refuse(std::string reason, std::string remedy) const;
 };
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kGraphLabel = "nvidia.com/dynamo-graph-deployment-name";
 constexpr std::string_view kComponentLabel = "nvidia.com/dynamo-component";
 
-// The time of GMS and engine, as allowed by their startup probes.
+// The time that the startup probes of GMS and engine allow.
 constexpr int kProgressSeconds = 150 * 2 + 720 * 10;
 
 yaml::Node start_object(const char* version, const char* kind, std::string name,

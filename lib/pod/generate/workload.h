@@ -17,7 +17,7 @@ std::vector<yaml::Node> make_volume_claims(const PodPlan& plan);
 /// to the findings.
 yaml::Node make_claim_template(const PodPlan& plan);
 
-/// The final object for the pod template (metadata, spec).
+/// The Pod or Deployment with the pod template (metadata, spec).
 yaml::Node make_workload(yaml::Node pod_template, const PodPlan& plan);
 
 }  // namespace fo::pod

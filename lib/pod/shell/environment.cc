@@ -33,7 +33,7 @@ void Environment::take_source(const yaml::Node& source, const InputObjects& inpu
       reference == nullptr ? nullptr : inputs.config_map(name_space, reference->text_at({"name"}));
   if (data == nullptr) {
     has_more_ = true;
-    // The source may set those, too, and the later one counts.
+    // The source may set variables of earlier sources, too, and the last value counts.
     for (auto& [name, value] : variables_) value.reset();
     return;
   }

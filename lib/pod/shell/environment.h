@@ -31,12 +31,13 @@ class Environment {
   [[nodiscard]] bool has(std::string_view name) const { return variables_.contains(name); }
   /// Whether a variable with this prefix is set.
   [[nodiscard]] bool has_any(std::string_view prefix) const;
-  /// Whether has(), or a Secret or ConfigMap that is not in the input may set it.
+  /// Whether a variable of this name is set, or may be set by a Secret or ConfigMap that is not in
+  /// the input.
   [[nodiscard]] bool may_have(std::string_view name) const { return has_more_ || has(name); }
-  /// nullptr if it is not known.
+  /// The value of a variable; nullptr if it is unknown or not set.
   [[nodiscard]] const std::string* value(std::string_view name) const;
-  /// The expansion by Kubernetes of $(NAME) in a word of a command or in a value; nullopt if it is
-  /// not known.
+  /// The text after Kubernetes' expansion of $(NAME) and "$$", for a word of a command or a value;
+  /// nullopt if it is unknown. A reference to a variable that is not set stays.
   [[nodiscard]] std::optional<std::string> expanded(std::string_view text) const;
 
  private:
@@ -45,7 +46,7 @@ class Environment {
                    std::string_view name_space);
 
   std::map<std::string, std::optional<std::string>, std::less<>> variables_;
-  // A Secret or ConfigMap that is not in the input sets more variables.
+  // True if a Secret or ConfigMap that is not in the input sets more variables.
   bool has_more_ = false;
   std::size_t bytes_ = 0;
 };

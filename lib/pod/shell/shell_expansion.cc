@@ -26,7 +26,8 @@ bool is_safe(std::string_view text, Quotes quotes) {
   return !text.empty() && std::all_of(text.begin(), text.end(), is_plain_in_shell);
 }
 
-// nullopt if it is not known.
+// The expansion of a part; nullopt if it is unknown, may be several words or none, or has
+// characters that the shell would interpret.
 std::optional<std::string_view> expansion_of(const ShellPart& part, const Environment& environment,
                                              const ShellValue& value) {
   switch (part.kind) {
@@ -42,7 +43,7 @@ std::optional<std::string_view> expansion_of(const ShellPart& part, const Enviro
       const std::string* const known = value(name);
       if (known == nullptr) return std::nullopt;
       std::string_view text = *known;
-      // After ":-".
+      // The default value is after ":-".
       if (text.empty() && name.size() < part.text.size()) {
         text = std::string_view(part.text).substr(name.size() + 2);
       }

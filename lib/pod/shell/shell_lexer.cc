@@ -201,7 +201,7 @@ void ShellLexer::read_plain(ShellWord& word) {
   }
 }
 
-// Reads quotes and what is in them, or an escaped character. False if there is none here.
+// Reads a quoted text or an escaped character. Returns false if there is none here.
 bool ShellLexer::read_quoted(ShellWord& word) {
   if (sees("'")) {
     read_single_quotes(word);
@@ -220,7 +220,7 @@ void ShellLexer::read_single_quotes(ShellWord& word) {
   if (end == std::string_view::npos) refuse_script("a quote that is not closed");
   const std::string_view inner = script_.substr(at_ + 1, end - at_ - 1);
   at_ = end + 1;
-  // Kubernetes ignores quotes.
+  // Kubernetes replaces "$$" within quotes, too.
   if (inner.find("$$") != std::string_view::npos) {
     word.literal = false;
     return add_unknown(word, inner);
@@ -295,7 +295,7 @@ void ShellLexer::read_dollar(ShellWord& word, Quotes quotes) {
   add_part(word, std::move(part), script_.substr(begin, at_ - begin));
 }
 
-// Reads what follows a "$".
+// Reads the expansion after a "$".
 ShellPart ShellLexer::read_expansion(ShellWord& word, Quotes quotes) {
   if (sees("{")) return read_braces(word, quotes);
   if (sees("(")) return read_parentheses();
@@ -340,7 +340,7 @@ ShellPart ShellLexer::read_braces(ShellWord& word, Quotes quotes) {
   if (at_end()) refuse_script("a variable expansion that is not closed");
   const std::string_view inner = script_.substr(begin, at_ - begin);
   ++at_;
-  // "${NAME:=value}"
+  // "${NAME:=value}" sets the variable.
   const std::string_view name = shell_name_at(inner);
   const std::string_view use = inner.substr(name.size());
   if (use.starts_with(":=") || use.starts_with('=')) assigned_.emplace_back(name);
@@ -354,7 +354,7 @@ ShellPart ShellLexer::read_braces(ShellWord& word, Quotes quotes) {
   return {ShellPart::Kind::kVariable, quotes, std::string(inner)};
 }
 
-// Reads "@", "1", "?", "$" and others.
+// Reads the rest of "$@", "$1", "$?", "$'…'" and others.
 void ShellLexer::read_special(ShellWord& word, Quotes quotes) {
   const char c = script_[at_];
   unsupported_ = "a '$" + std::string(1, c) + "'";

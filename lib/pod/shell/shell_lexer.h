@@ -25,7 +25,7 @@ bool ends_shell_word(char c);
 /// A position in a script. The functions that read and skip throw ShellRefusal.
 class ShellLexer {
  public:
-  /// `environment` tells which names Kubernetes expands.
+  /// `environment` has the names that Kubernetes expands.
   ShellLexer(std::string_view script, const Environment& environment)
       : script_(script), environment_(environment) {}
 
@@ -39,7 +39,7 @@ class ShellLexer {
   [[nodiscard]] bool sees(std::string_view text) const { return rest().starts_with(text); }
   /// Whether one of these characters is here.
   [[nodiscard]] bool sees_one_of(std::string_view characters) const;
-  /// "\n" at the end.
+  /// The character here; "\n" at the end.
   [[nodiscard]] char here() const { return at_end() ? '\n' : script_[at_]; }
   /// The source of the word here, if nothing in it is quoted.
   [[nodiscard]] std::string_view bare_word() const;
@@ -61,12 +61,13 @@ class ShellLexer {
   void skip_commands() { skip_parentheses(Parentheses::kCommands); }
   /// Skips "((…))". Every variable in it may change.
   void skip_arithmetic();
-  /// The variables that words and arithmetic since the last call may set; sets those of the next.
+  /// Returns the variables that words and arithmetic since the last call may set, and continues
+  /// with `next`.
   std::vector<std::string> exchange_assigned(std::vector<std::string> next) {
     return std::exchange(assigned_, std::move(next));
   }
 
-  /// Counts the nesting levels.
+  /// Counts one nesting level while it exists; refuses the script if there are too many.
   class Level {
    public:
     explicit Level(ShellLexer& lexer);

@@ -37,7 +37,8 @@ std::string_view closer_of(std::string_view keyword) {
   refuse_script("a " + base::quoted(std::string(1, c)) + " in the wrong place");
 }
 
-// "NAME=…" without the name and the "=", which are plain text.
+// The parts of "NAME=…" without the first `size` characters, the name and the "=", which are plain
+// text.
 std::vector<ShellPart> parts_after(std::size_t size, std::vector<ShellPart> parts) {
   if (parts.front().kind == ShellPart::Kind::kText) {
     parts.front().text.erase(0, size);
@@ -46,7 +47,7 @@ std::vector<ShellPart> parts_after(std::size_t size, std::vector<ShellPart> part
   return parts;
 }
 
-// `word` is "NAME=…" or "NAME+=…".
+// The variable that `word` sets, which is "NAME=…" or "NAME+=…".
 ShellVariable variable_of(std::string_view name, const ShellWord& word, std::string_view script) {
   const std::string_view rest = std::string_view(word.value).substr(name.size());
   // The result of "+=" is unknown.
@@ -57,11 +58,12 @@ ShellVariable variable_of(std::string_view name, const ShellWord& word, std::str
   return {std::string(name), "", false, parts_after(name.size() + 1, word.parts)};
 }
 
-// Adds what the words of a declaration set.
+// Adds the variables that a declaration, such as export, sets.
 void take_declarations(ShellCommand& command, std::string_view script) {
   const std::vector<ShellWord>& words = command.words;
   command.sets_for_the_rest = true;
-  // Options that make numbers, change case, or refer to another variable.
+  // These options turn a value into a number, change its case, or make it the name of another
+  // variable.
   const bool changes = std::any_of(words.begin(), words.end(), [](const ShellWord& word) {
     return word.value.starts_with('-') && word.value.find_first_of("ilnu") != std::string::npos;
   });
@@ -73,7 +75,7 @@ void take_declarations(ShellCommand& command, std::string_view script) {
   }
 }
 
-// Finds what a simple command does to the script's variables.
+// Determines which variables of the script a simple command sets.
 void finish_simple(ShellCommand& command, std::string_view script) {
   std::vector<ShellWord>& words = command.words;
   if (!words.empty() && words.front().value == "exec") {
@@ -89,7 +91,7 @@ void finish_simple(ShellCommand& command, std::string_view script) {
   const std::string& first = words.front().value;
   command.may_set_any = text::is_one_of(first, kOtherScripts);
   if (text::is_one_of(first, kSetters)) {
-    // These include "P=1", and the arguments of let.
+    // A word may be an assignment, such as an argument of let.
     for (const ShellWord& word : words) command.may_set.emplace_back(shell_name_at(word.value));
   }
   if (first == "printf" && words.size() > 2 && words[1].value.starts_with("-v")) {
@@ -380,7 +382,7 @@ class Parser {
     command.words.push_back(std::move(word));
   }
 
-  // Skips "2>&1" or ">log": only the fact that it is not an argument matters.
+  // Skips "2>&1" or ">log", which is no argument. Returns false if there is no redirection here.
   bool read_redirection(ShellCommand& command) {
     std::string_view from = lexer_.rest();
     while (!from.empty() && text::is_digit(from.front())) from.remove_prefix(1);

@@ -19,16 +19,16 @@ struct ShellCommand {
   Kind kind = Kind::kSimple;
   /// The keyword of a compound command: "if", "(", "name()".
   std::string keyword;
-  /// Without leading assignments and without exec.
+  /// The words of a simple command, without leading assignments and without exec.
   std::vector<ShellWord> words;
   bool is_exec = false;
   /// The variables that it sets, for itself or for the rest of the script.
   std::vector<ShellVariable> variables;
   bool sets_for_the_rest = false;
-  /// It has a redirection.
+  /// Whether it has a redirection.
   bool redirects = false;
-  /// Variables with unknown values after it; `may_set_any`: all of them, because it runs another
-  /// script.
+  /// The variables whose values are unknown after the command. With `may_set_any` all are unknown,
+  /// because it runs another script.
   std::vector<std::string> may_set;
   bool may_set_any = false;
   /// Why its arguments cannot be changed; "" if they can.
@@ -39,7 +39,8 @@ struct ShellCommand {
   std::vector<ShellCommand> inner;
 };
 
-/// Throws ShellRefusal. `environment` tells which names Kubernetes expands.
+/// The commands of a script. `environment` has the names that Kubernetes expands. Throws
+/// ShellRefusal.
 std::vector<ShellCommand> read_shell_commands(std::string_view script,
                                               const Environment& environment);
 

@@ -82,7 +82,7 @@ class Judge {
     return is_engine_(words);
   }
 
-  // The first command of the last pipeline, which otherwise may contain only filters.
+  // The index of the first command of the last pipeline, whose other commands must be filters.
   [[nodiscard]] std::size_t head_of(const std::vector<ShellCommand>& commands) const {
     const std::size_t last = commands.size() - 1;
     std::size_t head = last;

@@ -29,11 +29,12 @@ struct ShellWord {
   std::size_t end = 0;
   /// The expanded word; for a word that is not literal, its source text.
   std::string value;
-  /// It has no variable, substitution, pattern or brace expansion, so it is the one word `value`.
+  /// True if the word has no variable, substitution, pattern or brace expansion: then it is the one
+  /// word `value`.
   bool literal = true;
-  /// It has an unquoted variable or substitution, which may expand to several words.
+  /// True if the word has a variable or substitution that may expand to several words.
   bool splits = false;
-  /// Its expansion.
+  /// The parts of its expansion.
   std::vector<ShellPart> parts;
   /// For a word that is not literal: its expansion to one word, if that is known.
   std::optional<std::string> known;
@@ -43,7 +44,7 @@ struct ShellVariable {
   std::string name;
   /// The value, if it is literal.
   std::string value;
-  /// Its value is known.
+  /// Whether the value is known.
   bool literal = true;
   /// For a value that is not literal: its expansion; empty if that is unknown.
   std::vector<ShellPart> parts{};
