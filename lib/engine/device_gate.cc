@@ -90,7 +90,7 @@ awaitable<void> DeviceGate::after_sleep() {
     free = std::move(again);
   }
   if (!free) co_return;
-  // An engine that slept already has released nothing now; its earlier value remains valid.
+  // An engine that slept already releases nothing; the value that was measured before stays valid.
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     wanted_[i] = std::max(wanted_[i], (*free)[i] - std::min((*free)[i], free_before_[i]));
   }

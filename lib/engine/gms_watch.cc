@@ -47,7 +47,7 @@ ExitStatus status_of(RemapResult result) {
   }
 }
 
-// The additional condition of the wait, besides the lock.
+// The conditions that the wait is for, besides the lock.
 enum class WaitFor { kNone, kServer, kServerAndLayout };
 
 struct Wanted {
@@ -63,7 +63,8 @@ struct Wanted {
   }
 };
 
-// One attempt; the reason for a failure is in `outcome`.
+// Tries once to acquire the lock and to compare the layout; the reason for a failure is in
+// `outcome`.
 std::optional<Held> try_to_hold(const Wanted& wanted, gms::RemapOutcome& outcome) {
   const std::string what = "GMS at " + base::quoted(wanted.socket);
   const Deadline slice = Deadline::after(kSlice).sooner(wanted.deadline);
@@ -83,7 +84,8 @@ std::optional<Held> try_to_hold(const Wanted& wanted, gms::RemapOutcome& outcome
   return std::nullopt;
 }
 
-// nullopt if it was cancelled.
+// Repeats try_to_hold until it succeeds; nullopt if `called_off` is set first. Throws Error at the
+// deadline, and for a failure that `wanted` does not wait out.
 std::optional<Held> take_hold(const Wanted& wanted, const std::atomic<bool>& called_off) {
   for (bool is_reported = false;;) {
     gms::RemapOutcome outcome;
@@ -121,7 +123,7 @@ struct GmsWatch::State : std::enable_shared_from_this<GmsWatch::State> {
   unsigned holding = 0;
 
   awaitable<std::optional<Held>> take(Wanted wanted) {
-    // Keeps the state, because the thread may outlive the watch.
+    // The thread keeps the state alive, because it may outlive the watch.
     auto self = shared_from_this();
     std::function<std::optional<Held>()> body = [self, wanted = std::move(wanted)] {
       return take_hold(wanted, self->called_off);

@@ -45,8 +45,8 @@ class GmsWatch {
   /// layout is accepted and recorded).
   boost::asio::awaitable<void> hold(base::Deadline deadline);
 
-  /// Checks whether an engine could acquire the locks now, beside the held ones; throws what hold()
-  /// throws otherwise, without waiting for an unreachable server.
+  /// Checks whether another engine could acquire the locks now, in addition to the held ones.
+  /// Throws what hold() throws if it could not; an unreachable server fails the check at once.
   boost::asio::awaitable<void> check(base::Deadline deadline);
 
   /// Releases the locks. The layouts stay recorded.

@@ -1,5 +1,5 @@
-// The answer to a probe of the engine, by its state (the seeds' Decision 2): the rules without a
-// server. Pure.
+// The answer to a probe of the engine, by its state: the rules of fo-shadow(1), without a server.
+// Pure.
 #pragma once
 
 #include <map>
@@ -11,14 +11,14 @@
 
 namespace fo::engine {
 
-/// Read once from the environment.
+/// The rules, which are read once from the environment.
 struct HealthRules {
   /// DYN_SYSTEM_STARTING_HEALTH_STATUS: the answer in Init.
   bool ready_at_start = false;
   /// DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS: only these endpoints decide while Active. Empty: the
   /// registered targets decide, and without targets the engine's own health.
   std::vector<std::string> endpoints;
-  /// A longer wake is unhealthy.
+  /// An engine that wakes for longer is unhealthy.
   base::Duration waking_limit = std::chrono::seconds(60);
 };
 

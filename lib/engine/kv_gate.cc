@@ -24,7 +24,7 @@ constexpr base::Duration kAnswerTime = std::chrono::seconds(1);
 // sealed layout.
 constexpr base::Duration kKvQueryInterval = std::chrono::milliseconds(20);
 
-// nullopt if no server answers.
+// The state of the server at `socket`; nullopt if it does not answer.
 awaitable<State> query(std::string socket) {
   std::function<State()> body = [socket = std::move(socket)]() -> State {
     try {

@@ -16,14 +16,14 @@ class KvGate {
   /// `places` are the servers of KV memory, some of which may not exist.
   explicit KvGate(std::vector<GmsPlace> places) : places_(std::move(places)) {}
 
-  /// Waits until no engine holds KV memory in any of them. Returns by device how much the previous
-  /// engine had there, which is what the next engine needs. Devices without a server, and those
-  /// whose KV memory outlives its engine, are left out. Throws Error(kTryAgain) if `deadline`
+  /// Waits until no engine holds KV memory in any of the servers. Returns by device how many bytes
+  /// the previous engine had there: the next engine needs as much. Devices without a server, and
+  /// those whose KV memory outlives its engine, are left out. Throws Error(kTryAgain) if `deadline`
   /// passes. Logs a warning for a server that does not report the size.
   boost::asio::awaitable<std::map<base::DeviceOrdinal, base::ByteCount>> settle(
       base::Deadline deadline);
 
-  /// Whether any of them answers.
+  /// Whether any of the servers answers.
   boost::asio::awaitable<bool> is_served();
 
  private:

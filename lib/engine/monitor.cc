@@ -36,7 +36,7 @@ awaitable<std::string> Monitor::run() {
     if (!is_over()) co_await check_targets();
     if (!is_over() && prove_at.expired()) {
       co_await prove();
-      // A failure is checked again soon.
+      // After a failure, the next proof is sooner.
       prove_at = Deadline::after(unproven_ == 0
                                      ? options_.prove_interval
                                      : std::min(options_.prove_interval, options_.health_interval));

@@ -69,7 +69,7 @@ std::string id_of(const lock::LockUri& lock, const std::string& socket) {
   return socket.substr(begin, socket.size() - begin - kSuffix.size());
 }
 
-// The status of each engine; one that does not answer is dead.
+// The status of each engine; an engine that does not answer counts as dead.
 std::vector<json> query_engines(const lock::LockUri& lock) {
   std::vector<json> engines;
   for (const std::string& socket : find_status_sockets(lock)) {

@@ -14,7 +14,7 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 
-// The driver for steps without a command; nullptr for engines that only commands drive.
+// The driver for the steps without a command; nullptr for an engine that only commands drive.
 std::unique_ptr<EngineDriver> make_engine(const DriverOptions& options) {
   const bool alone = options.sleep_command.empty() && options.wake_command.empty();
   switch (options.kind) {

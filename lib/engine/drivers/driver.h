@@ -78,8 +78,8 @@ class EngineDriver {
 
 /// `children` runs the commands and must outlive the driver. A cold engine is driven like a vLLM
 /// that never sleeps: sleep and wake do nothing. Throws Error(kUsage) for an invalid URL, for a
-/// `command` kind that lacks a command, and for a Dynamo worker with sleep level 2 and no wake
-/// command.
+/// sleep level other than 1 and 2, for a `command` kind without a command to sleep or to wake, and
+/// for a Dynamo worker with sleep level 2 and no wake command.
 std::unique_ptr<EngineDriver> make_driver(const DriverOptions& options, loop::Children& children);
 
 }  // namespace fo::engine

@@ -59,7 +59,7 @@ awaitable<void> DynamoDriver::control(std::string_view step, std::string_view na
   std::string path = fmt::format("/engine/control/{}", name);
   EngineReply answer = co_await api_.post(step, path, body, deadline);
   if (answer.status == 404) {
-    // The path in older versions.
+    // Older versions have this path.
     path = fmt::format("/engine/{}", name);
     answer = co_await api_.post(step, path, body, deadline);
   }

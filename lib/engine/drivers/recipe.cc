@@ -56,7 +56,7 @@ class Words {
   [[nodiscard]] bool has(std::string_view word) const {
     return std::find(words_.begin(), words_.end(), word) != words_.end();
   }
-  // "PROGRAM serve", where PROGRAM may have a path.
+  // Whether the command has "PROGRAM serve", where PROGRAM may have a path.
   [[nodiscard]] bool serves(std::string_view program) const {
     for (std::size_t i = 0; i + 1 < words_.size(); ++i) {
       const std::string& word = words_[i];

@@ -15,9 +15,9 @@ struct Recipe {
   std::vector<std::string> command;
   EngineKind kind = EngineKind::kVllm;
   int sleep_level = 1;
-  /// fo-shadow holds a lock for the engine.
+  /// Whether fo-shadow holds a lock for the engine.
   bool failover = true;
-  /// fo-shadow watches the layout of a GMS.
+  /// Whether fo-shadow watches the layout of a GMS.
   bool has_gms = false;
   /// The missing kv_cache sockets.
   std::vector<std::string> missing_kv_sockets;

@@ -16,7 +16,7 @@ using boost::asio::awaitable;
 
 namespace {
 
-// Throws for a failed answer; 404 if vLLM was started without the sleep mode.
+// Throws for a failed answer. The status is 404 if vLLM was started without the sleep mode.
 void check(const EngineReply& answer) {
   if (answer.status == 404) {
     throw answer.failure(ExitStatus::kConfig,

@@ -44,7 +44,7 @@ std::optional<std::uint64_t> parse_chunk_size(std::string_view line) {
   return size;
 }
 
-// Whether the version is "HTTP/1.0" and not "HTTP/1.1"; nullopt for others.
+// True for the version "HTTP/1.0", false for "HTTP/1.1", nullopt for others.
 std::optional<bool> parse_version(std::string_view text) {
   if (text == "HTTP/1.1") return false;
   if (text == "HTTP/1.0") return true;

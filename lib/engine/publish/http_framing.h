@@ -36,7 +36,7 @@ class HttpFraming {
   /// with 400.
   explicit HttpFraming(const Judge& judge) : judge_(judge ? &judge : nullptr) {}
 
-  /// Parses the next bytes of `side`. Returns how many were consumed: all, or those up to the end
+  /// Parses the next bytes of `side`. Returns how many it consumed: all, or those up to the end
   /// of a request or of its response; pass the rest in another call. The client's bytes must be
   /// passed before the engine's answer to them.
   std::size_t see(Side side, std::string_view bytes);
@@ -104,7 +104,9 @@ class HttpFraming {
   [[nodiscard]] const Direction& of(Side side) const {
     return directions_[static_cast<std::size_t>(side)];
   }
-  // These return true at the end of a request or of a final response.
+  // These return true at the end of a request or of a final response; stop(), stop_both() and
+  // refuse() always return false. read_request_line() and read_status_line() return whether the
+  // line is valid.
   bool see_piece(Side side, std::string_view piece);
   bool take_line(Side side, std::string_view line);
   bool end_head(Side side);

@@ -45,7 +45,8 @@ using base::Error;
 using base::UniqueFd;
 
 constexpr std::size_t kBufferBytes = std::size_t{64} * 1024;
-// A read of this size is followed by a splice, if the framing need not see the following bytes.
+// A read of at least this size is followed by a splice, if the framing need not see as many bytes
+// as the buffer holds.
 constexpr ssize_t kBulk = kBufferBytes / 2;
 constexpr std::size_t kMaxSplicedBytes = std::size_t{1024} * 1024;
 // The interval of attempts to connect while descriptors, memory or ports are exhausted: there is no
@@ -157,7 +158,7 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   HttpFraming::Judge judge;
   /// The listening socket while no client is accepted.
   UniqueFd listener;
-  /// Has the listening socket otherwise.
+  /// Owns the listening socket while clients are accepted.
   std::shared_ptr<loop::Acceptor> acceptor;
   /// Connections by is_expendable(); those without activity for longest are first.
   Connections idle;
@@ -204,7 +205,7 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   void log_failure(const std::string& what, int err);
 };
 
-// Limited, because clients can cause such errors at any rate.
+// The log is limited, because clients can cause these errors at any rate.
 void Publisher::State::log_failure(const std::string& what, int err) {
   log_limit.log(os::LogLevel::kWarning, what, what + ": " + std::generic_category().message(err));
 }
@@ -277,7 +278,7 @@ Connections Publisher::State::all() const {
   return both;
 }
 
-// Call after any activity of a connection.
+// Moves a connection to the end of its list. Must be called after any activity of the connection.
 void Publisher::State::sort(const ConnectionPtr& connection) {
   Connections& list = connection->is_expendable() ? idle : busy;
   if (connection->list == nullptr) return;
@@ -460,7 +461,7 @@ awaitable<void> Publisher::State::discard_input(Ptr self, ConnectionPtr connecti
   }
 }
 
-// One side has ended its stream.
+// Handles the end of the stream of one side.
 void Publisher::State::end_direction(const ConnectionPtr& connection, Side side) {
   const bool is_last = --connection->open_directions == 0;
   if (side == Side::kClient) {
@@ -474,7 +475,7 @@ void Publisher::State::end_direction(const ConnectionPtr& connection, Side side)
   if (is_last || is_draining || !connection->framing.is_in_message(Side::kClient)) {
     drop(connection, connection->engine_reset);
   } else {
-    // Without a reset, because the kernel may still have to send some of the answer.
+    // The end is without a reset, because the kernel may still have to send some of the answer.
     limit(connection, limits.half_open, false);
   }
 }
@@ -507,7 +508,8 @@ void Publisher::State::drop(const ConnectionPtr& connection, bool reset) {
   if (count() == 0) settled.notify();
 }
 
-// When a connection with unread bytes is closed, the kernel resets it and discards unsent bytes.
+// Reads and discards what the client has sent: when a connection with unread bytes is closed, the
+// kernel resets it and discards unsent bytes.
 void Publisher::State::discard_unread(int client) {
   constexpr int kMaxReads = 16;  // the client may send faster than this loop reads
   for (int i = 0; i < kMaxReads; ++i) {
@@ -535,7 +537,7 @@ void Publisher::start(PublishedSockets inherited) {
 }
 
 awaitable<bool> Publisher::drain(base::Deadline deadline, Successor successor) {
-  // Keeps the state if the publisher is destroyed meanwhile.
+  // The copy keeps the state alive if the publisher is destroyed meanwhile.
   const std::shared_ptr<State> state = state_;
   const std::size_t cut_before = state->cut;
   state->stop(successor);

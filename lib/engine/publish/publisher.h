@@ -21,8 +21,9 @@
 namespace fo::engine {
 
 struct PublisherLimits {
-  /// Maximum number of clients. A further one replaces the client without activity for longest
-  /// among those that wait for no answer; if there is none, it waits.
+  /// Maximum number of clients. A further client replaces, among the clients that wait for no
+  /// answer, the one that has been inactive for longest; if there is none, the further client
+  /// waits.
   std::size_t connections = 4096;
   /// Timeout for connecting to the engine, including retries while descriptors or ports are
   /// exhausted.
@@ -59,15 +60,16 @@ class Publisher {
   /// between two requests. True if all were between requests before `deadline`; the others are cut,
   /// including those that are not HTTP/1.1 (such as an upgraded connection). If a successor
   /// follows, the listener and the connections stay open, and clients that connect or send now
-  /// wait; otherwise the listener is closed at once, and each connection between two requests. May
-  /// be called during another drain: the latest `successor` counts, and the first deadline cuts.
+  /// wait; otherwise the listener is closed at once, and each connection as soon as it is between
+  /// two requests. May be called during another drain: the latest `successor` counts, and the first
+  /// deadline cuts.
   boost::asio::awaitable<bool> drain(base::Deadline deadline, Successor successor);
 
   /// After drain(): moves out the remaining sockets, without clients that have disconnected. The
   /// publisher is then as before start().
   PublishedSockets take();
 
-  /// After drain() for a successor that did not take over: continues as before.
+  /// After drain() for a successor that did not take over: accepts and forwards as before.
   void resume();
 
   [[nodiscard]] std::size_t connections() const;

@@ -71,8 +71,8 @@ UniqueFd make_socket(const StreamEndpoint& peer) {
 awaitable<int> connect(WatchedSocket& socket, const StreamEndpoint& peer) {
   while (socket.is_open()) {
     const int err = ::connect(socket.native_handle(), peer.data(), size_of(peer)) == 0 ? 0 : errno;
-    // Connects again at once: over the loopback the connection is complete by then, and a socket
-    // that has once waited to be writable would wake epoll(7) again and again.
+    // The next attempt is at once: over the loopback the connection is complete by then, and a
+    // socket that has once waited to be writable would wake epoll(7) again and again.
     if (err == EINPROGRESS || err == EINTR) continue;
     if (err == EALREADY) {
       co_await wait_until(socket, WatchedSocket::wait_write);

@@ -19,20 +19,22 @@ StreamEndpoint tcp_endpoint(const std::string& text);
 /// Parses "HOST:PORT", or the path of a Unix socket, which contains a '/'. Throws Error(kUsage).
 StreamEndpoint stream_endpoint(const std::string& text);
 
-/// `name` is the endpoint in messages. Throws Error(kNotPermitted or kCannotCreate).
+/// Listens on the endpoint; `name` is the endpoint in messages. Throws Error(kNotPermitted or
+/// kCannotCreate).
 base::UniqueFd listen_on(const StreamEndpoint& endpoint, const std::string& name);
 
 /// Creates a socket that is not connected, without Nagle's delay. Throws Error(kOsError).
 base::UniqueFd make_socket(const StreamEndpoint& peer);
 
-/// Returns 0 or an errno; ETIMEDOUT if the socket was closed meanwhile.
+/// Connects the socket. Returns 0 or an errno; ETIMEDOUT if the socket was closed meanwhile.
 boost::asio::awaitable<int> connect(WatchedSocket& socket, const StreamEndpoint& peer);
 
 /// Returns when the socket is readable or writable, or has an error. False if it was closed or
 /// detached from the loop.
 boost::asio::awaitable<bool> wait_until(WatchedSocket& socket, WatchedSocket::wait_type can);
 
-/// With `reset`, the peer sees a reset, and unsent bytes are discarded.
+/// Closes the socket if it is open. With `reset`, the peer sees a reset, and unsent bytes are
+/// discarded.
 void close(WatchedSocket& socket, bool reset);
 
 /// Turns on an option of setsockopt(2), if the socket supports it.

@@ -71,7 +71,7 @@ awaitable<void> Ending::fail_after_death(Error error) {
 }
 
 void Ending::lose(const lock::Loss& loss) {
-  // Another engine may be active already, so this comes first.
+  // The engine is killed before anything else, because another one may be active already.
   if (loss.end_by.expired()) parts_.engine.kill();
   // It may turn out later for how long another engine was active.
   const bool is_first = !overlap_;

@@ -29,7 +29,7 @@ class Ending {
   /// A signal requests the end; a second one kills the remaining processes.
   void request();
   void fail(base::Error error);
-  /// The exception of a task of the flow; ignored if it is null, or Ended.
+  /// A task has failed with this exception, which is ignored if it is null, or Ended.
   void fail(const std::exception_ptr& error);
   void engine_ended(os::WaitStatus status);
   /// The lock is lost. Called again with each new value.
@@ -47,7 +47,7 @@ class Ending {
  private:
   struct Reason {
     int status = 0;
-    /// nullopt for an end that is not our failure.
+    /// nullopt if the end is not a failure of fo-shadow.
     std::optional<base::Error> failure;
     /// When the engine gets SIGKILL, if that is sooner than after the grace time.
     base::Deadline kill_at = base::Deadline::never();

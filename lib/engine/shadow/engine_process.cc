@@ -69,7 +69,7 @@ awaitable<void> EngineProcess::until_healthy(Deadline deadline) {
     const std::optional<std::string> failure = co_await driver_.check_health(answer_by);
     course_.check();
     if (!failure) co_return;
-    // A query that the deadline interrupted has a worse reason than the one before it.
+    // The reason of a query that the deadline interrupted says less than the reason before it.
     if (!reason || !deadline.expired()) reason = failure;
     co_await loop::pause_for(kQueryInterval);
     course_.check();
@@ -113,7 +113,7 @@ awaitable<void> EngineProcess::prove(Deadline deadline) {
     course_.check();
     co_return;
   } catch (const Error& error) {
-    // If an engine that does not answer has ended, that is reported instead.
+    // The caller reports the engine's end instead, if that is why it does not answer.
     if (error.status() == ExitStatus::kUnavailable || course_.is_ending()) throw;
     reason = error.what();
   }

@@ -32,8 +32,8 @@ class EngineProcess {
   /// EngineDriver::check_health throws, Ended.
   boost::asio::awaitable<void> until_healthy(base::Deadline deadline);
   /// Puts the engine to sleep. Unless the gate knows the size already, the memory that the engine
-  /// releases is measured; engines of one pair do so one after the other, since each would measure
-  /// the other's, too. Throws what EngineDriver::sleep throws, Ended.
+  /// releases is measured; the engines of a pair measure one after the other, because each would
+  /// measure the other's memory, too. Throws what EngineDriver::sleep throws, Ended.
   boost::asio::awaitable<void> sleep(SleepMode mode);
   /// Has the engine generate a token. Throws kSoftware for a failure of the engine, kUnavailable
   /// if it does not answer, Ended.
@@ -47,7 +47,7 @@ class EngineProcess {
   /// Sends SIGKILL to the engine and every descendant.
   void kill() const;
 
-  /// 0 if it does not run.
+  /// The engine's process; 0 if it does not run.
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool is_running() const { return pid_ != 0; }
 

@@ -15,17 +15,17 @@
 namespace fo::engine {
 
 struct StatusFacts {
-  /// 0 while no engine runs.
+  /// The engine's process; 0 while no engine runs.
   pid_t engine = 0;
   /// The port of the status server; 0 without one.
   std::uint16_t port = 0;
-  /// A switchover is in progress.
+  /// Whether a switchover is in progress.
   bool switching = false;
   /// The size that the gate waits for, by device.
   std::vector<base::ByteCount> gpu_free;
 };
 
-/// One JSON object.
+/// The answer, one JSON object.
 std::string status_json(const ShadowOptions& options, const LifeRecord& life, const GmsWatch& gms,
                         const StatusFacts& facts);
 

@@ -18,7 +18,7 @@ class Switchover {
   /// Requests a switchover. Returns a JSON object of this engine's id and generation. Throws
   /// kTryAgain if the engine is not active, or no other engine could take over.
   boost::asio::awaitable<std::string> request();
-  /// A switchover was requested, and is not complete.
+  /// Whether a switchover was requested and is not complete.
   [[nodiscard]] bool is_under_way() const { return is_under_way_; }
 
   /// Waits until a switchover was requested, clients are drained, and another engine can take over.
