@@ -103,8 +103,8 @@ awaitable<void> LockHolder::until_confirmed(Deadline deadline) {
 }
 
 awaitable<void> LockHolder::release() {
-  // The watch ends first, because it waits on a copy of the descriptor: a copy of a connection to a
-  // lock server would keep that open, and with it the lock.
+  // The watch ends first, because it calls the lock and waits on its descriptor, which release()
+  // may close in another thread.
   co_await end_watch();
   course_.check();
   std::function<bool()> body = [this] {
