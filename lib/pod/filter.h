@@ -32,12 +32,12 @@ struct Filtered {
   /// form unless an item is replaced; then they are split.
   std::vector<Manifest> manifests;
   Findings findings;
-  /// The findings outside any graph deployment: in the config of a KRM function.
+  /// The findings about the config of a KRM function, outside any graph deployment.
   Findings others;
   /// One for every graph deployment, in order; with the same findings as above.
   std::vector<DgdExplanation> explanations;
 
-  /// If there is an error among the findings, the manifests must not be used.
+  /// True if there is an error among the findings; then the manifests must not be used.
   [[nodiscard]] bool failed() const;
   /// Whether every manifest is an unchanged object of the input.
   [[nodiscard]] bool untouched() const;

@@ -13,7 +13,7 @@
 
 namespace fo::pod {
 
-/// The names of the plan, or those of NVIDIA's operator.
+/// The names that this toolkit chooses, or those of Dynamo's operator.
 enum class PodLayout { kPlan, kDynamo };
 enum class GpuSharing { kDra, kDevicePlugin };
 enum class LockKind { kFlock, kLockd };
