@@ -1,4 +1,5 @@
-// gms-stat: shows what a GMS holds and who holds it, without delaying other clients.
+// gms-stat: shows the layout and the clients of a GMS, and the processes that hold its memory,
+// without delaying other clients.
 #include <string>
 #include <vector>
 
