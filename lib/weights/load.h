@@ -26,8 +26,8 @@ struct LoadOptions {
   /// ignored.
   std::string snapshot;
   Checksums checksums = Checksums::kCheck;
-  /// Skip the extra read of the snapshot's files with which a writer detects a wrong checksum before
-  /// it drops a published layout.
+  /// Skip the extra read of the snapshot's files with which a writer detects a wrong checksum
+  /// before it drops a published layout.
   bool replace_first = false;
   /// kRw replaces a published layout, kRwOrRo publishes only if there is none, kRo imports.
   gms::LockType role = gms::LockType::kRwOrRo;
