@@ -34,8 +34,8 @@ TEST(Target, MayBeAbsolute) {
 TEST(Target, IsRefusedWhenBroken) {
   std::string path;
   Fields query;
-  for (const char* text :
-       {"", "*", "a", "http://host", "/%", "/%1", "/%zz", "/%00", "/?%", "/?a=%g1", "/?%0", "?x"}) {
+  for (const char* text : {"", "*", "a", "http://host", "/%", "/%1", "/%zz", "/%00", "/?%",
+                           "/?a=%g1", "/?%0", "?x", "/?\xff", "/\xc3\xa4", "/a b"}) {
     EXPECT_FALSE(split_target(text, path, query)) << text;
   }
 }

@@ -208,6 +208,8 @@ void add_members(const http::Request& from, const RequestRules& rules, std::size
 
 void read_body(const http::Request& from, const RequestRules& rules, std::size_t tier,
                ClientRequest& request) {
+  // RFC 8259 lets the parser ignore it, but a continuation is made from the text.
+  if (request.body.starts_with("\xef\xbb\xbf")) refuse("the body begins with a byte order mark");
   json body;
   try {
     body = fo::json::parse_object(request.body, request.body.size());
@@ -235,7 +237,9 @@ void read_body(const http::Request& from, const RequestRules& rules, std::size_t
     if (!request.max_tokens) request.max_tokens = count_field(body, name);
   }
   const std::uint64_t n = std::max<std::uint64_t>(count_field(body, "n").value_or(1), 1);
-  request.choices = std::min(n * count_prompts(body), kMaxTokens);
+  // An engine may ignore a "prompt" beside the messages of a chat.
+  const std::uint64_t prompts = request.api == Api::kCompletions ? count_prompts(body) : 1;
+  request.choices = std::min(n * prompts, kMaxTokens);
   if (request.max_tokens) {
     request.max_tokens = std::min(*request.max_tokens * request.choices, kMaxTokens);
   }

@@ -101,7 +101,8 @@ TEST(ReadRequest, RefusesWhatIsNotAnObject) {
                                   "{\"a\":\"\\u00\"}"s,
                                   std::string(1'000'000, '['),
                                   R"({"a":)" + std::string(100, '[') + std::string(100, ']') + "}",
-                                  "\xff\xfe{\0}\0"s}) {
+                                  "\xff\xfe{\0}\0"s,
+                                  "\xef\xbb\xbf{}"s}) {
     refusal_of(post(body));
   }
 }
@@ -302,16 +303,20 @@ TEST(ReadRequest, CountsThePromptOfEachApi) {
 }
 
 TEST(ReadRequest, CountsTheChoices) {
-  EXPECT_EQ(read_body(R"({"prompt":["a","b"],"n":2,"max_tokens":5})").choices, 4U);
-  EXPECT_EQ(read_body(R"({"prompt":["a","b"],"n":2,"max_tokens":5})").max_tokens, 20U);
-  EXPECT_EQ(read_body(R"({"prompt":[[1,2],[3]]})").choices, 2U);
-  EXPECT_EQ(read_body(R"({"prompt":[1,2,3]})").choices, 1U);
-  EXPECT_EQ(read_body(R"({"prompt":[]})").choices, 1U);
+  EXPECT_EQ(read_body(R"({"prompt":["a","b"],"n":2,"max_tokens":5})", Api::kCompletions).choices,
+            4U);
+  EXPECT_EQ(read_body(R"({"prompt":["a","b"],"n":2,"max_tokens":5})", Api::kCompletions).max_tokens,
+            20U);
+  EXPECT_EQ(read_body(R"({"prompt":[[1,2],[3]]})", Api::kCompletions).choices, 2U);
+  EXPECT_EQ(read_body(R"({"prompt":[1,2,3]})", Api::kCompletions).choices, 1U);
+  EXPECT_EQ(read_body(R"({"prompt":[]})", Api::kCompletions).choices, 1U);
   EXPECT_EQ(read_body(R"({"n":0})").choices, 1U);
+  EXPECT_EQ(read_body(R"({"prompt":["a","b"],"n":2})", Api::kChat).choices, 2U);
   // The newer name of a limit counts.
   EXPECT_EQ(read_body(R"({"max_tokens":5,"max_completion_tokens":6})").max_tokens, 6U);
   const ClientRequest huge = read_body(
-      R"({"prompt":["a","b"],"n":18446744073709551615,"max_tokens":18446744073709551615})");
+      R"({"prompt":["a","b"],"n":18446744073709551615,"max_tokens":18446744073709551615})",
+      Api::kCompletions);
   EXPECT_EQ(huge.choices, 1'000'000'000U);
   EXPECT_EQ(huge.max_tokens, 1'000'000'000U);
 }
