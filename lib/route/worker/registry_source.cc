@@ -131,7 +131,7 @@ void RegistrySource::apply(const RegistryChange& change) {
         break;
       case RegistryChange::Kind::kStale:
         // A router that vanished may still send requests, so its share is kept as well.
-        if (const WorkerPtr worker = workers_.find(id)) {
+        if (const WorkerPtr worker = workers_.find(id); worker && instances_.contains(record.key)) {
           worker->is_stale = true;
           events_.on_change();
         }
@@ -141,7 +141,7 @@ void RegistrySource::apply(const RegistryChange& change) {
         break;
       case RegistryChange::Kind::kGone:
         unused_.erase(record.key);
-        if (record.key.starts_with(kInstances)) remove(id);
+        if (record.key.starts_with(kInstances)) end_instance(record.key);
         if (record.key.starts_with(kWeights)) {
           workers_.set_weights(fleet::text_of_segment(id), std::nullopt);
           events_.on_change();
@@ -168,7 +168,7 @@ void RegistrySource::put_instance(const fleet::Record& record) {
   const fleet::Instance instance = fleet::decode_instance(record);
   if (instance.life == fleet::Life::kGone) {
     unused_.erase(record.key);
-    remove(instance.id);
+    end_instance(record.key);
     return;
   }
   const net::Url url = options_.allowed.check(instance.url);
@@ -291,6 +291,19 @@ void RegistrySource::remove(const std::string& id) {
   workers_.remove(id);
   events_.on_removed(worker);
   events_.on_change();
+}
+
+void RegistrySource::end_instance(const std::string& key) {
+  const auto ended = instances_.find(key);
+  if (ended == instances_.end()) return;
+  instances_.erase(ended);
+  ++changes_;
+  const std::string id = fleet::last_segment(key);
+  const auto other = std::ranges::find_if(
+      instances_, [&](const auto& entry) { return fleet::last_segment(entry.first) == id; });
+  if (other == instances_.end()) return remove(id);
+  const fleet::Record record{other->first, other->second};
+  put_instance(record);
 }
 
 // To be called when another router has registered, or its record was removed.

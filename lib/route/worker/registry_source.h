@@ -101,6 +101,9 @@ class RegistrySource {
   void put_instance(const fleet::Record& record);
   [[nodiscard]] bool is_ours(const std::string& name_space) const;
   [[nodiscard]] bool may_use(const std::string& key, const Worker& worker) const;
+  /// Ends the record of a worker. If it has another one, as a pod behind two Services has, that
+  /// counts from now on.
+  void end_instance(const std::string& key);
   void put_weights(const fleet::Record& record);
   void put_card(const fleet::Record& record);
   void put_verdict(const fleet::Record& record);

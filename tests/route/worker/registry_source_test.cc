@@ -69,7 +69,8 @@ class RegistrySourceTest : public testing::Test {
 
   static route::SourceOptions options(std::optional<std::uint64_t> routers) {
     route::SourceOptions options;
-    options.namespaces = {*fleet::NamespacePattern::parse("llama")};
+    options.namespaces = {*fleet::NamespacePattern::parse("llama"),
+                          *fleet::NamespacePattern::parse("llama-headless")};
     options.routers = routers;
     return options;
   }
@@ -169,6 +170,23 @@ TEST_F(RegistrySourceTest, AWorkerThatIsGoneIsRemoved) {
   EXPECT_THAT(workers_.all(), IsEmpty());
   apply(ChangeKind::kGone, record_of(instance).key);
   EXPECT_THAT(log(), IsEmpty());
+}
+
+// As a pod behind two Services.
+TEST_F(RegistrySourceTest, AWorkerWithTwoRecordsStaysUntilBothAreGone) {
+  const std::string key = record_of(instance_of(kFirst)).key;
+  const Record other = record_of(instance_of(kFirst), {"llama-headless", "worker", "generate"});
+  put(instance_of(kFirst));
+  put(other);
+  apply(ChangeKind::kGone, key);
+  EXPECT_NE(workers_.find(kFirst), nullptr);
+  // The end of a record that was not used ends nothing.
+  apply(ChangeKind::kStale, key);
+  apply(ChangeKind::kGone, key);
+  ASSERT_NE(workers_.find(kFirst), nullptr);
+  EXPECT_FALSE(workers_.find(kFirst)->is_stale);
+  apply(ChangeKind::kGone, other.key);
+  EXPECT_THAT(workers_.all(), IsEmpty());
 }
 
 TEST_F(RegistrySourceTest, AnInvalidRecordChangesNothing) {
