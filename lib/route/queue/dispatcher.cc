@@ -222,7 +222,8 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   }
   const auto add_spares = [&](bool are_awaited) {
     for (const WorkerPtr& worker : members) {
-      const bool is_spare = worker->life == Life::kSpare && worker->is_reachable;
+      const bool is_spare =
+          worker->life == Life::kSpare && worker->is_reachable && !worker->is_drained;
       const bool is_free = !has_another(worker, false) && has_another(worker, true) == are_awaited;
       if (!is_spare || !is_free) continue;
       worker->is_awaited = are_awaited;

@@ -571,6 +571,16 @@ TEST_F(DispatcherTest, ASpareTakesRequestsWhileAWorkerIsOut) {
   EXPECT_FALSE(place()->is_over);
 }
 
+TEST_F(DispatcherTest, ADrainedSpareTakesNoRequests) {
+  const WorkerPtr a = add("a", 10);
+  const WorkerPtr spare = add("spare", 10);
+  spare->life = fleet::Life::kSpare;
+  spare->is_drained = true;
+  a->is_reachable = false;
+  dispatcher_.on_change();
+  EXPECT_FALSE(place()->is_over);
+}
+
 TEST_F(DispatcherTest, ASpareTakesRequestsWhileTheOthersCarryLessThanTheDemand) {
   add("a", 1);
   const WorkerPtr spare = add("spare", 1);
