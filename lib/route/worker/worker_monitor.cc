@@ -39,13 +39,14 @@ ServedModels read_models(std::string_view answer) {
   const auto object = fo::json::find_object(answer, kMaxModelsBytes);
   const nlohmann::json* data = object ? fo::json::find(*object, "data") : nullptr;
   if (data == nullptr || !data->is_array()) return models;
+  std::ptrdiff_t own = 0;
   for (const nlohmann::json& model : *data) {
     const nlohmann::json* id = fo::json::find(model, "id");
     if (id == nullptr || !id->is_string()) continue;
     // vLLM names the model of an adapter as its parent.
     const bool is_adapter = fo::json::find(model, "parent") != nullptr;
     std::vector<std::string>& names = models.names;
-    names.insert(is_adapter ? names.end() : names.begin(), id->get<std::string>());
+    names.insert(is_adapter ? names.end() : names.begin() + own++, id->get<std::string>());
   }
   const nlohmann::json* length =
       data->empty() ? nullptr : fo::json::find(data->front(), "max_model_len");

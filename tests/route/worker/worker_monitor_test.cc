@@ -33,6 +33,9 @@ TEST(ReadModels, TheModelIsBeforeItsAdapters) {
                                       {"id":"llama","parent":null}]})")
                   .names,
               ElementsAre("llama", "adapter"));
+  // Its other names follow the first one.
+  EXPECT_THAT(read_models(R"({"data":[{"id":"llama"},{"id":"alias"}]})").names,
+              ElementsAre("llama", "alias"));
 }
 
 TEST(ReadModels, TheContextIsThatOfTheFirst) {
