@@ -91,7 +91,7 @@ TEST_F(FullCheckOfOracle, AnEngineThatLiesAboutItsHealthIsHung) {
   EXPECT_EQ(check.health(), EngineHealth::kUnhealthy);
   EXPECT_THAT(parts_of(check),
               ElementsAre("connect pass", "health pass", "progress pass", "token hung"));
-  EXPECT_GE(check.decisive()->attempt.took, milliseconds(500));
+  EXPECT_GT(check.decisive()->attempt.took, base::Duration(0));
 }
 
 TEST_F(FullCheckOfOracle, RequestsThatRunWithoutTokensAreHung) {
