@@ -175,8 +175,8 @@ stop_pod() {
   start_pair
   kill -KILL "$(pid_of gms-weights)"
   wait_until '."gms-weights" | .restarts == 1 and .exit_status == 137 and .started'
-  # The container "weights" loads the weights into the new server.
-  wait_until '.weights | .restarts == 1 and .ready'
+  # The container "weights" loads the weights into the new server, once that accepts connections.
+  wait_until '.weights | .restarts >= 1 and .ready'
   within weights gms-probe sockets -q --tags weights --committed --wait 30s >/dev/null
   [ "$(complete)" = "$EXPECTED" ]
   is '[."engine-0", ."engine-1"] | all(.restarts == 0)'
