@@ -122,7 +122,7 @@ std::string encode_parameter(std::string_view text) {
 }
 
 bool split_target(std::string_view target, std::string& path, Fields& query) {
-  // A target has no other bytes (RFC 3986), and can't be sent on with them.
+  // RFC 3986 allows only graphic ASCII in a target, and Connection::send() refuses any other byte.
   if (!base::is_graphic(target)) return false;
   constexpr std::string_view kHttp = "http://";
   if (target.starts_with(kHttp)) {

@@ -85,8 +85,9 @@ std::string error_message_in(std::string_view body);
 /// become %XX.
 std::string encode_parameter(std::string_view text);
 
-/// Splits a request target (origin or absolute form) into a decoded path and query. False if the
-/// percent-encoding is malformed or the path is missing.
+/// Splits a request target (origin or absolute form) into a decoded path and query. False if it has
+/// a byte that is not graphic ASCII, if the percent-encoding is malformed or is that of a NUL, or
+/// if the path is missing.
 bool split_target(std::string_view target, std::string& path, Fields& query);
 
 }  // namespace fo::http

@@ -44,7 +44,7 @@ using Socket = Protocol::socket;
 
 // The timeout for reading the rest of a refused request.
 constexpr base::Duration kRefusalTime = std::chrono::seconds(2);
-// After it, a client may try again where the server had no room.
+// The Retry-After of an answer to a client for which the server had no room.
 constexpr base::Duration kBusyPause = std::chrono::seconds(1);
 // Limit of one write of kept bytes.
 constexpr std::size_t kMaxKeptWrite = std::size_t{16} * 1024;
@@ -289,7 +289,7 @@ class Session : public std::enable_shared_from_this<Session> {
     return body_ > 0 && state_->bodies > state_->limits.all_bodies;
   }
 
-  // Counts so many bytes for the body of this session's request.
+  // Sets the size that the body of this session's request has in the sum of all bodies.
   void count_body(std::size_t bytes) {
     // A session that was closed to make room may still read for a moment.
     if (has_left_) bytes = 0;
@@ -306,7 +306,8 @@ class Session : public std::enable_shared_from_this<Session> {
     stage_ = stage;
   }
 
-  // Decides it, too: a client may send its next request as soon as it has read this.
+  // Adds the Connection field, and decides here whether the connection is kept, because a client
+  // may send its next request as soon as it has read this field.
   void add_connection(std::string& head) {
     if (state_->closes_after_answers) keep_alive_ = false;
     add_field(head, "Connection", keep_alive_ ? "keep-alive" : "close");

@@ -34,8 +34,8 @@ struct ServerLimits {
   base::ByteCount all_bodies = 4096 * base::kMiB;
   /// Maximum number of open connections. A further one replaces a connection that waits for its
   /// client: the one that has been idle for longest, else one that is sending a request, else one
-  /// that does not read its answer. If all are with the handler, further ones are answered with 503
-  /// and closed.
+  /// that does not read its answer. If all are with the handler, further ones are answered with
+  /// 503, or not at all where TLS is used, and closed.
   std::size_t connections = 4096;
   /// Timeout from a request's first byte to the end of its headers, and for the TLS handshake; then
   /// the connection is closed.

@@ -57,7 +57,7 @@ awaitable<error_code> try_connect(tcp::socket& socket, tcp::endpoint endpoint,
   if (error) co_return error;
   // asio has registered the connecting socket for writability, and would keep that registration:
   // each wait for the peer's bytes would first wake because the socket is writable. So the socket
-  // is registered anew.
+  // is registered again.
   fd.reset(socket.release(error));
   if (!error) loop::adopt(socket, std::move(fd), error, endpoint.protocol());
   co_return error;

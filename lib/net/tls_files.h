@@ -5,7 +5,8 @@
 
 namespace fo::net {
 
-/// The files may be replaced at any time; each use reads them again.
+/// The files may be replaced at any time: a client reads them for each connection, and a server
+/// (ServerTls) for the first connection after a change.
 struct TlsFiles {
   /// Certificates of the authorities, one of which must have signed the peer's certificate.
   std::string ca;
