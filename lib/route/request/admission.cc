@@ -126,10 +126,11 @@ void Admission::end(const std::string& key, std::uint64_t admitted_tokens, std::
   const auto found = clients_.find(key);
   if (found == clients_.end()) return;
   Client& client = found->second;
-  // A key that was removed and added again meanwhile does not know of its earlier requests.
+  // If the key was removed and added again meanwhile, `running` does not include this request.
   if (client.running > 0) --client.running;
   if (!client.tokens) return;
-  // The difference alone: all of what was admitted may not fit into a bucket that has filled since.
+  // Only the difference is applied: a bucket that has filled since has no room for all admitted
+  // tokens.
   if (tokens > admitted_tokens) {
     client.tokens->remove(tokens - admitted_tokens, now);
   } else {

@@ -1,5 +1,5 @@
-// Which clients the router serves, at which tier, and how much of it: the keys of its configuration
-// and their limits. Pure: time, which must not go back, is an argument.
+// Admits requests by the keys of the router's configuration: each key has a tier and limits. Pure:
+// time, which must not go back, is an argument.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace fo::route {
 
-/// The permissions of a key. A limit that is not set does not exist.
+/// The permissions of a key. A limit of nullopt means that there is none.
 struct KeyRule {
   std::size_t tier = plan::kStandard;
   std::optional<std::uint64_t> requests_per_minute = {};
@@ -33,19 +33,19 @@ struct KeyRule {
 /// themselves.
 using KeyRules = std::unordered_map<std::string, KeyRule>;
 
-/// An amount that is available at once, and again after a minute.
+/// A bucket that holds the amount of one minute, is full at first, and refills evenly.
 class TokenBucket {
  public:
   explicit TokenBucket(std::uint64_t per_minute);
 
-  /// Returns the time until it has `amount`; 0 if it has it now. More than a minute's amount needs
-  /// a full bucket.
+  /// Returns the time until the bucket has `amount`; 0 if it has it now. For more than a minute's
+  /// amount, it is the time until the bucket is full.
   [[nodiscard]] base::Duration wait_for(std::uint64_t amount, base::Duration now) const;
-  /// Removes `amount`, of which the bucket may owe a part.
+  /// Removes `amount`. The content may become negative.
   void remove(std::uint64_t amount, base::Duration now);
-  /// Adds what was removed in vain.
+  /// Adds `amount`, which was removed and not used. The bucket is full at most.
   void add(std::uint64_t amount, base::Duration now);
-  /// Changes the rate; what was used of the last minute's amount stays used.
+  /// Changes the rate. The amount that is missing from a full bucket stays the same.
   void set_rate(std::uint64_t per_minute, base::Duration now);
 
  private:
@@ -83,8 +83,8 @@ class Admission {
     /// For a limit per minute: the time until the request would be within it.
     base::Duration retry_after{0};
   };
-  /// Counts a request of about `tokens`, which is running until end(), or counts nothing and says
-  /// why not.
+  /// Admits and counts a request of about `tokens`, which is running until end(). A request that is
+  /// not admitted does not count.
   Admitted admit(std::optional<std::string_view> key, std::string_view model, std::uint64_t tokens,
                  base::Duration now);
 
@@ -92,8 +92,8 @@ class Admission {
   void end(const std::string& key, std::uint64_t admitted_tokens, std::uint64_t tokens,
            base::Duration now);
 
-  /// The rule of a key, such as for a list of its models; nullptr if there is no such key. Without
-  /// rules, one that permits everything. Valid until set_rules().
+  /// The rule of a key, for example to list its models; nullptr if the key is unknown or missing.
+  /// Without rules, it is one that permits everything. Valid until set_rules().
   [[nodiscard]] const KeyRule* find_rule(std::optional<std::string_view> key) const;
 
  private:

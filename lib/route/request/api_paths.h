@@ -29,7 +29,7 @@ Api find_api(std::string_view method, std::string_view path,
 /// The id in a path of kResponse, or the name in one of kModel, which may contain "/".
 std::string_view item_of(Api api, std::string_view path);
 
-/// Whether it is not empty, and has only ASCII letters, digits, '.', '_' and '-', as ids have.
+/// Whether `text` is not empty, and has only ASCII letters, digits, '.', '_' and '-', as ids have.
 bool is_plain_name(std::string_view text);
 
 }  // namespace fo::route

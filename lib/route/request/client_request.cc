@@ -24,8 +24,8 @@ constexpr std::size_t kMaxClientId = 64;
 constexpr std::size_t kMaxModelBytes = 256;
 constexpr std::size_t kMaxParamBytes = 64;
 
-// Fields that address the insides of vLLM or SGLang: a client could read or change what belongs to
-// other clients.
+// Internal fields of vLLM and SGLang, with which a client could read or change the state of other
+// clients' requests.
 constexpr std::array<std::string_view, 11> kInnerFields{"priority",
                                                         "kv_transfer_params",
                                                         "ec_transfer_params",
@@ -48,7 +48,7 @@ bool is_inner_field(std::string_view name) {
          name.ends_with("dp_rank");
 }
 
-// Refuses the request with 400.
+// Thrown to refuse the request with 400.
 struct Refusal {
   ApiError error;
 };
@@ -93,7 +93,7 @@ class Prompt {
   Prompt(const Prompt&) = delete;
   Prompt& operator=(const Prompt&) = delete;
 
-  /// Before the prompt.
+  /// To be called before add().
   void add_salt(const std::string& salt) { add_prefix(salt); }
 
   void add(const json& value) {
@@ -173,7 +173,7 @@ class Additions {
  public:
   explicit Additions(json& body) : body_(body) {}
 
-  /// Unless the client has given the member.
+  /// Adds a member, unless the client has given it.
   void add(const char* name, json value) {
     if (fo::json::find(body_, name) != nullptr) return;
     changes_.push_back({name, value.dump()});
@@ -208,7 +208,8 @@ void add_members(const http::Request& from, const RequestRules& rules, std::size
 
 void read_body(const http::Request& from, const RequestRules& rules, std::size_t tier,
                ClientRequest& request) {
-  // RFC 8259 lets the parser ignore it, but a continuation is made from the text.
+  // RFC 8259 lets a parser ignore the mark, but json::change_members(), which edits the text of the
+  // body for a worker, refuses it.
   if (request.body.starts_with("\xef\xbb\xbf")) refuse("the body begins with a byte order mark");
   json body;
   try {
@@ -217,7 +218,7 @@ void read_body(const http::Request& from, const RequestRules& rules, std::size_t
     refuse("the body: " + std::string(misfit.what()));
   }
   refuse_inner_fields(body, rules.allowed_fields);
-  // vLLM passes the members of this one to its connectors, together with kv_transfer_params.
+  // vLLM passes the members of vllm_xargs to its connectors, together with kv_transfer_params.
   if (const json* more = fo::json::find(body, "vllm_xargs")) {
     refuse_inner_fields(*more, rules.allowed_fields);
   }

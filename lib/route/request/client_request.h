@@ -1,5 +1,5 @@
-// A client's request as the router reads it: whom it is for, how much work it is, and what goes on
-// to a worker. Pure.
+// Reads a client's request: its model, the size of its work, and the target, headers and body that
+// are forwarded to a worker. Pure.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,18 @@ namespace fo::route {
 
 /// Rules that an operator may relax.
 struct RequestRules {
-  /// Fields of bodies that are forwarded although they address an engine's insides.
+  /// The internal fields of engines that a body may have; a body with another one is refused.
   std::vector<std::string> allowed_fields = {};
   /// Forward the client's Authorization to workers that are private (Worker::is_private()).
   bool pass_authorization = false;
-  /// Give requests of different keys different salts of the engine's prefix cache, so that the time
-  /// of an answer does not say what the clients of other keys have sent.
+  /// Give requests of different keys different salts of the engine's prefix cache. With one cache
+  /// for all, the time of an answer shows whether a client of another key has sent the same prompt.
   bool salt_by_key = false;
   /// Give requests their tier as the engine's priority, 0 for the first one: vLLM serves lower
   /// values earlier.
   bool priority_by_tier = false;
-  /// The estimate of a prompt's tokens: by its bytes, and for each part that is not text.
+  /// For the estimate of a prompt's tokens: the bytes of text in a token, and the tokens of each
+  /// part that is not text.
   std::uint64_t bytes_per_token = 4;
   std::uint64_t tokens_per_part = 1500;
   ResumeOptions resume = {};
@@ -48,8 +49,9 @@ struct ClientRequest {
   std::string_view body;
   /// The body with the members that the rules add; nullptr if they add none.
   std::shared_ptr<const std::string> own_body;
-  /// The result of resumable_body() and the body's SHA-256, which take long for a long body and are
-  /// computed when it is read; empty for others.
+  /// Of a body that is longer than kMaxShortBytes: the result of resumable_body(), if the answer
+  /// may be resumed, and the SHA-256. Both take long, and are computed when the body is read. Empty
+  /// for a short body.
   std::string resumable;
   std::string body_hash;
 
@@ -84,8 +86,8 @@ struct ClientRequest {
 
 inline constexpr std::size_t kPrefixBytes = 64 * 1024;
 
-/// A longer body takes long to read and change, which the router does on a thread, once: its answer
-/// does not continue as text, because each continuation would change it again.
+/// The router reads and changes a longer body once, on a thread, because that takes long. Its
+/// answer does not continue as text, because each continuation would change the body again.
 inline constexpr std::size_t kMaxShortBytes = 64 * 1024;
 
 /// The key in "Authorization: Bearer KEY" or x-api-key; nullopt if there is neither, and empty for
@@ -101,10 +103,10 @@ struct ReadRequest {
   ApiError refusal = {};
 };
 
-/// `api` is that of find_api, not one that is answered by the router. A POST needs a JSON object as
-/// its body; of a multipart form of kOther, such as audio, only the model is read. Refuses with 400
-/// another body, a field of a wrong type, and a field that addresses an engine's insides. `tier` is
-/// the client's.
+/// Reads a request that is forwarded. `api` is the result of find_api(), and `tier` is the
+/// client's. The body of a POST, except one of kResponse, must be a JSON object, or for kOther a
+/// multipart form, such as audio, of which only the model is read. Refuses with 400 any other body,
+/// a field of a wrong type, an internal field of engines, and an invalid x-request-timeout.
 ReadRequest read_request(const http::Request& request, Api api, const RequestRules& rules,
                          std::size_t tier = plan::kPremium);
 
