@@ -149,8 +149,8 @@ const Choice::Worker* Choice::find_cached(const Candidate& request) const {
 const Choice::Worker* Choice::find_least(const Candidate& request) {
   if (workers_.empty()) return nullptr;
   const Worker* least = nullptr;
-  // With the request, because all idle workers have the same load without it, whatever their
-  // weights.
+  // The load includes the request, because without it all idle workers have the same load, whatever
+  // their weights.
   const auto load = [&](const Worker& worker) { return worker.load(request.tokens); };
   const auto consider = [&](const Worker& worker) {
     if (!has_room(worker, request)) return false;

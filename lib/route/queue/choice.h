@@ -18,7 +18,7 @@ namespace fo::route {
 
 enum class Policy {
   kRoundRobin,  // one after the other; a lower weight is passed over now and then
-  kLeast,       // the least tokens in relation to the weight; of two at random among many workers
+  kLeast,       // the least tokens in relation to the weight; with many workers, of two random ones
   kPrefix,      // the worker that last had the longest known beginning of the prompt, else kLeast
 };
 
@@ -28,9 +28,10 @@ using WorkerNumber = std::uint64_t;
 struct ChoiceSettings {
   /// Known beginnings of prompts, for kPrefix.
   std::uint64_t known_prefixes = 100'000;
-  /// The load, in relation to the mean, up to which a worker gets what its cache has. The mean
-  /// includes the request itself, as in consistent hashing with bounded loads (V. Mirrokni and
-  /// others, SODA 2018); else a worker would be overloaded by its first one.
+  /// A worker whose cache has a part of the prompt gets the request if its load is at most this
+  /// multiple of the mean. The mean includes the request itself, as in consistent hashing with
+  /// bounded loads (V. Mirrokni and others, SODA 2018); otherwise the first request of a worker
+  /// would overload it.
   double max_load = 1.25;
   /// With more workers than this, the less loaded of two is nearly as good as the least loaded.
   std::uint64_t few_workers = 16;
@@ -47,8 +48,8 @@ struct Room {
   bool operator==(const Room&) const = default;
 };
 
-/// Hashes of the first 256 B, 1, 4, 16 and 64 KiB of a prompt, as far as it is that long. They are
-/// those of one process.
+/// Hashes of the first 256 B, 1, 4, 16 and 64 KiB of a prompt, as far as it is that long. Those of
+/// different processes must not be compared.
 std::vector<std::uint64_t> prefix_hashes(std::string_view prompt);
 
 struct Candidate {
@@ -66,7 +67,8 @@ class Choice {
   /// Sets the policy and the settings of the next choices.
   void set_policy(Policy policy, const ChoiceSettings& settings);
 
-  /// Adds a worker, or changes its room. What runs on it stays counted, also while it is removed.
+  /// Adds a worker, or changes its room. The requests that run on it stay counted, also while it is
+  /// removed.
   void set_worker(WorkerNumber worker, const Room& room);
   void remove_worker(WorkerNumber worker);
 
@@ -76,14 +78,14 @@ class Choice {
   }
   /// Whether a worker has room for a request of so many tokens.
   [[nodiscard]] bool has_room(std::uint64_t tokens) const;
-  /// A worker with room for the request: a free slot, and as many free tokens as it needs. A
-  /// request that is larger than all the caches may have a worker that has nothing else to do.
+  /// Returns a worker with room for the request: with a free slot, and as many free tokens as the
+  /// request needs. For a request that is larger than every cache, it is a worker without requests.
   /// nullopt if there is none.
   std::optional<WorkerNumber> choose(const Candidate& request);
 
-  /// The request begins on the worker, and its beginning will be in the worker's cache.
+  /// Counts a request that begins on the worker, whose cache will have the request's prefixes.
   void begin(WorkerNumber worker, const Candidate& request);
-  /// It has ended. `tokens` are those that it occupies now.
+  /// Removes a request that has ended. `tokens` is its number of tokens after the last resize().
   void end(WorkerNumber worker, std::uint64_t tokens);
   /// A request on the worker has `after` tokens instead of `before`.
   void resize(WorkerNumber worker, std::uint64_t before, std::uint64_t after);
@@ -106,7 +108,8 @@ class Choice {
     [[nodiscard]] bool has_slot() const { return room.weight > 0 && requests < room.slots; }
   };
 
-  // The workers that last had a prompt with this beginning, for those that were used last.
+  // The worker that last had a prompt with each prefix. Prefixes that were not used for longest are
+  // forgotten.
   class Prefixes {
    public:
     [[nodiscard]] std::optional<WorkerNumber> find(std::uint64_t hash) const;
@@ -130,8 +133,8 @@ class Choice {
   std::minstd_rand random_;
   std::vector<Worker> workers_;
   std::unordered_map<WorkerNumber, std::size_t> places_;
-  /// Workers that were removed while requests ran on them, as long as these run: they may be added
-  /// again.
+  /// Workers that were removed while requests ran on them. They are kept until these have ended,
+  /// because they may be added again.
   std::unordered_map<WorkerNumber, Worker> left_;
   Prefixes prefixes_;
   /// For round robin: the place after that of the last choice.
@@ -140,13 +143,13 @@ class Choice {
   double weights_ = 0;
   std::uint64_t tokens_ = 0;
   std::optional<std::uint64_t> largest_cache_;
-  /// The number of workers with a slot: most choices of a busy set find none, and look at no
-  /// worker.
+  /// The number of workers with a free slot. In a busy set there is mostly none, and then choose()
+  /// looks at no worker.
   std::size_t with_slot_ = 0;
 };
 
-/// The 95th percentile of the answers' lengths in tokens, by a histogram whose classes are a fifth
-/// wider each; older answers count less.
+/// The 95th percentile of the answers' lengths in tokens, from a histogram in which each class is a
+/// fifth wider than the one before; older answers count less.
 class AnswerLengths {
  public:
   void add(std::uint64_t tokens);

@@ -20,7 +20,7 @@ namespace fo::route {
 struct DemandSettings {
   /// The time that is measured: whole slices of ten seconds, at most an hour.
   base::Duration time = std::chrono::minutes(10);
-  /// The most that refusals can make of the demand, as a multiple of what was admitted.
+  /// Refusals raise the demand to at most this multiple of the admitted requests.
   double max_factor = 2;
 };
 
@@ -40,7 +40,8 @@ class Demand {
   /// seconds, the rest is not counted.
   void on_refused(const std::string& client, base::Duration admitted_at, base::Duration now);
 
-  /// Requests per second in that time, or since the start, but at least ten seconds.
+  /// Requests per second in DemandSettings::time, or since the start if that is shorter. They are
+  /// divided by at least ten seconds.
   [[nodiscard]] double rate(base::Duration now) const;
 
  private:
@@ -110,8 +111,8 @@ class Level {
 
   /// To be called regularly, because levels are left after a time.
   void update(double ratio, base::Duration now);
-  /// nullopt: automatic again, from the level that the ratio has meanwhile required. Throws
-  /// Error(kUsage) for a level that does not exist.
+  /// Pins a level. nullopt: the level is automatic again, and is at once the one that the ratio has
+  /// required meanwhile. Throws Error(kUsage) for a level that does not exist.
   void pin(std::optional<std::size_t> level);
 
   [[nodiscard]] std::size_t level() const { return pinned_.value_or(automatic_.level); }

@@ -24,7 +24,8 @@ using Clock = Deadline::Clock;
 
 // Interval in which a waiting request looks for another set while its own has no usable worker.
 constexpr base::Duration kLook = std::chrono::seconds(1);
-// The requests beside the queue for which a worker is sought after one change.
+// Maximum number of requests beside the queue for which one call of pump() finds no worker, and of
+// those that have left the queue.
 constexpr std::size_t kMaxSought = 256;
 
 // Whether a request begins in the queue, because no worker has had it and any may get it. Others
@@ -57,7 +58,8 @@ struct Dispatcher::State {
     std::map<std::uint64_t, Waiting*> queued;
     /// Requests that wait beside the queue, by tier, and answers that wait to be resumed.
     std::array<std::map<Waiting::Place, Waiting*>, plan::kTiers> first;
-    /// Where the next search for their workers begins: after kMaxSought in vain, with the others.
+    /// Where the next search for their workers begins. A search that has failed for kMaxSought
+    /// requests goes on with the others next time.
     std::array<Waiting::Place, plan::kTiers> search_from{};
     /// How many of `first` have left the queue.
     std::size_t left_queue = 0;
@@ -106,9 +108,9 @@ struct Dispatcher::State {
   struct Excluded {
     /// Workers that must not get the job.
     std::vector<WorkerNumber> never;
-    /// Those that have failed it: others are asked first.
+    /// Workers that have failed it: others are asked first.
     std::vector<WorkerNumber> failed;
-    /// There are others.
+    /// A worker with a weight is in neither list.
     bool has_others = false;
   };
   Excluded excluded(const Set& set, const Job& job) const;
@@ -201,7 +203,7 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   }
   set.is_unweighted = is_unweighted;
   set.lacks_prefill = workers.lacks_prefill(key);
-  // Where no worker has a pair, answers that have begun may go on.
+  // If no worker of the set has a pair, all stay in, so that answers that have begun may go on.
   const auto is_out = [&](const Worker& worker) {
     return !set.lacks_prefill && workers.lacks_pair(worker);
   };
@@ -257,7 +259,7 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
                                            .kv_tokens = worker->kv_tokens,
                                            .weight = worker->weight});
   }
-  // With as many as there are members, no other worker is left.
+  // All members were added above, so with an equal number there is no other worker to remove.
   if (set.workers.size() > members.size()) {
     std::erase_if(set.workers, [&](const auto& entry) {
       const bool has_left =
@@ -284,7 +286,8 @@ Dispatcher::State::Excluded Dispatcher::State::excluded(const Set& set, const Jo
     const auto failure = job.failed_on.find(worker->id);
     const bool has_failed =
         failure != job.failed_on.end() && failure->second.arrivals == worker->arrivals;
-    // An answer that has begun waits here, where its client is told so.
+    // An answer that has begun waits here and not at a worker, because here its client gets
+    // comments.
     const bool must_wait =
         job.resume_until && (worker->is_awaited || (has_failed && failure->second.is_fruitless));
     const TimePoint now = Clock::now();
@@ -345,7 +348,7 @@ bool Dispatcher::State::take(Set& set, Job& job) {
   std::vector<WorkerNumber> all = excluded.never;
   all.insert(all.end(), excluded.failed.begin(), excluded.failed.end());
   if (take_without(set, job, all)) return true;
-  // The client of an answer that has begun waits already.
+  // The client of an answer that has begun waits already, so it does not wait for the others.
   const bool may_fail_again = job.resume_until || !excluded.has_others;
   return may_fail_again && !excluded.failed.empty() && take_without(set, job, excluded.never);
 }
@@ -379,7 +382,8 @@ void Dispatcher::State::wait_beside(Set& set, Waiting& waiting) {
   set.first[waiting.job.tier].emplace(waiting.place, &waiting);
 }
 
-// A request that waits for certain workers holds up none that others may get.
+// Gives waiting requests to workers with room. A request that only certain workers may get does not
+// hold up the requests that other workers may get.
 void Dispatcher::State::pump(Set& set) {
   set.pumped_at = Clock::now();
   std::size_t sought = 0;
@@ -403,7 +407,7 @@ void Dispatcher::State::pump(Set& set) {
     }
     return set.queue.next_tier(has_first);
   };
-  // Without a slot, no search would find a worker, and the next one would begin with others.
+  // Without a free slot, no search can find a worker; it would only move `search_from`.
   const auto has_slot = [&] { return set.has_probation || set.choice.has_room(0); };
   while (const std::optional<std::size_t> tier = has_slot() ? next_tier() : std::nullopt) {
     if (has_first[*tier]) {
@@ -445,7 +449,7 @@ bool Dispatcher::State::has_usable_weighted(const std::string& model) const {
   });
 }
 
-// Returns the beginning of the model's outage, which a request notices now.
+// Returns when the model's outage began. To be called for the first request that finds it.
 TimePoint Dispatcher::State::outage_begin(const std::string& model) {
   std::optional<TimePoint> last;
   for (const auto& [key, weight] : workers.sets_of(model)) {
@@ -624,7 +628,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
       return job.worker || job.is_killed || waiting.is_removed || deadline.expired();
     };
     bool is_stuck = false;
-    // Changes, which may be frequent, do not put it off.
+    // Changes may be frequent, and do not postpone this.
     Deadline look = deadline.sooner(Deadline::after(kLook));
     while (!is_over() && !is_stuck) {
       co_await waiting.changed.wait(look);

@@ -30,7 +30,7 @@ struct DispatchOptions {
   QueueLimits queue;
   Policy policy = Policy::kPrefix;
   ChoiceSettings choice;
-  /// Tokens of an answer, as long as a set has given too few of them to know.
+  /// The expected tokens of an answer, until a set has given enough answers to measure them.
   std::uint64_t first_answer = AnswerLengths::kFirst;
   PoisonSettings poison;
   BudgetSettings budget;
@@ -54,12 +54,14 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  /// Sets the options for requests that arrive from now on, and for the next choices of those that
-  /// wait, whose deadlines in the queue stay. Afterwards, on_change().
+  /// Sets the options for requests that arrive from now on. Waiting requests keep their deadlines
+  /// and places in the queue; their workers are chosen by the new options. Call on_change()
+  /// afterwards.
   void set_options(const DispatchOptions& options);
 
-  /// Waits for a worker, which is then in `job.worker`, with a slot and tokens that release()
-  /// frees. Returns the refusal if there is none in time, the queue is full, or the job was killed.
+  /// Waits for a worker, which is then in `job.worker`, and takes a slot and tokens there, which
+  /// release() frees. Returns the refusal if no worker has room in time, the queue is full, or the
+  /// job was killed.
   /// `while_waiting`, unless it is empty, is called about once a second.
   boost::asio::awaitable<std::optional<ApiError>> place(
       Job& job, const std::function<boost::asio::awaitable<void>()>& while_waiting = {});
@@ -69,15 +71,16 @@ class Dispatcher {
   /// The prompt of the job, which has a worker, has so many tokens.
   void set_prompt_tokens(Job& job, std::uint64_t tokens);
 
-  /// The answer that `job` resumes has brought a token, so that another one may be resumed.
+  /// To be called when the answer that `job` resumes has brought a token: another answer may be
+  /// resumed now.
   void end_resume(Job& job);
-  /// The requests that may kill engines. After a change, on_change().
+  /// The requests that may kill engines. Call on_change() after a change.
   [[nodiscard]] Suspects& suspects();
 
   /// To be called after a change of workers or their health: gives waiting requests to the workers
   /// that have room now.
   void on_change();
-  /// Marks a job as killed: it waits no longer.
+  /// Marks a job as killed, and ends its wait.
   void kill(Job& job);
   /// How long a request waits at most, at the present level.
   [[nodiscard]] base::Duration timeout() const;

@@ -58,14 +58,15 @@ struct Job {
   std::vector<std::uint64_t> prefixes;
   /// Its number in the dispatcher; 0 before it was placed.
   std::uint64_t number = 0;
-  /// It has had a worker before.
+  /// The job has had a worker.
   bool has_waited = false;
   /// Lease of the worker's health, for a worker in probation.
   std::optional<std::uint64_t> lease;
   UpstreamCall* call = nullptr;
   /// Attempts that were sent.
   unsigned attempts = 0;
-  /// The most tokens of its answer that it has had. A token that is generated again counts once.
+  /// The largest number of tokens that its answer has had. A token that is generated again counts
+  /// once.
   std::uint64_t progress = 0;
   /// Attempts that failed since the last progress.
   unsigned fruitless = 0;
@@ -73,45 +74,47 @@ struct Job {
   struct Failure {
     /// The worker's `arrivals` when it was asked.
     std::uint64_t arrivals = 0;
-    /// Another attempt had failed before, and there was no progress between both, nor since.
+    /// Another attempt had failed before. There was no progress between these failures, and none
+    /// since.
     bool is_fruitless = false;
-    /// Until then, the worker does not get it again.
+    /// Until this time, the worker does not get the job again.
     TimePoint until{};
   };
-  /// Workers that failed it, by id: it goes to another one if there is one.
+  /// Workers that failed the job, by id: it goes to another worker if there is one.
   std::map<std::string, Failure> failed_on;
-  /// Set once a part of its answer was delivered and its worker failed: until then, a worker of the
-  /// same set may continue the answer, unless its last failure was a fruitless one and it has not
-  /// arrived again since.
+  /// Set when the worker fails after a part of the answer was delivered. Until this deadline, the
+  /// job waits for a worker of the same set that can continue the answer. A worker in `failed_on`
+  /// with a fruitless failure gets it only if it has arrived again since.
   std::optional<base::Deadline> resume_until;
-  /// There was progress since that was set.
+  /// There was progress since `resume_until` was set.
   bool has_progressed = false;
   TimePoint lost_at{};
   LossReason lost_for = LossReason::kBroken;
   /// The group of the worker that it lost.
   std::string lost_group;
   unsigned resumes = 0;
-  /// The only worker that can answer it, by id; empty: any.
+  /// The id of the only worker that can answer the job; empty: any can.
   std::string pinned_to;
   bool is_killed = false;
-  /// Why its call is cut, apart from that.
+  /// Why its call is cut, unless the job is killed.
   enum class CutFor { kNothing, kMove, kConviction };
   CutFor cut_for = CutFor::kNothing;
-  /// The worker that has prepared to continue it, by id: it is to get it.
+  /// The id of the worker that has prepared to continue the job, and gets it if it has room.
   std::string preferred;
-  /// The KV cache that this worker has pulled, by its id there; empty: none.
+  /// The id of the KV cache that `preferred` has pulled; empty: none.
   std::string snapshot;
-  /// Since when another worker prepares to continue it, until that brings a token; nullopt: it does
-  /// not move.
+  /// When another worker began to prepare to continue the job. Set until that worker brings a
+  /// token; nullopt: the job does not move.
   std::optional<TimePoint> moving_since;
-  /// The workers, by id, that could not prepare to continue it, and when the next one is asked.
+  /// The ids of the workers that could not prepare to continue the job, and the time from which the
+  /// next one may be asked.
   std::set<std::string> failed_targets;
   std::optional<loop::Backoff> move_backoff;
   TimePoint next_move{};
   /// Status of the client's answer; kClientGoneStatus until it is known.
   int status = kClientGoneStatus;
   std::uint64_t bytes_sent = 0;
-  /// The reason with which the dispatcher refuses it, if it does.
+  /// The reason with which the dispatcher refuses the job, if it does.
   RefusedFor refused_for = RefusedFor::kCapacity;
 };
 

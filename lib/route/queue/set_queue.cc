@@ -103,7 +103,7 @@ void SetQueue::insert(QueuedRequest request, base::Duration order, base::Duratio
   // Without tokens, a request would be free, and its slice could not be found.
   request.tokens = std::max<std::uint64_t>(request.tokens, 1);
   Tier& tier = tiers_[request.tier];
-  // A tier that had nothing to do has no claim on the past.
+  // A tier collects no claim while it is empty.
   if (tier.places.empty()) tier.served = std::max(tier.served, served_);
   const Place place{.order = order, .number = ++numbers_, .id = request.id};
   tier.places.insert(place);
@@ -139,7 +139,7 @@ std::optional<std::size_t> SetQueue::next_tier(const std::array<bool, plan::kTie
 
 void SetQueue::charge(std::size_t tier, std::uint64_t tokens) {
   served_ = std::max(served_, tiers_[tier].served);
-  // A tier whose requests could not be served has no claim on the past, either.
+  // A tier collects no claim while its requests cannot be served, either.
   tiers_[tier].served =
       served_ + static_cast<double>(std::max<std::uint64_t>(tokens, 1)) / share(tier);
 }

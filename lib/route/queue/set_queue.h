@@ -1,7 +1,7 @@
-// The queue of a set of workers: requests that wait until a worker has room. Its tiers share what
-// the workers take, in tokens; within a tier the earliest deadline is first. Pure: time, which must
-// not go back, and randomness are arguments. Every call costs O(log n) in the requests, apart from
-// what it removes.
+// The queue of a set of workers: requests that wait until a worker has room. Its tiers share the
+// tokens that workers take; within a tier, the request with the earliest deadline is first. Pure:
+// time, which must not go back, and randomness are arguments. Every call costs O(log n) in the
+// requests, apart from those that it removes.
 #pragma once
 
 #include <array>
@@ -25,10 +25,10 @@ struct QueueLimits {
   std::uint64_t requests = 10'000;
   /// An empty queue accepts a request of any size.
   std::uint64_t tokens = 50'000'000;
-  /// The time in which a request must be taken, unless its own deadline is earlier. Its place, and
-  /// whether it is accepted, follow from that; the caller cancels it then.
+  /// A request must be taken within this time, or until its own deadline if that is earlier. This
+  /// decides its place, and whether it is accepted. The caller cancels it when the time is over.
   base::Duration timeout = std::chrono::seconds(30);
-  /// A tier that does not use its share leaves it to the others.
+  /// The shares of the tiers. A tier that does not use its share leaves it to the others.
   std::array<double, plan::kTiers> shares{4, 2, 1};
   /// A client's short deadline does not move its request forward beyond this part of the timeout.
   double min_order = 0.25;
@@ -82,10 +82,11 @@ class SetQueue {
   /// nullopt if there is none. Without others, it is the tier of the head.
   [[nodiscard]] std::optional<std::size_t> next_tier(
       const std::array<bool, plan::kTiers>& others = {}) const;
-  /// A worker gets a request of the tier that is not in the queue: it counts as served to the tier.
+  /// To be called when a worker gets a request that is not in the queue: its tokens count as served
+  /// to the tier.
   void charge(std::size_t tier, std::uint64_t tokens);
 
-  /// False if the queue does not have the request.
+  /// Removes a request. False if the queue does not have it.
   bool cancel(std::uint64_t id, base::Duration now);
 
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
@@ -99,8 +100,9 @@ class SetQueue {
   /// Returns the Retry-After of a refusal: the predicted wait, a random part more or less, at least
   /// 1 s. `random` is uniform in [0, 1).
   [[nodiscard]] base::Duration retry_after(std::size_t tier, double random) const;
-  /// The pace is unknown until it is measured again: a worker has joined, or accepts requests
-  /// again, and what was measured without it would refuse requests that it can serve in time.
+  /// Makes the pace unknown until it is measured again. To be called when a worker has joined, or
+  /// accepts requests again: the pace that was measured without it would refuse requests that it
+  /// can serve in time.
   void forget_pace();
 
  private:
