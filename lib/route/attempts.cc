@@ -30,15 +30,15 @@ using http::Reply;
 using http::Response;
 
 constexpr const char* kWorkerLost = "worker_lost";
-// Before a request goes to a worker that was busy, or failed it in vain: a process that is ending
-// may accept connections for a while, only to reset them.
+// Pause before a request goes again to a worker that was busy, or that has failed it without
+// progress: a process that is ending may accept connections for a while, and reset them.
 constexpr base::Duration kPauseAfterFailure = std::chrono::seconds(1);
 // Interval in which a retry checks the budget. Any request may make room for a retry, but to wake
 // all that wait for each request would cost more.
 constexpr base::Duration kBudgetLook = std::chrono::milliseconds(50);
 // Workers that may fail an answer that has begun, without a token in between.
 constexpr unsigned kMaxFruitlessResumes = 3;
-// Between two attempts while no descriptor or memory is left for a connection.
+// Pause between two attempts while no descriptor or memory is left for a connection.
 constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
 
 // The call through which a job is with its worker.
@@ -253,15 +253,15 @@ class Attempts {
   /// The worker's arrivals when it was asked. If it fails, another process may answer at its
   /// address by then, which has not failed.
   std::uint64_t arrivals_ = 0;
-  /// The answer's progress then.
+  /// The answer's progress when the worker was asked.
   std::uint64_t begin_ = 0;
   /// The last worker was busy.
   bool was_busy_ = false;
-  /// From its first death on.
+  /// Present from the first death of an engine that had the request.
   std::optional<PoisonBodies::Watch> watch_;
   /// When the client was last sent something while its answer waits for a worker.
   TimePoint commented_{};
-  /// The resumes that the client was told of.
+  /// The number of resumes that were reported to the client.
   unsigned announced_ = 0;
   bool has_response_id_ = false;
 };
@@ -275,7 +275,7 @@ Asked Attempts::asked() const {
   if (!may_continue) return Asked::kAsGiven;
   const bool as_text = job_.worker->is_plain && job_.request.resume->text_refusal.empty();
   if (!job_.worker->can_continue(as_text)) return Asked::kAsGiven;
-  // There, a stop string may end what a parser has taken out of the text.
+  // An engine's parser may take out text in which a stop string would have ended the answer.
   const std::shared_ptr<const fleet::Card>& card = job_.worker->facts;
   const bool stays_there = card && !card->parsers.empty() && !job_.request.resume->stops.empty();
   return stays_there ? Asked::kAsGiven : Asked::kResumable;
@@ -373,7 +373,7 @@ void Attempts::on_first_token(base::Duration gap) {
   add_prefill(*job_.worker, exchange_.resumption().transcript().prompt().size(), gap);
 }
 
-// `began` is when its worker was lost, or began to be left.
+// `began` is when the old worker was lost, or the move away from it began.
 void Attempts::on_resumed(TimePoint began) {
   const TimePoint now = Clock::now();
   const bool has_cache = exchange_.kv_snapshot() == kKvSnapshotUsed;
@@ -462,7 +462,7 @@ awaitable<Attempt> Attempts::ask(std::string& reason) {
   if (asked != Asked::kResumable) co_return attempt;
   WorkerPtr worker = job_.worker;
   if (is_refusal(attempt)) {
-    // The client's mistake, or that of our fields.
+    // The request itself is invalid, or the worker does not accept the fields that were added here.
     exchange_.set_asked(Asked::kAsGiven);
     attempt = co_await call(reason);
     bool& is_found = was_plain ? worker->is_strict : worker->is_plain;
@@ -539,7 +539,8 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
   if (!exchange_.is_delivered()) ++parts_.metrics.retries[outcome.kind];
 }
 
-// The present attempt has failed. A worker that is busy may be asked again after its pause.
+// Records the failure of the present attempt. A worker that is busy may be asked again after its
+// pause.
 void Attempts::add_failure(OutcomeClass kind, base::Duration pause) {
   const bool is_busy = kind == OutcomeClass::kBackpressure;
   const bool is_fruitless = job_.fruitless > 0 && !is_busy;
@@ -700,7 +701,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     reply_.answer(std::move(response));
     co_return Next::kDone;
   }
-  // One that finds all workers busy waits as long as one in the queue.
+  // A request that finds all workers busy waits as long as one in the queue.
   const bool is_over = is_busy ? Clock::now() >= job_.received + parts_.dispatcher.timeout()
                                : job_.fruitless >= max_attempts();
   if (is_over) {
@@ -775,8 +776,8 @@ awaitable<void> Attempts::look_for_death(const WorkerPtr& worker) {
   }
 }
 
-// Waits until a retry is within the budget, but not longer than in the queue. One after a worker
-// that was busy needs no budget: it waits for a pause.
+// Waits until a retry is within the budget, but not longer than in the queue. A retry after a busy
+// worker needs no budget, because it waits for the worker's pause.
 awaitable<void> Attempts::wait_for_budget() {
   const bool is_retry = job_.attempts > 0 && !job_.resume_until && !was_busy_;
   const TimePoint until = job_.received + parts_.dispatcher.timeout();

@@ -10,8 +10,8 @@
 
 namespace fo::route {
 
-/// The status of the client's answer is then in `job.status`. Throws what Reply throws, also
-/// because the client has gone.
+/// Afterwards, the status of the client's answer is in `job.status`. Throws what Reply throws, for
+/// example if the client disconnects.
 boost::asio::awaitable<void> answer(RouterParts& parts, Job& job, http::Reply& reply);
 
 }  // namespace fo::route

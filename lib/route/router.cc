@@ -356,13 +356,13 @@ void Router::State::update_level() {
   if (!served.mean()) return;
   const double demanded = options.slo_rate.value_or(demand.rate(time_now()));
   const std::set<SetKey> used = dispatcher.used_sets();
-  // Without the spares that help already: else they would be left as soon as they do.
+  // Spares do not count here: otherwise they would be released as soon as they help.
   dispatcher.set_ratio(capacity_ratio(carried(used, false), demanded));
   level.update(capacity_ratio(carried(used, true), demanded), time_now());
   apply_level();
 }
 
-// The other steps must not end with one that fails.
+// A step that fails must not end the other steps.
 void Router::State::tick(const char* what, const std::function<void()>& step) {
   try {
     step();

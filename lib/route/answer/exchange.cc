@@ -55,7 +55,7 @@ AnswerFault fault_of_status(int status, const std::string& body) {
     const std::string message = base::one_line(chunk.error_message, kMaxReasonBytes);
     if (!message.empty()) fault.reason += ": " + message;
   } catch (const base::Error&) {
-    // The body is not JSON, as that of a proxy.
+    // The body is not JSON, for example because a proxy has answered.
   }
   return fault;
 }
@@ -86,7 +86,7 @@ std::optional<Usage> usage_in(std::string_view body) {
   return usage;
 }
 
-// Reads an answer in one piece, in any API, as far as it may be of interest.
+// Reads the usage of an answer in one piece, in any API, and the reason of an abort.
 StreamChunk read_whole(const std::string& body) {
   constexpr std::array<const char*, 2> kNames{"\"abort\"", "\"error\""};
   const bool has_any = std::any_of(kNames.begin(), kNames.end(),
@@ -95,7 +95,7 @@ StreamChunk read_whole(const std::string& body) {
   try {
     if (has_any) chunk = read_stream_chunk(body);
   } catch (const base::Error&) {
-    // It is not JSON, as audio is.
+    // The answer is not JSON, but for example audio.
   }
   chunk.usage = usage_in(body);
   return chunk;
@@ -176,7 +176,7 @@ void Exchange::complete() {
   state_ = State::kDone;
   if (asked_ != Asked::kAsGiven) set_usage(resumption_->usage());
   held_tokens_ = std::max(named_tokens_, tokens()) - delivered_tokens_;
-  // The engine names neither tokens nor pieces that are known.
+  // The engine has named no tokens, and no event was known to bring a piece: each event counts.
   if (other_ && tokens() == 0) held_tokens_ = attempt_tokens_;
   if (asked_ != Asked::kAsGiven && mode_ == Mode::kChunks) add_events(resumption_->closing());
   if (whole_ && mode_ == Mode::kChunks) {

@@ -40,7 +40,7 @@ struct AnswerFault {
     kErrorFrame,  // an error in a stream, in place of an answer
     kTruncated,   // the answer ended before its end
     kInvalid,     // the answer is not what was requested, such as an event that is not JSON
-    kTooLong,     // longer than Limits::whole; the worker is asked for the answer as given next
+    kTooLong,     // longer than Limits::whole; the next attempt is kAsGiven
     kAborted,     // the engine ended the answer with "abort" or "error"
   };
   Kind kind = Kind::kStatus;
@@ -101,14 +101,14 @@ class Exchange {
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] const std::optional<AnswerFault>& fault() const { return fault_; }
 
-  /// The head of the client's answer, once it can be delivered; then that part of it. The caller
-  /// sends both, after which they are delivered. After a fault, the part is what arrived before it,
-  /// and empty if nothing was delivered.
+  /// has_head(): the client's answer can be delivered. The caller then sends head(), once, and each
+  /// result of take_output(), which counts as delivered from then on. After a fault, take_output()
+  /// returns what arrived before the fault, but nothing if nothing was delivered before.
   [[nodiscard]] bool has_head() const { return is_delivering_; }
   [[nodiscard]] const http::ResponseHead& head() const { return head_; }
   std::string take_output();
   /// The worker's report on the KV cache that the request names: kKvSnapshotUsed, or the reason why
-  /// it was not used. Empty if it does not say.
+  /// it was not used. Empty if there is no report.
   [[nodiscard]] const std::string& kv_snapshot() const { return kv_snapshot_; }
 
   /// Whether a failed answer has a part that need not be produced again: it was delivered, or can
@@ -119,7 +119,7 @@ class Exchange {
   /// The tokens of the answer that were taken. Where the engine does not name tokens, its events
   /// with content; once the answer is complete, the number in its usage, if that is more.
   [[nodiscard]] std::uint64_t delivered_tokens() const { return delivered_tokens_; }
-  /// The same with those that are still held.
+  /// The delivered tokens, and those that are still held.
   [[nodiscard]] std::uint64_t tokens() const { return delivered_tokens_ + held_tokens_; }
   /// The tokens that this attempt has brought; of a stream in another format, the events.
   [[nodiscard]] std::uint64_t attempt_tokens() const { return attempt_tokens_; }
@@ -137,7 +137,8 @@ class Exchange {
     return mode_ == Mode::kChunks || asked_ == Asked::kContinuation;
   }
 
-  /// Whether a request that is asked for so may continue; that depends on its fields.
+  /// Whether an attempt of kResumable may continue on another worker. It may unless the request's
+  /// fields forbid it, or the answer was too long.
   [[nodiscard]] bool may_continue() const { return resumption_ && !is_too_long_; }
   /// To be called only if the request may continue.
   [[nodiscard]] Resumption& resumption() { return *resumption_; }
@@ -149,7 +150,7 @@ class Exchange {
   [[nodiscard]] std::string resume_refusal() const;
   /// Completes a failed answer that needs no worker any more. False if it needs one.
   bool finish_here();
-  /// The answer is complete although the worker goes on.
+  /// True if the answer is complete although the worker still sends.
   [[nodiscard]] bool is_cut_short() const { return is_cut_short_; }
 
  private:

@@ -1,6 +1,6 @@
-// Whether the answer to a request can continue on another worker after its first byte, and what of
-// the request matters for that. An allow-list: a field that is not known here makes the answer one
-// that cannot continue, because a continuation would not repeat it. Pure.
+// Whether the answer to a request can continue on another worker after its first byte, and the
+// values of the request that matter for that. This is an allow-list: an answer to a request with an
+// unknown field cannot continue, because a continuation would not repeat the field. Pure.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace fo::route {
 /// Options of the operator.
 struct ResumeOptions {
   /// Sampled answers with a seed do not continue: the generator of the new worker starts again, so
-  /// that the rest is another than that of an undisturbed answer.
+  /// the rest would differ from that of an undisturbed answer.
   bool strict_seed = false;
   /// Answers with a frequency penalty continue, with a logit bias in place of the penalty for the
   /// tokens that precede.
@@ -38,7 +38,7 @@ struct ResumeFacts {
   /// The same for an answer of which only the text is known.
   std::string text_refusal;
 
-  /// None is empty.
+  /// The stop strings, none of which is empty.
   std::vector<std::string> stops;
   bool include_stop = false;
   std::uint64_t min_tokens = 0;
@@ -57,34 +57,34 @@ struct ResumeFacts {
   /// Only completions have it.
   std::optional<std::uint64_t> logprobs;
 
-  /// Biases by token, with less than twice their size in the body; of two for the same token the
-  /// last one counts. A continuation has it together with the bias that replaces a frequency
-  /// penalty.
+  /// Biases by token; of two for the same token the last one counts. They need less than twice the
+  /// memory of their text in the body. A continuation adds the bias that replaces a frequency
+  /// penalty to them.
   std::vector<std::pair<std::uint32_t, double>> logit_bias;
-  /// 0 for none; otherwise `repeated` has it, too: the engine applies it to the tokens that it
-  /// generates itself, so that the continuation's bias is only that for the tokens before.
+  /// 0 for none; otherwise `repeated` has it, too: the engine applies the penalty to the tokens
+  /// that it generates itself, and the continuation's bias replaces it for the tokens before.
   double frequency_penalty = 0;
 
   /// Members of a continuation's body as the client gave them, such as
   /// `"temperature":0,"top_p":0.5`: JSON without braces, empty for none. These are the model, the
   /// sampling parameters, the fields of the text (such as "skip_special_tokens"), the constraints
   /// of the tokens (such as "bad_words"), "logprobs" of completions, the cache's salt, and the
-  /// priority. What has a member of its own above, and depends on the continuation, is not
-  /// repeated: "stop", "stop_token_ids", "min_tokens", "max_tokens", "seed", "logit_bias",
-  /// "stream_options" and "return_token_ids".
+  /// priority. The fields whose value depends on the continuation are not among them, and
+  /// have members above: "stop", "stop_token_ids", "min_tokens", "max_tokens", "seed",
+  /// "logit_bias", "stream_options" and "return_token_ids".
   std::string repeated;
   /// Names of those of "min_p", "repetition_penalty", "temperature", "top_k" and "top_p" that the
   /// client gave: for the others a card's generation config applies.
   std::set<std::string> given;
 };
 
-/// Longer stop strings, in total, make the answer one that cannot continue: the router would hold
-/// and match them.
+/// The limit of all stop strings together. With longer ones an answer cannot continue, because the
+/// router holds and matches them.
 inline constexpr std::size_t kMaxStopBytes = 4096;
 
-/// `body` is a JSON object. Answers other than those of kChat and kCompletions cannot continue, nor
-/// those whose request has an invalid value. What depends on the model's card (reasoning, and
-/// parsers of calls) is not decided here.
+/// Reads the facts from `body`, a JSON object. Only answers of kChat and kCompletions can continue,
+/// and none whose request has an invalid value. Reasoning and the parsers of calls are not checked
+/// here, because they depend on the model's card.
 ///
 /// A presence penalty is always refused, because no logit bias replaces it: a token that was
 /// generated before and again would be penalized twice.
