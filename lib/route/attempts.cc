@@ -209,7 +209,8 @@ class Attempts {
     WorkerPtr worker;
     Attempt attempt;
     std::string reason;
-    Response answer;
+    /// nullopt if a part of the answer had arrived: the client then gets the rest of it.
+    std::optional<Response> answer;
   };
   enum class Next { kAgain, kDone };
 
@@ -594,8 +595,9 @@ awaitable<void> Attempts::refuse(const ApiError& refusal) {
   }
   // No other worker can be asked, so the first one's answer is as good as any.
   const ApiError error = job_.is_killed ? error_of(job_, {}, {}) : refusal;
-  Response response = suspect_ ? std::move(suspect_->answer) : to_response(error);
-  if (!suspect_ && !job_.is_killed) {
+  const bool has_answer = suspect_ && suspect_->answer;
+  Response response = has_answer ? *std::move(suspect_->answer) : to_response(error);
+  if (!has_answer && !job_.is_killed) {
     parts_.metrics.refuse(job_.refused_for);
     const std::string client = job_.key.empty() ? reply_.client_host() : job_.key;
     const base::Duration admitted_at = job_.received.time_since_epoch();
@@ -684,16 +686,15 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     co_await give_up(error);
     co_return Next::kDone;
   }
-  const bool is_first_suspect = outcome.kind == OutcomeClass::kSuspected && !suspect_;
-  const auto suspect = [&] {
-    suspect_.emplace(Suspect{worker, attempt, reason, exchange_.failed_answer(true)});
-  };
-  if (exchange_.has_part()) {
-    if (is_first_suspect) suspect();
-    co_return co_await resume(loss_of(attempt.end), attempt, outcome, reason);
-  }
   const bool is_same =
       suspect_ && resolve_suspected(suspect_->attempt, attempt) == OutcomeClass::kNeutral;
+  if (outcome.kind == OutcomeClass::kSuspected && !suspect_) {
+    suspect_.emplace(Suspect{worker, attempt, reason, std::nullopt});
+    if (!exchange_.has_part()) suspect_->answer = exchange_.failed_answer(true);
+  }
+  if (exchange_.has_part()) {
+    co_return co_await resume(loss_of(attempt.end), attempt, outcome, reason);
+  }
   if (has_answer && (is_same || !outcome.is_worth_another)) {
     Response response = exchange_.failed_answer(!is_same);
     job_.status = response.status;
@@ -716,7 +717,6 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     co_await give_up(std::move(error));
     co_return Next::kDone;
   }
-  if (is_first_suspect) suspect();
   co_return Next::kAgain;
 }
 
