@@ -229,6 +229,7 @@ awaitable<std::optional<Conclusion>> Checker::question(WorkerPtr worker, bool us
   const auto mismatch_says_nothing = [&] {
     return canaries->is_stale || canaries->stale_changes != stale_changes;
   };
+  const Conclusion neutral;
   Repetitions repetitions(options_.retries);
   for (;;) {
     const EngineAddress engine = worker->engine;
@@ -236,10 +237,7 @@ awaitable<std::optional<Conclusion>> Checker::question(WorkerPtr worker, bool us
         co_await attempt(engine, *canary, uses_sampler, options_.rules, worker->baselines.answer);
     if (is_over()) co_return std::nullopt;
     workers_.note(*worker, Step::kContent, result, now());
-    if (result.outcome == Outcome::kMismatch && mismatch_says_nothing()) {
-      Conclusion neutral;
-      co_return neutral;
-    }
+    if (result.outcome == Outcome::kMismatch && mismatch_says_nothing()) co_return neutral;
     const Next next = repetitions.add(result);
     if (next == Next::kVote) {
       Decision decision = Decision::kUndecided;
@@ -254,10 +252,7 @@ awaitable<std::optional<Conclusion>> Checker::question(WorkerPtr worker, bool us
         Conclusion fault{.finding = Finding::kFault, .attempt = repetitions.suspect()};
         co_return fault;
       }
-      if (mismatch_says_nothing()) {
-        Conclusion neutral;
-        co_return neutral;
-      }
+      if (mismatch_says_nothing()) co_return neutral;
       on_vote(*worker, canary->name, decision);
       repetitions.decide(decision);
     }

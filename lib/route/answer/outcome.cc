@@ -26,13 +26,14 @@ Outcome classify_status(const Attempt& attempt, const OverloadTimes& times) {
     case 400:
     case 422:
       return {.is_worth_another = attempt.may_lack_fields};
-    case 404:
-      if (attempt.may_lack_object) return {};
-      [[fallthrough]];
     case 401:
     case 403:
-      if (attempt.gets_client_key && attempt.status != 404) return {};
+    case 404: {
+      const bool is_clients =
+          attempt.status == 404 ? attempt.may_lack_object : attempt.gets_client_key;
+      if (is_clients) return {};
       return {.kind = OutcomeClass::kMisconfigured, .is_worth_another = true};
+    }
     case 429:
     case 503:
     case 529: {
