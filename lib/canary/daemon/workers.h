@@ -79,7 +79,7 @@ struct Worker {
   EngineAddress engine;
   /// The file for this worker; nullptr if there is none.
   Canaries* canaries = nullptr;
-  /// The reason why there is no file for this worker; empty if there is one.
+  /// Why this worker has no file; empty if it has one.
   std::string unchecked = {};
 
   Schedule schedule;

@@ -17,7 +17,7 @@ inline constexpr char kDefaultRegistry[] = "dir:/run/fo/registry";
 ///   static:URL,...
 /// The last two have read-only workers, k8s also their cards; all other records are in the registry
 /// `state`, which is one of the first two. Throws kUsage for another URI: "registry 'text':
-/// reason", and kConfig if there is no Kubernetes.
+/// reason", and kConfig if the API server of k8s: is not configured.
 std::unique_ptr<Registry> make_registry(const std::string& uri,
                                         const std::string& state = kDefaultRegistry);
 

@@ -145,8 +145,8 @@ class Bundle {
     server.answer_by = Deadline::after(kStartTimeout);
   }
 
-  // A start that fails for want of processes or descriptors counts as a crash and is retried,
-  // because the vault still has the layout.
+  // If a start fails because no process or descriptor is left, this counts as a crash: it is
+  // retried, because the vault still has the layout.
   std::optional<int> start_again(Server& server) {
     try {
       start(server);

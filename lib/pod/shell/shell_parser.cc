@@ -382,7 +382,8 @@ class Parser {
     command.words.push_back(std::move(word));
   }
 
-  // Skips "2>&1" or ">log", which is no argument. Returns false if there is no redirection here.
+  // Skips a redirection such as "2>&1" or ">log", which is not an argument. Returns false if the
+  // next word is not a redirection.
   bool read_redirection(ShellCommand& command) {
     std::string_view from = lexer_.rest();
     while (!from.empty() && text::is_digit(from.front())) from.remove_prefix(1);

@@ -108,7 +108,7 @@ class Exchange {
   [[nodiscard]] const http::ResponseHead& head() const { return head_; }
   std::string take_output();
   /// The worker's report on the KV cache that the request names: kKvSnapshotUsed, or the reason why
-  /// it was not used. Empty if there is no report.
+  /// it was not used. Empty if the worker has sent none.
   [[nodiscard]] const std::string& kv_snapshot() const { return kv_snapshot_; }
 
   /// Whether a failed answer has a part that need not be produced again: it was delivered, or can

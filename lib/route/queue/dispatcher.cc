@@ -259,7 +259,8 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
                                            .kv_tokens = worker->kv_tokens,
                                            .weight = worker->weight});
   }
-  // All members were added above, so with an equal number there is no other worker to remove.
+  // All members were added above. If there are no more workers than members, all of them are
+  // members.
   if (set.workers.size() > members.size()) {
     std::erase_if(set.workers, [&](const auto& entry) {
       const bool has_left =

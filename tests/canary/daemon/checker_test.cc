@@ -154,7 +154,7 @@ TEST_F(CheckerOfOracles, ASetThatIsWrongInOneWayMakesTheCanariesStale) {
   EXPECT_FALSE(is_any_convicted());
 }
 
-TEST_F(CheckerOfOracles, NobodyIsConvictedByAVoteDuringWhichTheModelOfTheSetChanges) {
+TEST_F(CheckerOfOracles, AVoteConvictsNoWorkerIfTheModelOfTheSetChangesMeanwhile) {
   oracles_[0].set(kWrong);
   add_all();
   const auto has_vote = [&] {
