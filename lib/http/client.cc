@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "base/error.h"
-#include "http/connection.h"
 #include "loop/run.h"
 #include "net/address.h"
 
 namespace fo::http {
 namespace {
 
+using base::Deadline;
 using base::Error;
 using base::ExitStatus;
 using boost::asio::awaitable;
@@ -28,29 +28,19 @@ Origin origin_of(const net::Url& url, const FetchOptions& options, const std::st
   }
 }
 
-RequestHead head_of(std::string method, const net::Url& url, const FetchOptions& options) {
-  RequestHead head{std::move(method), url.target, options.headers, true};
+RequestHead head_of(std::string method, std::string target, const FetchOptions& options) {
+  RequestHead head{std::move(method), std::move(target), options.headers, true};
   if (!options.body.empty() && !find_field(head.headers, "Content-Type")) {
     head.headers.emplace_back("Content-Type", "application/json");
   }
   return head;
 }
 
-}  // namespace
-
-Response fetch(std::string_view method, std::string_view url, const base::Deadline& deadline,
-               const FetchOptions& options) {
-  return loop::run_to_end(async_fetch(std::string(method), std::string(url), deadline, options));
-}
-
-awaitable<Response> async_fetch(std::string method, std::string url, base::Deadline deadline,
-                                FetchOptions options) {
-  const std::string what = "fetch " + base::quoted(url);
-  const net::Url parsed = net::parse_url(url);
-  Origin origin = origin_of(parsed, options, what);
+awaitable<Response> fetch_from(Origin origin, std::string method, std::string target,
+                               Deadline deadline, FetchOptions options, std::string what) {
   const std::unique_ptr<Connection> connection =
       co_await Connection::open(std::move(origin), deadline, what);
-  RequestHead request = head_of(std::move(method), parsed, options);
+  RequestHead request = head_of(std::move(method), std::move(target), options);
   co_await connection->send(std::move(request), options.body, deadline);
   ResponseHead head = co_await connection->read_head(deadline);
 
@@ -76,6 +66,29 @@ awaitable<Response> async_fetch(std::string method, std::string url, base::Deadl
     }
   }
   co_return response;
+}
+
+}  // namespace
+
+Response fetch(std::string_view method, std::string_view url, const Deadline& deadline,
+               const FetchOptions& options) {
+  return loop::run_to_end(async_fetch(std::string(method), std::string(url), deadline, options));
+}
+
+awaitable<Response> async_fetch(std::string method, std::string url, Deadline deadline,
+                                FetchOptions options) {
+  const std::string what = "fetch " + base::quoted(url);
+  const net::Url parsed = net::parse_url(url);
+  Origin origin = origin_of(parsed, options, what);
+  co_return co_await fetch_from(std::move(origin), std::move(method), parsed.target, deadline,
+                                std::move(options), what);
+}
+
+awaitable<Response> async_fetch(std::string method, Origin origin, std::string target,
+                                Deadline deadline, FetchOptions options) {
+  std::string what = "fetch " + base::quoted(target) + " from " + origin.host();
+  co_return co_await fetch_from(std::move(origin), std::move(method), std::move(target), deadline,
+                                std::move(options), std::move(what));
 }
 
 }  // namespace fo::http

@@ -12,6 +12,7 @@
 
 #include "base/deadline.h"
 #include "base/strong.h"
+#include "http/connection.h"
 #include "http/message.h"
 #include "net/tls_files.h"
 
@@ -45,5 +46,9 @@ Response fetch(std::string_view method, std::string_view url, const base::Deadli
 /// pass locals.
 boost::asio::awaitable<Response> async_fetch(std::string method, std::string url,
                                              base::Deadline deadline, FetchOptions options = {});
+
+/// The same for a target at an origin, which replaces `tls` and `name_servers` of the options.
+boost::asio::awaitable<Response> async_fetch(std::string method, Origin origin, std::string target,
+                                             base::Deadline deadline, FetchOptions options);
 
 }  // namespace fo::http

@@ -200,6 +200,15 @@ awaitable<std::unique_ptr<Connection>> Connection::open(Origin origin, Deadline 
   } else {
     std::vector<tcp::endpoint> endpoints = co_await net::resolve(
         origin.address.host, origin.address.port, deadline, origin.name_servers);
+    if (origin.networks) {
+      std::erase_if(endpoints, [&](const tcp::endpoint& endpoint) {
+        return !origin.networks->contains(endpoint.address());
+      });
+      if (endpoints.empty()) {
+        throw Error(ExitStatus::kUnavailable, what + ": " + base::quoted(origin.address.host) +
+                                                  " has no address in the allowed networks");
+      }
+    }
     tcp::socket socket = co_await net::connect(std::move(endpoints), deadline, what);
     state = std::make_unique<State>(std::move(socket), std::move(context), limits);
   }

@@ -18,6 +18,7 @@
 #include "base/deadline.h"
 #include "http/message.h"
 #include "net/address.h"
+#include "net/networks.h"
 #include "net/tls_files.h"
 
 namespace fo::http {
@@ -31,6 +32,8 @@ struct Origin {
   std::optional<net::TlsFiles> tls;
   /// A server list as for net::resolve().
   std::string name_servers;
+  /// No connection is made to an address outside of these networks; null: any address.
+  std::shared_ptr<const net::Networks> networks;
 
   /// The value of the Host field.
   [[nodiscard]] std::string host() const;
@@ -75,8 +78,9 @@ class Connection {
     kAnswered
   };
 
-  /// Connects, and performs the TLS handshake. `what` begins every error message. Also throws what
-  /// net::resolve, net::connect, net::connect_unix and net::make_tls_client throw.
+  /// Connects, and performs the TLS handshake. `what` begins every error message. Also throws
+  /// kUnavailable if no address of the server is in the origin's networks, and what net::resolve,
+  /// net::connect, net::connect_unix and net::make_tls_client throw.
   static boost::asio::awaitable<std::unique_ptr<Connection>> open(Origin origin,
                                                                   base::Deadline deadline,
                                                                   std::string what);

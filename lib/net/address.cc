@@ -147,4 +147,10 @@ Url parse_url(std::string_view text) {
   return url;
 }
 
+std::string base_path(const Url& url) {
+  std::string path = url.target;
+  while (path.ends_with('/')) path.pop_back();
+  return path;
+}
+
 }  // namespace fo::net

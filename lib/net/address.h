@@ -38,4 +38,7 @@ struct Url {
 /// number. Throws Error(kUsage): "URL 'text': reason".
 Url parse_url(std::string_view text);
 
+/// The target as a prefix of paths: without a slash at its end, so it may be empty.
+std::string base_path(const Url& url);
+
 }  // namespace fo::net

@@ -1,6 +1,8 @@
 #include "net/networks.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "base/error.h"
 #include "text/ascii.h"
@@ -14,6 +16,14 @@ using base::ExitStatus;
 
 constexpr unsigned short kBitsV4 = 32;
 constexpr unsigned short kBitsV6 = 128;
+
+// The metadata servers of cloud providers beside link-local ones: Alibaba's, Amazon's and Google's.
+bool is_metadata_server(const ip::address& address) {
+  constexpr std::array<std::string_view, 3> kServers{"100.100.100.200", "fd00:ec2::254",
+                                                     "fd20:ce::254"};
+  return std::ranges::any_of(
+      kServers, [&](std::string_view one) { return address == ip::make_address(one); });
+}
 
 template <typename Network>
 bool covers(const Network& network, const Network& host) {
@@ -41,6 +51,7 @@ Networks::Networks(const std::string& text) {
 }
 
 bool Networks::contains(const ip::address& address) const {
+  if (is_metadata_server(address)) return false;
   if (address.is_v4()) {
     constexpr unsigned kLinkLocal = 0xa9fe;
     if (address.to_v4().to_uint() >> 16 == kLinkLocal) return false;

@@ -16,8 +16,8 @@ class Networks {
   /// Networks separated by commas: "10.0.0.0/8,fd00::/8". Throws kUsage: "'text': reason".
   explicit Networks(const std::string& text);
 
-  /// True for an address in one of the networks. Link-local addresses never are: cloud providers
-  /// serve a machine's credentials there.
+  /// True for an address in one of the networks. Link-local addresses never are, and neither are
+  /// the other addresses at which cloud providers serve a machine's credentials.
   [[nodiscard]] bool contains(const boost::asio::ip::address& address) const;
 
  private:

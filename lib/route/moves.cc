@@ -116,12 +116,14 @@ Job* find_job(const Move& move) {
   return is_there ? &job : nullptr;
 }
 
-http::FetchOptions options_for(const Move& move, const Worker& worker, std::string body) {
+// Sends a request of the move to one of its workers.
+awaitable<http::Response> send(const Move& move, const Worker& worker, std::string method,
+                               std::string target, std::string body, Deadline deadline) {
   http::FetchOptions options;
   options.body = std::move(body);
   options.headers = move.parts->worker_headers(move.id);
-  options.tls = worker.origin.tls;
-  return options;
+  return http::async_fetch(std::move(method), worker.origin, worker.base_path + target, deadline,
+                           std::move(options));
 }
 
 std::string reason_of(const http::Response& answer) {
@@ -158,11 +160,11 @@ awaitable<KvTransfer> transfer(const Move& move) {
   }
   const std::optional<std::string> source = kv_source_of(*move.source);
   if (!source) co_return KvTransfer{.reason = "the old worker has TLS or a prefix in its URL"};
-  std::string url = *source + "/kv_snapshot?request_id=" + move.id;
-  http::FetchOptions options = options_for(move, *move.source, {});
   const Deadline offered_by = Deadline::after(kOfferTimeout);
+  std::string target = "/kv_snapshot?request_id=" + move.id;
+  std::string body;
   const http::Response offered =
-      co_await http::async_fetch("GET", std::move(url), offered_by, std::move(options));
+      co_await send(move, *move.source, "GET", std::move(target), std::move(body), offered_by);
   if (offered.status != 200) {
     co_return KvTransfer{.reason = "the old worker offers no KV cache: " + reason_of(offered)};
   }
@@ -176,13 +178,13 @@ awaitable<KvTransfer> transfer(const Move& move) {
       migration_of(offer, *move.target, move.parts->options.resume.moves);
   std::string slower = reason_for_replay(migration, offer.tokens.size());
   if (!slower.empty()) co_return KvTransfer{.reason = std::move(slower)};
-  const nlohmann::json body{{"source", *source}, {"request_id", move.id}};
-  url = move.target->url + "/kv_snapshot/pull";
-  options = options_for(move, *move.target, body.dump());
+  const nlohmann::json query{{"source", *source}, {"request_id", move.id}};
   const auto began = Clock::now();
   const Deadline deadline = Deadline::after(kTransferTimeout);
+  target = "/kv_snapshot/pull";
+  body = query.dump();
   const http::Response pulled =
-      co_await http::async_fetch("POST", std::move(url), deadline, std::move(options));
+      co_await send(move, *move.target, "POST", std::move(target), std::move(body), deadline);
   if (pulled.status != 200) {
     co_return KvTransfer{
         .reason = "the new worker has not pulled the KV cache: " + reason_of(pulled),
@@ -217,14 +219,14 @@ awaitable<std::string> warm(const Move& move) {
   const std::uint64_t tokens =
       as_text ? job->prompt_tokens + job->exchange.delivered_tokens()
               : resumption.transcript().prompt().size() + resumption.transcript().tokens();
-  http::FetchOptions options = options_for(move, *move.target, resumption.warming_body());
-  std::string url = move.target->url + (as_text ? job->request.target : "/v1/completions");
+  std::string body = resumption.warming_body();
+  std::string target = as_text ? job->request.target : "/v1/completions";
   const Deadline deadline = Deadline::after(move.parts->options.times.first_token_limit(tokens));
   std::string reason;
   try {
     const auto began = Clock::now();
     const http::Response answer =
-        co_await http::async_fetch("POST", std::move(url), deadline, std::move(options));
+        co_await send(move, *move.target, "POST", std::move(target), std::move(body), deadline);
     if (answer.status == 200) {
       // The number of a text's tokens is an estimate.
       if (!as_text) add_prefill(*move.target, tokens, Clock::now() - began);

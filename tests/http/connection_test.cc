@@ -562,6 +562,20 @@ TEST_F(HttpConnection, ARefusedConnectionIsAnErrorOfOpen) {
   EXPECT_EQ(failure.message, "ask it: Connection refused");
 }
 
+TEST_F(HttpConnection, ANameLeadsOnlyToAllowedAddresses) {
+  const auto until_closed = [](Peer& peer, int) -> awaitable<void> { co_await peer.read_to_end(); };
+  ScriptedServer server(loop_.io().get_executor(), until_closed);
+  Origin origin = server.origin();
+  origin.address.host = "localhost";
+  origin.networks = std::make_shared<const net::Networks>("10.0.0.0/8");
+  const auto failure = fo::test::failure_of([&] { loop_.run(open(origin)); });
+  EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
+  EXPECT_EQ(failure.message, "ask it: 'localhost' has no address in the allowed networks");
+  origin.networks = std::make_shared<const net::Networks>("10.0.0.0/8,127.0.0.0/8");
+  loop_.run(open(origin));
+  server.stop();
+}
+
 TEST_F(HttpConnection, AReusedConnectionThatTheServerClosedMayBeReplacedForWhatIsIdempotent) {
   for (const std::string& method : std::vector<std::string>{"GET", "DELETE", "POST"}) {
     run_with(kOk, [&](Connection& connection) -> awaitable<void> {

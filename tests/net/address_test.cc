@@ -56,6 +56,12 @@ TEST(Url, FillsInPortAndPath) {
   EXPECT_EQ(parse_url("http://localhost:1#x").target, "/");
 }
 
+TEST(Url, ItsPathIsAPrefixWithoutASlashAtItsEnd) {
+  EXPECT_EQ(base_path(parse_url("http://localhost")), "");
+  EXPECT_EQ(base_path(parse_url("http://localhost/v/")), "/v");
+  EXPECT_EQ(base_path(parse_url("unix:/run/x.sock")), "");
+}
+
 TEST(Url, KnowsTls) {
   EXPECT_TRUE(parse_url("https://[::1]:2379/v3").is_tls);
   EXPECT_FALSE(parse_url("http://127.0.0.1/").is_tls);

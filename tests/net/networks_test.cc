@@ -27,6 +27,14 @@ TEST(Networks, NeverContainLinkLocalAddresses) {
   EXPECT_FALSE(contains("0.0.0.0/0,::/0", "::ffff:169.254.169.254"));
 }
 
+TEST(Networks, NeverContainMetadataServers) {
+  EXPECT_FALSE(contains("100.64.0.0/10", "100.100.100.200"));
+  EXPECT_FALSE(contains("100.64.0.0/10", "::ffff:100.100.100.200"));
+  EXPECT_TRUE(contains("100.64.0.0/10", "100.100.100.201"));
+  EXPECT_FALSE(contains("fc00::/7", "fd00:ec2::254"));
+  EXPECT_FALSE(contains("fc00::/7", "fd20:ce::254"));
+}
+
 TEST(Networks, OtherTextsAreRefused) {
   for (const char* text : {"", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/8,", "x", "::/129"}) {
     EXPECT_EQ(fo::test::status_of([&] { Networks{text}; }), base::ExitStatus::kUsage) << text;

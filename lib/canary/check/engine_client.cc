@@ -91,12 +91,10 @@ awaitable<void> read_answer(http::Connection& connection, AnswerReader& reader, 
 EngineAddress make_engine_address(const std::string& url, const std::optional<net::TlsFiles>& tls,
                                   http::Fields headers, std::string model) {
   const net::Url parsed = net::parse_url(url);
-  EngineAddress engine{.origin = http::make_origin(parsed, tls),
-                       .base_path = parsed.target,
-                       .headers = std::move(headers),
-                       .model = std::move(model)};
-  while (engine.base_path.ends_with('/')) engine.base_path.pop_back();
-  return engine;
+  return {.origin = http::make_origin(parsed, tls),
+          .base_path = net::base_path(parsed),
+          .headers = std::move(headers),
+          .model = std::move(model)};
 }
 
 awaitable<Probe> probe(EngineAddress engine, bool asks_health, Deadline deadline) {

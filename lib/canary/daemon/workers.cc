@@ -120,6 +120,7 @@ void Workers::put_instance(const fleet::Record& record, const Now& at) {
   static_cast<void>(options_.allowed.check(instance.url));
   EngineAddress engine =
       make_engine_address(instance.url, options_.tls, options_.headers, instance.model);
+  engine.origin.networks = options_.allowed.networks();
   WorkerPtr& worker = workers_[instance.id];
   const bool is_new = worker == nullptr;
   if (is_new) {

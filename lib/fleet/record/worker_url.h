@@ -3,6 +3,7 @@
 #pragma once
 
 #include <boost/asio/ip/address.hpp>
+#include <memory>
 #include <string>
 
 #include "net/address.h"
@@ -20,19 +21,23 @@ inline constexpr char kAnyNetwork[] = "0.0.0.0/0,::/0";
 class AllowedWorkers {
  public:
   /// `networks` has the form that net::Networks reads.
-  explicit AllowedWorkers(const std::string& networks) : networks_(networks) {}
+  explicit AllowedWorkers(const std::string& networks)
+      : networks_(std::make_shared<const net::Networks>(networks)) {}
 
   /// True for an address in one of the networks.
   [[nodiscard]] bool contains(const boost::asio::ip::address& address) const {
-    return networks_.contains(address);
+    return networks_->contains(address);
   }
 
-  /// The parsed URL of a worker, http or https over TCP. A name is accepted: its addresses are
-  /// checked when it is resolved. Throws kUsage: "URL 'text': reason".
+  /// The parsed URL of a worker, http or https over TCP. A name is accepted, so who connects must
+  /// give networks() to http::Origin, which checks the name's addresses. Throws kUsage:
+  /// "URL 'text': reason".
   [[nodiscard]] net::Url check(const std::string& url) const;
 
+  [[nodiscard]] const std::shared_ptr<const net::Networks>& networks() const { return networks_; }
+
  private:
-  net::Networks networks_;
+  std::shared_ptr<const net::Networks> networks_;
 };
 
 }  // namespace fo::fleet

@@ -83,7 +83,8 @@ void RegistrySource::set_options(SourceOptions options) {
     const WorkerPtr worker = workers_.find(id);
     if (!worker) continue;
     if (may_use(key, *worker)) {
-      worker->set_url(worker->url, net::parse_url(worker->url), options_.tls);
+      worker->set_url(worker->url, net::parse_url(worker->url), options_.tls,
+                      options_.allowed.networks());
     } else {
       unused_[key] = {.text = text, .is_stale = worker->is_stale};
       remove(id);
@@ -179,7 +180,7 @@ void RegistrySource::put_instance(const fleet::Record& record) {
     worker->name = instance.id;
     worker->model = instance.model;
   }
-  worker->set_url(instance.url, url, options_.tls);
+  worker->set_url(instance.url, url, options_.tls, options_.allowed.networks());
   unused_.erase(record.key);
   if (std::exchange(instances_[record.key], record.text) != record.text) ++changes_;
   worker->life = instance.life;

@@ -66,10 +66,12 @@ std::optional<double> Rate::per_second() const {
 }
 
 void Worker::set_url(const std::string& text, const net::Url& parsed,
-                     const std::optional<net::TlsFiles>& tls) {
+                     const std::optional<net::TlsFiles>& tls,
+                     const std::shared_ptr<const net::Networks>& networks) {
   origin = http::make_origin(parsed, tls);
+  origin.networks = networks;
   url = text;
-  base_path = parsed.target == "/" ? std::string() : parsed.target;
+  base_path = net::base_path(parsed);
 }
 
 bool Worker::is_private() const {

@@ -190,10 +190,11 @@ struct Worker {
   std::uint64_t coming_requests = 0;
   std::uint64_t coming_tokens = 0;
 
-  /// `parsed` is the URL; `tls` is for https. Throws what http::make_origin throws; then nothing
-  /// has changed.
+  /// `parsed` is the URL; `tls` is for https; `networks` as in http::Origin. Throws what
+  /// http::make_origin throws; then nothing has changed.
   void set_url(const std::string& text, const net::Url& parsed,
-               const std::optional<net::TlsFiles>& tls);
+               const std::optional<net::TlsFiles>& tls,
+               const std::shared_ptr<const net::Networks>& networks = nullptr);
 
   /// Whether its requests are encrypted, or stay on this machine.
   [[nodiscard]] bool is_private() const;

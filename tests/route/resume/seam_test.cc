@@ -53,7 +53,9 @@ class Seam : public FdCounting {
   void serve(Answer answer) {
     answer_ = std::move(answer);
     server_.emplace(loop_.io().get_executor(), [this](Peer& peer, int) { return run(peer, this); });
-    worker_->url = "http://127.0.0.1:" + std::to_string(server_->origin().address.port) + "/base";
+    const std::string url =
+        "http://127.0.0.1:" + std::to_string(server_->origin().address.port) + "/base/";
+    worker_->set_url(url, net::parse_url(url), std::nullopt);
     worker_->model = "m";
   }
 
@@ -261,7 +263,7 @@ TEST_F(Seam, AWorkerThatGivesNoTextHasFailed) {
 
 TEST_F(Seam, ARefusedConnectionIsNoFault) {
   const ReservedPort port;
-  worker_->url = port.url();
+  worker_->set_url(port.url(), net::parse_url(port.url()), std::nullopt);
   begin({{"ab", "ab"}});
   EXPECT_EQ(check().failure.value().end, AttemptEnd::kRefused);
 }

@@ -100,6 +100,20 @@ TEST_F(RegistrySourceTest, ARecordIsAWorker) {
   EXPECT_EQ(workers_.set({"llama", "sha256:1"}).size(), 1U);
 }
 
+TEST_F(RegistrySourceTest, AWorkersNameLeadsOnlyToAllowedAddresses) {
+  fleet::Instance instance = instance_of(kFirst);
+  instance.url = "http://engine.example:8000";
+  put(instance);
+  const auto networks = workers_.find(kFirst)->origin.networks;
+  ASSERT_NE(networks, nullptr);
+  EXPECT_TRUE(networks->contains(boost::asio::ip::make_address("10.0.0.1")));
+  EXPECT_FALSE(networks->contains(boost::asio::ip::make_address("8.8.8.8")));
+  route::SourceOptions anywhere = options({});
+  anywhere.allowed = fleet::AllowedWorkers(fleet::kAnyNetwork);
+  source_.set_options(anywhere);
+  EXPECT_EQ(workers_.find(kFirst)->origin.networks, anywhere.allowed.networks());
+}
+
 TEST_F(RegistrySourceTest, TheEndOfTheListingIsAChange) {
   source_.apply({.kind = ChangeKind::kListed});
   EXPECT_THAT(log(), ElementsAre("change"));

@@ -47,11 +47,10 @@ class Query {
     http::FetchOptions options;
     options.body = body.dump();
     options.headers = headers_;
-    options.tls = worker_->origin.tls;
-    const std::string url = worker_->url + "/detokenize";
     http::Response response;
     try {
-      response = co_await http::async_fetch("POST", url, deadline_, options);
+      response = co_await http::async_fetch("POST", worker_->origin,
+                                            worker_->base_path + "/detokenize", deadline_, options);
     } catch (const base::Error& error) {
       throw QueryFailure{attempt_of(error), error.what()};
     }
