@@ -238,7 +238,6 @@ class Attempts {
   }
   [[nodiscard]] http::RequestHead head() const;
   void add_ids(http::Fields& headers) const;
-  void add_health(const WorkerPtr& worker, fleet::HealthEvent event, const std::string& reason);
   void note(const Outcome& outcome, TimePoint began, const std::string& reason);
   void note_progress();
   void note_prompt();
@@ -476,18 +475,6 @@ awaitable<Attempt> Attempts::ask(std::string& reason) {
 
 // --- What an attempt says of its worker, before the request goes anywhere else.
 
-void Attempts::add_health(const WorkerPtr& worker, fleet::HealthEvent event,
-                          const std::string& reason) {
-  const fleet::HealthState before = worker->health.state();
-  worker->health.apply(event, time_now(), os::random_unit());
-  const fleet::HealthState after = worker->health.state();
-  if (after == before) return;
-  os::log(os::LogLevel::kWarning, "worker {}: {}{}", base::quoted(worker->name),
-          fleet::to_string(after), reason.empty() ? "" : ": " + reason);
-  if (after == fleet::HealthState::kUnhealthy) parts_.metrics.ejections.add();
-  parts_.dispatcher.on_change();
-}
-
 void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& reason) {
   const WorkerPtr& worker = job_.worker;
   const bool is_answer =
@@ -496,7 +483,7 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
   switch (outcome.kind) {
     case OutcomeClass::kSuccess:
       if (worker->share.on_success(worker->slots, Clock::now())) parts_.dispatcher.on_change();
-      add_health(worker, fleet::HealthEvent::kSuccess, {});
+      parts_.dispatcher.add_health(worker, fleet::HealthEvent::kSuccess, {});
       return;
     case OutcomeClass::kRefused:
       --job_.attempts;
@@ -511,7 +498,7 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
       // The death of an engine ends all its streams at once, and is one fault.
       if (began > worker->last_fault) {
         worker->last_fault = Clock::now();
-        add_health(worker, fleet::HealthEvent::kFault, reason);
+        parts_.dispatcher.add_health(worker, fleet::HealthEvent::kFault, reason);
       }
       parts_.options.on_fault(worker);
       break;
@@ -552,7 +539,7 @@ void Attempts::add_failure(OutcomeClass kind, base::Duration pause) {
 }
 
 void Attempts::note_success(TimePoint began) {
-  if (suspect_) add_health(suspect_->worker, fleet::HealthEvent::kFault, suspect_->reason);
+  if (suspect_) parts_.dispatcher.add_health(suspect_->worker, fleet::HealthEvent::kFault, suspect_->reason);
   job_.status = exchange_.head().status;
   parts_.poison.on_success(job_.key, job_.request.body_identity());
   const base::Duration total = Clock::now() - began;

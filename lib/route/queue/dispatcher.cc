@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <compare>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -71,10 +72,11 @@ struct Dispatcher::State {
     bool is_in_panic = false;
     /// nullopt: it is usable.
     std::optional<TimePoint> unusable_since;
-    // Whether a worker refuses requests for a model, and whether one is in probation: if not, no
-    // request needs a look at all workers.
+    /// Whether a worker refuses requests for a model: if not, no request needs a look at all
+    /// workers.
     bool has_refusals = false;
-    bool has_probation = false;
+    /// The workers in probation that may get a request.
+    std::vector<WorkerPtr> in_probation;
     /// Its workers are for decode, and have none for prefill.
     bool lacks_prefill = false;
     /// It was logged that it has weight 0.
@@ -123,6 +125,7 @@ struct Dispatcher::State {
                                                       Candidate candidate);
   static void wait_beside(Set& set, Waiting& waiting);
   void pump(Set& set);
+  bool apply_health(Worker& worker, fleet::HealthEvent event, const std::string& reason);
   bool has_usable_weighted(const std::string& model) const;
   TimePoint outage_begin(const std::string& model);
   void end_outages();
@@ -248,12 +251,15 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   const bool is_in_panic = weights.kept_in > 0;
   if (is_in_panic && !set.is_in_panic) metrics.panics.add();
   set.is_in_panic = is_in_panic;
-  set.has_refusals = set.has_probation = false;
+  set.has_refusals = false;
+  set.in_probation.clear();
+  std::ranges::copy_if(in, std::back_inserter(set.in_probation), [](const WorkerPtr& worker) {
+    return worker->health.state() == HealthState::kProbation && worker->verdict.weight > 0;
+  });
   std::uint64_t slots = 0;
   for (const WorkerPtr& worker : members) {
     slots += worker->slots;
     set.has_refusals |= !worker->refused.empty();
-    set.has_probation |= worker->health.state() == HealthState::kProbation;
     set.workers[worker->number] = worker;
     set.choice.set_worker(worker->number, {.slots = worker->slots_now(level.concurrency_factor),
                                            .kv_tokens = worker->kv_tokens,
@@ -310,12 +316,8 @@ Dispatcher::State::Excluded Dispatcher::State::excluded(const Set& set, const Jo
 // A worker in probation gets one request, before all others, unless the verdict forbids it.
 WorkerPtr Dispatcher::State::find_probation(const Set& set, Job& job,
                                             const std::vector<WorkerNumber>& excluded) const {
-  if (!set.has_probation) return nullptr;
-  for (const auto& [number, worker] : set.workers) {
-    if (!worker->is_in() || worker->health.state() != HealthState::kProbation) continue;
-    if (worker->verdict.weight <= 0) continue;
-    if (!set.lacks_prefill && workers.lacks_pair(*worker)) continue;
-    if (std::find(excluded.begin(), excluded.end(), number) != excluded.end()) continue;
+  for (const WorkerPtr& worker : set.in_probation) {
+    if (std::ranges::find(excluded, worker->number) != excluded.end()) continue;
     job.lease = worker->health.take_lease(time_now() + options.lease);
     if (job.lease) return worker;
   }
@@ -409,7 +411,7 @@ void Dispatcher::State::pump(Set& set) {
     return set.queue.next_tier(has_first);
   };
   // Without a free slot, no search can find a worker; it would only move `search_from`.
-  const auto has_slot = [&] { return set.has_probation || set.choice.has_room(0); };
+  const auto has_slot = [&] { return !set.in_probation.empty() || set.choice.has_room(0); };
   while (const std::optional<std::size_t> tier = has_slot() ? next_tier() : std::nullopt) {
     if (has_first[*tier]) {
       Waiting& waiting = *at[*tier]->second;
@@ -441,6 +443,19 @@ void Dispatcher::State::pump(Set& set) {
     if (is_at_end) set.search_from[tier] = {};
     if (!is_at_end && sought >= kMaxSought) set.search_from[tier] = at[tier]->first;
   }
+}
+
+// True if the worker has another state now.
+bool Dispatcher::State::apply_health(Worker& worker, fleet::HealthEvent event,
+                                     const std::string& reason) {
+  const HealthState before = worker.health.state();
+  worker.health.apply(event, time_now(), os::random_unit());
+  const HealthState after = worker.health.state();
+  if (after == before) return false;
+  os::log(os::LogLevel::kWarning, "worker {}: {}{}", base::quoted(worker.name),
+          fleet::to_string(after), reason.empty() ? "" : ": " + reason);
+  if (after == HealthState::kUnhealthy) metrics.ejections.add();
+  return true;
 }
 
 bool Dispatcher::State::has_usable_weighted(const std::string& model) const {
@@ -715,6 +730,11 @@ void Dispatcher::on_change() {
   state_->sets_changed.notify();
 }
 
+void Dispatcher::add_health(const WorkerPtr& worker, fleet::HealthEvent event,
+                            const std::string& reason) {
+  if (state_->apply_health(*worker, event, reason)) on_change();
+}
+
 void Dispatcher::kill(Job& job) {
   job.is_killed = true;
   const auto wake = [&job](const std::map<std::uint64_t, State::Waiting*>& waiting) {
@@ -736,7 +756,7 @@ void Dispatcher::apply_time() {
     const bool is_settled =
         worker->weight == 0 || worker->weight == worker->as_member(time_now()).weight;
     if (worker->health.state() == HealthState::kHealthy && is_settled) continue;
-    worker->health.apply(fleet::HealthEvent::kTime, time_now(), os::random_unit());
+    state_->apply_health(*worker, fleet::HealthEvent::kTime, {});
     has_changed = true;
   }
   if (has_changed) on_change();

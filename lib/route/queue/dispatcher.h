@@ -77,6 +77,9 @@ class Dispatcher {
   /// The requests that may kill engines. Call on_change() after a change.
   [[nodiscard]] Suspects& suspects();
 
+  /// Applies the event to the worker's health. A new state is logged, with `reason` unless it is
+  /// empty.
+  void add_health(const WorkerPtr& worker, fleet::HealthEvent event, const std::string& reason);
   /// To be called after a change of workers or their health: gives waiting requests to the workers
   /// that have room now.
   void on_change();

@@ -27,6 +27,8 @@ constexpr std::string_view kRouters = RegistrySource::kPrefixes[2];
 constexpr std::string_view kVerdicts = RegistrySource::kPrefixes[3];
 constexpr std::string_view kCards = RegistrySource::kPrefixes[4];
 constexpr base::Duration kExpiryInterval = std::chrono::milliseconds(500);
+// How long a router that has vanished without a deregistration counts.
+constexpr base::Duration kRouterVanished = std::chrono::minutes(2);
 constexpr std::string_view kEndpoint = "generate";
 
 text::WallTime wall_now() { return std::chrono::system_clock::now(); }
@@ -128,10 +130,13 @@ void RegistrySource::apply(const RegistryChange& change) {
         if (record.key.starts_with(kWeights)) put_weights(record);
         if (record.key.starts_with(kVerdicts)) put_verdict(record);
         if (record.key.starts_with(kCards)) put_card(record);
-        if (record.key.starts_with(kRouters) && routers_.insert(id).second) share_slots();
+        if (record.key.starts_with(kRouters)) put_router(id);
         break;
       case RegistryChange::Kind::kStale:
-        // A router that vanished may still send requests, so its share is kept as well.
+        if (const auto router = routers_.find(id);
+            record.key.starts_with(kRouters) && router != routers_.end() && !router->second) {
+          router->second = wall_now();
+        }
         if (const WorkerPtr worker = workers_.find(id); worker && instances_.contains(record.key)) {
           worker->is_stale = true;
           events_.on_change();
@@ -143,12 +148,10 @@ void RegistrySource::apply(const RegistryChange& change) {
       case RegistryChange::Kind::kGone:
         unused_.erase(record.key);
         if (record.key.starts_with(kInstances)) end_instance(record.key);
-        if (record.key.starts_with(kWeights)) {
-          workers_.set_weights(fleet::text_of_segment(id), std::nullopt);
-          events_.on_change();
-        }
+        if (record.key.starts_with(kWeights)) remove_weights(record.key);
         if (record.key.starts_with(kRouters) && routers_.erase(id) > 0) share_slots();
         if (record.key.starts_with(kVerdicts)) remove_verdict(record.key);
+        if (record.key.starts_with(kCards)) changes_ += card_texts_.erase(record.key);
         break;
       case RegistryChange::Kind::kListed:
         ++listed_;
@@ -182,7 +185,7 @@ void RegistrySource::put_instance(const fleet::Record& record) {
   }
   worker->set_url(instance.url, url, options_.tls, options_.allowed.networks());
   unused_.erase(record.key);
-  if (std::exchange(instances_[record.key], record.text) != record.text) ++changes_;
+  save_record(instances_, record);
   worker->life = instance.life;
   worker->drains_itself = instance.life == fleet::Life::kDraining && !instance.is_drained;
   worker->is_stale = false;
@@ -211,6 +214,14 @@ void RegistrySource::put_instance(const fleet::Record& record) {
 void RegistrySource::put_weights(const fleet::Record& record) {
   workers_.set_weights(fleet::text_of_segment(fleet::last_segment(record.key)),
                        weights_in(read_weights(record.text)));
+  unlisted_.erase(record.key);
+  save_record(weights_, record);
+  events_.on_change();
+}
+
+void RegistrySource::remove_weights(const std::string& key) {
+  workers_.set_weights(fleet::text_of_segment(fleet::last_segment(key)), std::nullopt);
+  changes_ += weights_.erase(key);
   events_.on_change();
 }
 
@@ -222,7 +233,7 @@ void RegistrySource::put_card(const fleet::Record& record) {
                       "record " + base::quoted(record.key) + ": the card of another checksum");
   }
   cards_[checksum] = card;
-  if (std::exchange(card_texts_[record.key], record.text) != record.text) ++changes_;
+  save_record(card_texts_, record);
   for (const auto& [id, worker] : workers_.all()) {
     if (worker->card == checksum) worker->facts = card;
   }
@@ -230,9 +241,9 @@ void RegistrySource::put_card(const fleet::Record& record) {
 
 void RegistrySource::put_verdict(const fleet::Record& record) {
   const fleet::Verdict& verdict = verdicts_.put(record);
-  unlisted_convictions_.erase(record.key);
+  unlisted_.erase(record.key);
   if (verdict.is_conviction()) {
-    if (std::exchange(convictions_[record.key], record.text) != record.text) ++changes_;
+    save_record(convictions_, record);
   } else {
     changes_ += convictions_.erase(record.key);
   }
@@ -241,7 +252,6 @@ void RegistrySource::put_verdict(const fleet::Record& record) {
 
 void RegistrySource::remove_verdict(const std::string& key) {
   verdicts_.remove(key);
-  unlisted_convictions_.erase(key);
   changes_ += convictions_.erase(key);
   on_verdict(std::string(fleet::id_of(key)));
 }
@@ -267,6 +277,7 @@ void RegistrySource::apply_time(text::WallTime now) {
   bool has_changed = false;
   for (const auto& [id, worker] : workers_.all()) has_changed |= update_verdict(*worker, now);
   if (has_changed) events_.on_change();
+  forget_routers(now);
 }
 
 awaitable<void> RegistrySource::keep_time() {
@@ -307,6 +318,24 @@ void RegistrySource::end_instance(const std::string& key) {
   put_instance(record);
 }
 
+void RegistrySource::put_router(const std::string& id) {
+  const auto [router, is_new] = routers_.try_emplace(id);
+  router->second.reset();
+  if (is_new) share_slots();
+}
+
+// A router that has vanished may still send requests, so it keeps its share for a time. While the
+// registry is out of reach, all routers have vanished, and probably live.
+void RegistrySource::forget_routers(text::WallTime now) {
+  const bool is_in_reach =
+      std::ranges::any_of(routers_, [](const auto& router) { return !router.second; });
+  if (!is_in_reach) return;
+  const std::size_t forgotten = std::erase_if(routers_, [&](const auto& router) {
+    return router.second && now - *router.second >= kRouterVanished;
+  });
+  if (forgotten > 0) share_slots();
+}
+
 // To be called when another router has registered, or its record was removed.
 void RegistrySource::share_slots() {
   update_slots();
@@ -327,21 +356,29 @@ void RegistrySource::update_slots() {
 awaitable<void> RegistrySource::follow(fleet::Registry& registry, std::string prefix) {
   const auto on_change = [this, prefix](const RegistryChange& change) {
     apply(change);
-    if (change.kind == RegistryChange::Kind::kListed && prefix == kVerdicts) {
-      forget_unlisted_convictions();
-    }
+    if (change.kind == RegistryChange::Kind::kListed) forget_unlisted(prefix);
   };
   return fleet::follow(registry, prefix, on_change);
 }
 
-void RegistrySource::forget_unlisted_convictions() {
-  const std::set<std::string> unlisted = std::exchange(unlisted_convictions_, {});
-  for (const std::string& key : unlisted) remove_verdict(key);
+void RegistrySource::forget_unlisted(const std::string& prefix) {
+  const std::set<std::string> unlisted = unlisted_;
+  for (const std::string& key : unlisted) {
+    if (!key.starts_with(prefix)) continue;
+    unlisted_.erase(key);
+    apply({.kind = RegistryChange::Kind::kGone, .record = {.key = key}});
+  }
+}
+
+void RegistrySource::save_record(std::map<std::string, std::string>& saved,
+                                 const fleet::Record& record) {
+  if (std::exchange(saved[record.key], record.text) != record.text) ++changes_;
 }
 
 std::string RegistrySource::save() const {
   return fo::json::dump({{"version", 1},
                          {"cards", card_texts_},
+                         {"weights", weights_},
                          {"instances", instances_},
                          {"convictions", convictions_}});
 }
@@ -352,8 +389,8 @@ void RegistrySource::load(const std::string& text) {
   if (instances == nullptr || !instances->is_object()) {
     throw base::Error(base::ExitStatus::kBadData, "not a saved listing of workers");
   }
-  // The convictions first: their workers are convicted from the start.
-  for (const char* const kind : {"cards", "convictions", "instances"}) {
+  // The instances last: their workers are convicted, and have their weights, from the start.
+  for (const char* const kind : {"cards", "weights", "convictions", "instances"}) {
     const nlohmann::json* const records = fo::json::find(*object, kind);
     if (records == nullptr) continue;
     for (const auto& [key, value] : records->items()) {
@@ -361,8 +398,8 @@ void RegistrySource::load(const std::string& text) {
       RegistryChange change{.kind = RegistryChange::Kind::kPut,
                             .record = {.key = key, .text = value.get<std::string>()}};
       apply(change);
-      if (key.starts_with(kVerdicts)) {
-        unlisted_convictions_.insert(key);
+      if (key.starts_with(kVerdicts) || key.starts_with(kWeights)) {
+        unlisted_.insert(key);
       } else if (key.starts_with(kInstances)) {
         change.kind = RegistryChange::Kind::kStale;
         apply(change);

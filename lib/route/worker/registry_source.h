@@ -63,7 +63,7 @@ class RegistrySource {
   /// Applies a change of a record. Throws nothing: an invalid record is logged, and changes
   /// nothing.
   void apply(const fleet::RegistryChange& change);
-  /// Applies the expiry of verdicts, which changes no record.
+  /// Applies what changes no record: verdicts expire, and routers that have vanished are forgotten.
   void apply_time(text::WallTime now);
   /// Calls apply_time() twice a second until it is cancelled.
   boost::asio::awaitable<void> keep_time();
@@ -105,12 +105,18 @@ class RegistrySource {
   /// counts from now on.
   void end_instance(const std::string& key);
   void put_weights(const fleet::Record& record);
+  void remove_weights(const std::string& key);
   void put_card(const fleet::Record& record);
   void put_verdict(const fleet::Record& record);
   void remove_verdict(const std::string& key);
   void on_verdict(const std::string& worker_id);
-  void forget_unlisted_convictions();
+  /// The records of a kind have been listed: those that load() has read and that are not among them
+  /// are gone.
+  void forget_unlisted(const std::string& prefix);
+  void save_record(std::map<std::string, std::string>& saved, const fleet::Record& record);
   bool update_verdict(Worker& worker, text::WallTime now);
+  void put_router(const std::string& id);
+  void forget_routers(text::WallTime now);
   void share_slots();
   void update_slots();
 
@@ -133,11 +139,15 @@ class RegistrySource {
   fleet::Verdicts verdicts_;
   /// Texts of convictions by key.
   std::map<std::string, std::string> convictions_;
-  /// Keys of those that load() has read, and that the registry has not reported yet.
-  std::set<std::string> unlisted_convictions_;
+  /// Texts of weights by key.
+  std::map<std::string, std::string> weights_;
+  /// Keys of convictions and weights that load() has read, and that the registry has not reported
+  /// yet.
+  std::set<std::string> unlisted_;
   std::uint64_t changes_ = 0;
   std::map<std::string, std::optional<std::uint64_t>> slots_of_record_;
-  std::set<std::string> routers_;
+  /// The routers, and since when those that have vanished are stale.
+  std::map<std::string, std::optional<text::WallTime>> routers_;
   std::size_t listed_ = 0;
 };
 

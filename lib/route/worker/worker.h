@@ -158,6 +158,9 @@ struct Worker {
   bool is_strict = false;
   /// It was reached at least once, so that its models are known.
   bool is_known = false;
+  /// It is stale, was never reached, and refuses connections or serves another model: it has ended,
+  /// or is still starting.
+  bool may_have_ended = false;
   /// nullopt while it can be reached.
   std::optional<TimePoint> unreachable_since;
   /// When its last fault was counted. A call that began before that and fails is part of the same

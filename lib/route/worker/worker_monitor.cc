@@ -170,9 +170,13 @@ awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worke
       os::log(os::LogLevel::kWarning, "worker {}: not used any more, because it was stale for {}",
               base::quoted(worker->name), base::format_duration(options.stale));
     }
-    if (is_forgotten || (worker->is_stale && was_known && result == Check::kEnded)) {
+    const bool may_have_ended = worker->is_stale && result == Check::kEnded;
+    if (is_forgotten || (may_have_ended && was_known)) {
       state->on_ended(worker);
       break;
+    }
+    if (std::exchange(worker->may_have_ended, may_have_ended) != may_have_ended) {
+      state->on_change(worker);
     }
     if (worker->is_reachable) {
       co_await event->wait(Deadline::after(options.check));

@@ -122,14 +122,17 @@ Workers::WeightedSets Workers::find_sets_of(const std::string& model) const {
   WeightedSets found;
   const Worker* oldest = nullptr;
   std::size_t oldest_set = 0;
+  const auto is_older = [](const Worker& a, const Worker& b) {
+    return std::tie(a.may_have_ended, a.started_at) < std::tie(b.may_have_ended, b.started_at);
+  };
   for (const auto& [key, workers] : sets_) {
     const Worker* first = nullptr;
     for (const WorkerPtr& worker : workers) {
       if (!worker->serves(model)) continue;
-      if (first == nullptr || worker->started_at < first->started_at) first = worker.get();
+      if (first == nullptr || is_older(*worker, *first)) first = worker.get();
     }
     if (first == nullptr) continue;
-    if (oldest == nullptr || first->started_at < oldest->started_at) {
+    if (oldest == nullptr || is_older(*first, *oldest)) {
       oldest = first;
       oldest_set = found.size();
     }

@@ -556,6 +556,22 @@ TEST_F(DispatcherTest, AProbationIsOneRequestAtATime) {
   EXPECT_EQ(place()->worker(), "a");
 }
 
+TEST_F(DispatcherTest, AProbationWithoutAnEndInTimeIsAnEjection) {
+  DispatchOptions options = in_order();
+  options.lease = base::Duration::zero();
+  dispatcher_.set_options(options);
+  const WorkerPtr a = add("a", 10);
+  add("b", 10);
+  make_unhealthy(a);
+  a->health.apply(HealthEvent::kTime, steady_now() + std::chrono::seconds(10), 0.5);
+  dispatcher_.on_change();
+  EXPECT_EQ(place()->worker(), "a");
+  EXPECT_EQ(metrics_.ejections.get(), 0U);
+  dispatcher_.apply_time();
+  EXPECT_EQ(a->health.state(), HealthState::kUnhealthy);
+  EXPECT_EQ(metrics_.ejections.get(), 1U);
+}
+
 TEST_F(DispatcherTest, ASpareTakesRequestsWhileAWorkerIsOut) {
   const WorkerPtr a = add("a", 10);
   const WorkerPtr spare = add("spare", 10);
@@ -569,6 +585,22 @@ TEST_F(DispatcherTest, ASpareTakesRequestsWhileAWorkerIsOut) {
   spare->url = a->url;
   dispatcher_.on_change();
   EXPECT_FALSE(place()->is_over);
+}
+
+TEST_F(DispatcherTest, ASpareInProbationGetsARequestWhileAWorkerIsOut) {
+  const WorkerPtr a = add("a", 10);
+  add("b", 10);
+  const WorkerPtr spare = add("spare", 10);
+  spare->life = fleet::Life::kSpare;
+  make_unhealthy(spare);
+  spare->health.apply(HealthEvent::kTime, steady_now() + std::chrono::seconds(10), 0.5);
+  ASSERT_EQ(spare->health.state(), HealthState::kProbation);
+  dispatcher_.on_change();
+  EXPECT_NE(place()->worker(), "spare") << "it is not needed";
+  a->is_reachable = false;
+  dispatcher_.on_change();
+  EXPECT_EQ(place()->worker(), "spare");
+  EXPECT_EQ(place()->worker(), "b");
 }
 
 TEST_F(DispatcherTest, ADrainedSpareTakesNoRequests) {

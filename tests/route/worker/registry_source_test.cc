@@ -240,6 +240,29 @@ TEST_F(RegistrySourceTest, RoutersShareTheSlots) {
   EXPECT_EQ(workers_.find(kFirst)->slots, 100U);
 }
 
+TEST_F(RegistrySourceTest, ARouterThatHasVanishedKeepsItsShareForATime) {
+  put(instance_of(kFirst));
+  const std::string other = "routers/" + kSecond;
+  put(Record{"routers/" + kFirst, "{}"});
+  put(Record{other, "{}"});
+  const auto slots_after = [&](std::chrono::seconds time) {
+    source_.apply_time(std::chrono::system_clock::now() + time);
+    return workers_.find(kFirst)->slots;
+  };
+  constexpr std::chrono::minutes kLong(5);
+  apply(ChangeKind::kStale, other);
+  EXPECT_EQ(slots_after(std::chrono::seconds(30)), 50U) << "it may still send requests";
+  put(Record{other, "{}"});
+  EXPECT_EQ(slots_after(kLong), 50U);
+  apply(ChangeKind::kStale, other);
+  apply(ChangeKind::kStale, "routers/" + kFirst);
+  EXPECT_EQ(slots_after(kLong), 50U) << "the registry is out of reach";
+  put(Record{"routers/" + kFirst, "{}"});
+  log();
+  EXPECT_EQ(slots_after(kLong), 100U);
+  EXPECT_THAT(log(), ElementsAre("change"));
+}
+
 awaitable<void> place(route::Dispatcher& dispatcher, route::Job& job) {
   co_await dispatcher.place(job);
 }
@@ -505,6 +528,40 @@ TEST_F(RegistryVerdicts, ASavedConvictionCountsUntilTheRegistryIsListedWithoutIt
   apply(ChangeKind::kGone, fleet::verdict_key(kFirst, "c1"));
   say("c1", suspicion());
   EXPECT_EQ(source_.changes(), before + 3);
+}
+
+TEST_F(RegistrySourceTest, SavedWeightsCountUntilTheRegistryIsListedWithoutThem) {
+  const Record weights{"weights/llama", R"({"sha256:1":2})"};
+  const std::uint64_t before = source_.changes();
+  put(weights);
+  const Record other{"weights/other", weights.text};
+  put(other);
+  put(other);
+  EXPECT_EQ(source_.changes(), before + 2);
+
+  route::Workers workers;
+  const auto ignore = [](const route::WorkerPtr&) {};
+  RegistrySource next(options({}), workers,
+                      {.on_new = ignore, .on_change = [] {}, .on_removed = ignore});
+  next.load(source_.save());
+  EXPECT_EQ(workers.weights(), workers_.weights());
+  TestLoop loop;
+  LateRegistry registry(loop.io().get_executor(), {weights});
+  follow(loop, next, registry);
+  EXPECT_THAT(workers.weights(), ElementsAre(Pair("llama", ElementsAre(Pair("sha256:1", 2)))));
+
+  apply(ChangeKind::kGone, "weights/other");
+  EXPECT_EQ(source_.changes(), before + 3);
+  EXPECT_EQ(source_.save(), next.save());
+}
+
+TEST_F(RegistrySourceTest, ACardThatIsGoneIsNotSaved) {
+  const fleet::Card card;
+  const Record record{"cards/" + fleet::checksum(card), fleet::to_json(card).dump()};
+  put(record);
+  const std::string with_card = source_.save();
+  apply(ChangeKind::kGone, record.key);
+  EXPECT_NE(source_.save(), with_card);
 }
 
 TEST_F(RegistrySourceTest, NewOptionsJudgeAllRecordsAgain) {

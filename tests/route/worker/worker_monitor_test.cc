@@ -211,9 +211,10 @@ TEST_F(WorkerMonitorTest, AStaleWorkerThatRefusesConnectionsHasEnded) {
 TEST_F(WorkerMonitorTest, AStaleWorkerThatWasNeverReachedMayStillBeStarting) {
   const WorkerPtr worker = watch();
   worker->is_stale = true;
-  loop_.run_until([&] { return worker->unreachable_since.has_value(); });
+  loop_.run_until([&] { return worker->may_have_ended; });
   start_engine();
   until_reachable(worker, true);
+  EXPECT_FALSE(worker->may_have_ended);
   EXPECT_EQ(ended_, 0);
 }
 

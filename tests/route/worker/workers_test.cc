@@ -125,6 +125,17 @@ TEST(Workers, TheSetOfTheOldestWorkerHasAllWithoutWeights) {
   EXPECT_THAT(workers.sets_of("another"), IsEmpty());
 }
 
+TEST(Workers, AWorkerThatMayHaveEndedIsTheOldestOnlyIfThereIsNoOther) {
+  Workers workers;
+  const route::WorkerPtr ended = worker_of("a", "llama", "1", "2026-01-01T00:00:00Z");
+  ended->may_have_ended = true;
+  workers.add(ended);
+  EXPECT_THAT(workers.sets_of("llama"), ElementsAre(Pair(SetKey{"llama", "1"}, 1)));
+  workers.add(worker_of("b", "llama", "2", "2026-03-01T00:00:00Z"));
+  EXPECT_THAT(workers.sets_of("llama"),
+              ElementsAre(Pair(SetKey{"llama", "1"}, 0), Pair(SetKey{"llama", "2"}, 1)));
+}
+
 TEST(Workers, WeightsAreThoseOfTheRegistry) {
   Workers workers;
   workers.add(worker_of("a", "llama", "1", "2026-01-01T00:00:00Z"));
