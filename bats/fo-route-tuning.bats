@@ -83,7 +83,8 @@ status_now() {
   printf '%s\n' "${always[@]}" >"$T/route.toml"
   start_router --config "$T/route.toml"
   await_healthy 1
-  [ "$(status_now)" = 200 ]
+  # The capacity is known after ten requests.
+  for _ in {1..10}; do [ "$(status_now)" = 200 ]; done
   printf '%s\n' "${always[@]}" 'slo-rate = 1000000000' >"$T/route.toml"
   ctl reload
   wait_for '[ "$(status_now)" = 503 ]'

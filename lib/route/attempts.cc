@@ -514,7 +514,7 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
     case OutcomeClass::kMisconfigured:
       os::log(os::LogLevel::kError, "worker {}: does not serve model {}: {}",
               base::quoted(worker->name), base::quoted(job_.model), reason);
-      worker->refused.emplace(job_.model, job_.request.api);
+      worker->refused[{job_.model, job_.request.api}] = Clock::now();
       parts_.dispatcher.on_change();
       break;
     case OutcomeClass::kSuspected:
@@ -539,12 +539,13 @@ void Attempts::add_failure(OutcomeClass kind, base::Duration pause) {
 }
 
 void Attempts::note_success(TimePoint began) {
-  if (suspect_) parts_.dispatcher.add_health(suspect_->worker, fleet::HealthEvent::kFault, suspect_->reason);
+  if (suspect_)
+    parts_.dispatcher.add_health(suspect_->worker, fleet::HealthEvent::kFault, suspect_->reason);
   job_.status = exchange_.head().status;
   parts_.poison.on_success(job_.key, job_.request.body_identity());
   const base::Duration total = Clock::now() - began;
   parts_.served.add(job_.first_token ? *job_.first_token - began : total, total, job_.prompt_tokens,
-                    exchange_.delivered_tokens());
+                    exchange_.delivered_tokens(), time_now());
 }
 
 // --- The ends.

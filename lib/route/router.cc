@@ -201,7 +201,8 @@ struct Router::State : RouterParts {
   awaitable<void> handle(const Request& from, Reply& reply);
   std::optional<ApiError> admit(const std::optional<std::string>& key,
                                 const std::vector<std::string>& models, Job& job);
-  [[nodiscard]] double carried(const std::set<SetKey>& sets, bool with_spares) const;
+  [[nodiscard]] double carried(MeanRequest mean, const std::set<SetKey>& sets,
+                               bool with_spares) const;
   void update_level();
   void apply_level();
   void tick(const char* what, const std::function<void()>& step);
@@ -332,7 +333,8 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
 
 // The requests per second that the workers carry. Records and answers may have any values: those
 // that the room `plan` refuses are cut.
-double Router::State::carried(const std::set<SetKey>& sets, bool with_spares) const {
+double Router::State::carried(MeanRequest mean, const std::set<SetKey>& sets,
+                              bool with_spares) const {
   constexpr auto kMaxCount = static_cast<std::uint64_t>(plan::kMaxCount);
   std::vector<UsedWorker> used;
   for (const SetKey& key : sets) {
@@ -345,20 +347,23 @@ double Router::State::carried(const std::set<SetKey>& sets, bool with_spares) co
       if (tokens) tokens = std::min(*tokens, kMaxCount);
     }
   }
-  MeanRequest mean = *served.mean();
   mean.ttft = std::min(mean.ttft, plan::kDay);
   mean.tpot = std::min(mean.tpot, plan::kDay);
   return carried_rate(used, mean);
 }
 
-// The level that the workers require, and whether they need spares.
+// The level that the workers require, and whether they need spares. Without a mean of requests, the
+// capacity counts as sufficient.
 void Router::State::update_level() {
-  if (!served.mean()) return;
-  const double demanded = options.slo_rate.value_or(demand.rate(time_now()));
+  const std::optional<MeanRequest> mean = served.mean(time_now());
+  const double demanded = mean ? options.slo_rate.value_or(demand.rate(time_now())) : 0;
   const std::set<SetKey> used = dispatcher.used_sets();
+  const auto ratio = [&](bool with_spares) {
+    return capacity_ratio(mean ? carried(*mean, used, with_spares) : 0, demanded);
+  };
   // Spares do not count here: otherwise they would be released as soon as they help.
-  dispatcher.set_ratio(capacity_ratio(carried(used, false), demanded));
-  level.update(capacity_ratio(carried(used, true), demanded), time_now());
+  dispatcher.set_ratio(ratio(false));
+  level.update(ratio(true), time_now());
   apply_level();
 }
 

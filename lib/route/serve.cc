@@ -211,6 +211,7 @@ NamedWorkers Server::check_named_workers(const ServeOptions& options) {
     }
     const auto worker = std::make_shared<Worker>(id, fleet::Health(options.source.health));
     worker->name = id;
+    worker->reports_model = true;
     worker->set_url(named.url, url, options.source.tls);
     if (!present) checked.added.push_back(worker);
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "route/fleet.h"
+#include "route/queue/demand.h"
 
 namespace fo::test {
 namespace {
@@ -17,6 +18,12 @@ class RouterLevel : public FdCounting {
     route::RouterOptions options = in_turns();
     options.slo_rate = rate;
     return options;
+  }
+  /// Sends as many requests as the capacity needs to be known.
+  static void serve_enough(Fleet& fleet) {
+    for (std::uint64_t i = 0; i < route::ServedMean::kLeastRequests; ++i) {
+      ASSERT_EQ(fleet.ask(chat(true))->status(), 200);
+    }
   }
   /// Sends one request after the other until an answer has this status.
   static void run_until_status(Fleet& fleet, int status) {
@@ -39,14 +46,14 @@ TEST_F(RouterLevel, FollowsFromWorkersWhoseRecordsHaveAnyNumbers) {
     worker.slots = UINT64_MAX;
     worker.kv_tokens = UINT64_MAX;
   });
-  ASSERT_EQ(fleet.ask(chat(true))->status(), 200);
+  serve_enough(fleet);
   fleet.run_until([&] { return level(fleet) == 4; });
 }
 
 TEST_F(RouterLevel, TheLastOneRefusesAllRequestsOnlyWhileThereIsNoCapacity) {
   Fleet fleet(with_demand(1e-6));
   fleet.add_engine();
-  ASSERT_EQ(fleet.ask(chat(true))->status(), 200);
+  serve_enough(fleet);
   fleet.router().pin_level(4);
   EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
   fleet.worker(0).slots = 0;
@@ -70,7 +77,7 @@ TEST_F(RouterLevel, ASetThatGetsNoRequestsIsNoCapacity) {
     worker.role = route::Role::kDecode;
   });
   fleet.router().workers().set_weights("oracle", route::CardWeights{{"", 1}, {"decode", 1}});
-  ASSERT_EQ(fleet.ask(chat(true))->status(), 200);
+  serve_enough(fleet);
   run_until_status(fleet, 503);
   EXPECT_EQ(level(fleet), 4);
   // The set of weight 0 takes over.
@@ -83,7 +90,7 @@ TEST_F(RouterLevel, ASpareTakesRequestsWhileTheCapacityIsLessThanTheDemand) {
   fleet.add_engine();
   fleet.add_engine({}, [](route::Worker& worker) { worker.life = fleet::Life::kSpare; });
   EXPECT_EQ(fleet.worker(1).weight, 0);
-  ASSERT_EQ(fleet.ask(chat(true))->status(), 200);
+  serve_enough(fleet);
   fleet.run_until([&] { return fleet.worker(1).weight > 0; });
 }
 

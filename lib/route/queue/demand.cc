@@ -55,8 +55,8 @@ double Demand::rate(base::Duration now) const {
 }
 
 void ServedMean::add(base::Duration ttft, base::Duration total, std::uint64_t prompt_tokens,
-                     std::uint64_t answer_tokens) {
-  constexpr double kWeight = 0.02;
+                     std::uint64_t answer_tokens, base::Duration now) {
+  constexpr double kLeastWeight = 0.02;
   // Times and counts of 0 have no rate.
   constexpr base::Duration kLeast = std::chrono::microseconds(1);
   const auto tokens = static_cast<double>(std::max<std::uint64_t>(answer_tokens, 1));
@@ -66,14 +66,18 @@ void ServedMean::add(base::Duration ttft, base::Duration total, std::uint64_t pr
                             .tpot = per_token,
                             .prompt_tokens = static_cast<double>(prompt_tokens),
                             .answer_tokens = tokens};
-  if (!mean_) {
-    mean_ = request;
-    return;
-  }
-  mean_->ttft += (request.ttft - mean_->ttft) * kWeight;
-  mean_->tpot += (request.tpot - mean_->tpot) * kWeight;
-  mean_->prompt_tokens += (request.prompt_tokens - mean_->prompt_tokens) * kWeight;
-  mean_->answer_tokens += (request.answer_tokens - mean_->answer_tokens) * kWeight;
+  if (now - last_ >= kMemory) requests_ = 0;
+  last_ = now;
+  const double weight = std::max(1.0 / static_cast<double>(++requests_), kLeastWeight);
+  mean_.ttft += (request.ttft - mean_.ttft) * weight;
+  mean_.tpot += (request.tpot - mean_.tpot) * weight;
+  mean_.prompt_tokens += (request.prompt_tokens - mean_.prompt_tokens) * weight;
+  mean_.answer_tokens += (request.answer_tokens - mean_.answer_tokens) * weight;
+}
+
+std::optional<MeanRequest> ServedMean::mean(base::Duration now) const {
+  const bool is_known = requests_ >= kLeastRequests && now - last_ < kMemory;
+  return is_known ? std::optional(mean_) : std::nullopt;
 }
 
 double carried_rate(std::span<const UsedWorker> workers, const MeanRequest& mean) {

@@ -82,18 +82,27 @@ struct MeanRequest {
   double answer_tokens = 0;
 };
 
-/// A mean in which later requests have more weight.
+/// The mean of all requests at first, and later one in which later requests have more weight. It is
+/// forgotten when no request was served for a time: otherwise, a router that refuses all requests
+/// because they took long would never learn that they have become faster.
 class ServedMean {
  public:
+  /// As many requests as a mean needs: the first ones may be slow because an engine has just
+  /// started.
+  static constexpr std::uint64_t kLeastRequests = 10;
+  static constexpr base::Duration kMemory = std::chrono::minutes(10);
+
   /// `ttft` is the time to the first token, or to the end of an answer in one piece; `total` is the
   /// time to the last token.
   void add(base::Duration ttft, base::Duration total, std::uint64_t prompt_tokens,
-           std::uint64_t answer_tokens);
-  /// nullopt before the first request.
-  [[nodiscard]] const std::optional<MeanRequest>& mean() const { return mean_; }
+           std::uint64_t answer_tokens, base::Duration now);
+  /// nullopt if too few requests were served, or none in kMemory.
+  [[nodiscard]] std::optional<MeanRequest> mean(base::Duration now) const;
 
  private:
-  std::optional<MeanRequest> mean_;
+  MeanRequest mean_;
+  std::uint64_t requests_ = 0;
+  base::Duration last_{};
 };
 
 /// The requests per second that the workers carry together. A worker without slots carries nothing;

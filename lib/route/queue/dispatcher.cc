@@ -23,6 +23,9 @@ using fleet::HealthState;
 using fleet::Life;
 using Clock = Deadline::Clock;
 
+// How long a worker gets no request for a model and an API for which it has answered 401, 403 or
+// 404.
+constexpr base::Duration kRefusal = std::chrono::minutes(1);
 // Interval in which a waiting request looks for another set while its own has no usable worker.
 constexpr base::Duration kLook = std::chrono::seconds(1);
 // Maximum number of requests beside the queue for which one call of pump() finds no worker, and of
@@ -752,6 +755,9 @@ void Dispatcher::kill(Job& job) {
 void Dispatcher::apply_time() {
   bool has_changed = false;
   for (const auto& [id, worker] : state_->workers.all()) {
+    has_changed |= std::erase_if(worker->refused, [](const auto& refusal) {
+                     return Clock::now() - refusal.second >= kRefusal;
+                   }) > 0;
     // The weight of a healthy worker rises after a probation.
     const bool is_settled =
         worker->weight == 0 || worker->weight == worker->as_member(time_now()).weight;

@@ -62,8 +62,9 @@ void TokenBucket::add(std::uint64_t amount, base::Duration now) {
 
 void TokenBucket::set_rate(std::uint64_t per_minute, base::Duration now) {
   const double used = per_minute_ - level_at(now);
+  const double minutes = per_minute_ > 0 ? used / per_minute_ : 0;
   per_minute_ = static_cast<double>(per_minute);
-  level_ = per_minute_ - used;
+  level_ = per_minute_ - std::min(used, per_minute_ * std::max(minutes, 1.0));
   changed_at_ = now;
 }
 

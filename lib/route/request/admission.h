@@ -45,7 +45,8 @@ class TokenBucket {
   void remove(std::uint64_t amount, base::Duration now);
   /// Adds `amount`, which was removed and not used. The bucket is full at most.
   void add(std::uint64_t amount, base::Duration now);
-  /// Changes the rate. The amount that is missing from a full bucket stays the same.
+  /// Changes the rate. The amount that is missing from a full bucket stays the same, unless it
+  /// would take over a minute to refill, and longer than before: then it is less.
   void set_rate(std::uint64_t per_minute, base::Duration now);
 
  private:

@@ -190,6 +190,7 @@ void RegistrySource::put_instance(const fleet::Record& record) {
   worker->drains_itself = instance.life == fleet::Life::kDraining && !instance.is_drained;
   worker->is_stale = false;
   worker->role = *role;
+  worker->reports_model = instance.model.empty();
   worker->name_space = endpoint->name_space;
   worker->kv_abi = instance.kv_abi;
   worker->card = instance.card;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -124,6 +125,8 @@ struct Worker {
   /// The model that it was started with, and others that it serves, such as adapters.
   std::string model;
   std::set<std::string> other_models;
+  /// `model` is the one that it reports, because no record names one.
+  bool reports_model = false;
   /// The checksum of its card; may be empty.
   std::string card;
   /// The known facts of its model: the card, or the context_length alone; null if nothing is.
@@ -179,9 +182,9 @@ struct Worker {
   /// The tokens of prompts that it computes, and the bytes of KV caches that it pulls.
   Rate prefill;
   Rate link;
-  /// The models, and the APIs of each, for which it answers 401, 403 or 404: its configuration
-  /// differs from its record.
-  std::set<std::pair<std::string, Api>> refused;
+  /// The models, and the APIs of each, for which it has answered 401, 403 or 404, and when: its
+  /// configuration differs from its record.
+  std::map<std::pair<std::string, Api>, TimePoint> refused;
 
   /// True once the log has a warning that it is not private.
   bool is_known_open = false;

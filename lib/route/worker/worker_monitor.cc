@@ -12,6 +12,7 @@
 #include "fleet/engine_query.h"
 #include "http/connection.h"
 #include "json/object.h"
+#include "loop/event.h"
 #include "loop/pause.h"
 #include "os/log.h"
 
@@ -55,15 +56,27 @@ ServedModels read_models(std::string_view answer) {
   return models;
 }
 
+// What ends the pause between two checks of a worker.
+struct WorkerMonitor::Wake {
+  explicit Wake(const boost::asio::any_io_executor& executor) : event(executor) {}
+  void notify() {
+    is_due = true;
+    event.notify();
+  }
+  loop::Event event;
+  /// The worker is to be checked again, although a check may have begun before.
+  bool is_due = false;
+};
+
 struct WorkerMonitor::State {
   boost::asio::any_io_executor executor;
   Options options;
   OnChange on_change;
   OnEnded on_ended;
-  std::map<std::string, std::shared_ptr<loop::Event>> events;
+  std::map<std::string, std::shared_ptr<Wake>> wakes;
 
   void notify(const std::string& id) {
-    if (const auto found = events.find(id); found != events.end()) found->second->notify();
+    if (const auto found = wakes.find(id); found != wakes.end()) found->second->notify();
   }
 
   /// Checks the worker once. A late answer changes nothing, because it may mean load; neither does
@@ -138,6 +151,8 @@ awaitable<Check> WorkerMonitor::State::check(WorkerPtr worker) {
       if (take_models(worker, models)) co_return Check::kAnswered;
       has_ended = !models.names.empty();
       reason = "/v1/models does not name the model " + base::quoted(worker->model);
+      // The next check gives the worker the model of the engine that answers now.
+      if (has_ended && worker->reports_model) worker->model.clear();
     } else {
       reason = "/health: status " + std::to_string(health.status);
     }
@@ -152,11 +167,12 @@ awaitable<Check> WorkerMonitor::State::check(WorkerPtr worker) {
 }
 
 awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worker,
-                                   std::shared_ptr<loop::Event> event) {
+                                   std::shared_ptr<Wake> wake) {
   const Options& options = state->options;
   std::optional<TimePoint> stale_since;
   while (!worker->is_removed) {
     const bool was_known = worker->is_known;
+    wake->is_due = false;
     const Check result = co_await state->check(worker);
     if (worker->is_removed) break;
     if (result == Check::kAnswered) state->set_reachable(worker, true, {});
@@ -178,8 +194,12 @@ awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worke
     if (std::exchange(worker->may_have_ended, may_have_ended) != may_have_ended) {
       state->on_change(worker);
     }
+    if (worker->is_reachable && !wake->is_due) {
+      co_await wake->event.wait(Deadline::after(options.check));
+      continue;
+    }
     if (worker->is_reachable) {
-      co_await event->wait(Deadline::after(options.check));
+      co_await loop::pause_for(options.retry);
       continue;
     }
     if (!worker->unreachable_since) {
@@ -190,8 +210,8 @@ awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worke
     co_await loop::pause_for(is_long ? options.slow_retry : options.retry);
   }
   // Meanwhile, the id may be that of another worker.
-  const auto found = state->events.find(worker->id);
-  if (found != state->events.end() && found->second == event) state->events.erase(found);
+  const auto found = state->wakes.find(worker->id);
+  if (found != state->wakes.end() && found->second == wake) state->wakes.erase(found);
 }
 
 // The queue that one query finds may be requests that have just arrived, so the shorter one of two
@@ -234,15 +254,15 @@ WorkerMonitor::WorkerMonitor(boost::asio::any_io_executor executor, Options opti
                                            .options = std::move(options),
                                            .on_change = std::move(on_change),
                                            .on_ended = std::move(on_ended),
-                                           .events = {}})) {}
+                                           .wakes = {}})) {}
 
 // The coroutines refer to the options in the state, so they use the new ones.
 void WorkerMonitor::set_options(Options options) { state_->options = std::move(options); }
 
 void WorkerMonitor::watch(const WorkerPtr& worker) {
-  const auto event = std::make_shared<loop::Event>(state_->executor);
-  state_->events[worker->id] = event;
-  boost::asio::co_spawn(state_->executor, run(state_, worker, event), boost::asio::detached);
+  const auto wake = std::make_shared<Wake>(state_->executor);
+  state_->wakes[worker->id] = wake;
+  boost::asio::co_spawn(state_->executor, run(state_, worker, wake), boost::asio::detached);
   boost::asio::co_spawn(state_->executor, watch_queue(state_, worker), boost::asio::detached);
 }
 

@@ -13,7 +13,6 @@
 #include <string>
 
 #include "http/message.h"
-#include "loop/event.h"
 #include "route/worker/worker.h"
 
 namespace fo::route {
@@ -62,8 +61,9 @@ class WorkerMonitor {
 
  private:
   struct State;
+  struct Wake;
   static boost::asio::awaitable<void> run(std::shared_ptr<State> state, WorkerPtr worker,
-                                          std::shared_ptr<loop::Event> event);
+                                          std::shared_ptr<Wake> wake);
   static boost::asio::awaitable<void> watch_queue(std::shared_ptr<State> state, WorkerPtr worker);
   std::shared_ptr<State> state_;
 };

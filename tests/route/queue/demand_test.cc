@@ -105,6 +105,33 @@ TEST(Capacity, IsThatOfLittlesLaw) {
       17);
 }
 
+TEST(ServedMean, IsKnownAfterSomeRequestsUntilNoneIsServed) {
+  route::ServedMean served;
+  base::Duration now = kDemandStart;
+  // The first request is slow.
+  served.add(seconds(91), seconds(91), 900, 1, now);
+  for (std::uint64_t i = 1; i < route::ServedMean::kLeastRequests; ++i) {
+    EXPECT_EQ(served.mean(now), std::nullopt);
+    served.add(seconds(1), seconds(2), 900, 100, now += seconds(30));
+  }
+  EXPECT_DOUBLE_EQ(served.mean(now).value().ttft.count(), 10);
+  now += route::ServedMean::kMemory;
+  EXPECT_EQ(served.mean(now), std::nullopt);
+  for (std::uint64_t i = 0; i < route::ServedMean::kLeastRequests; ++i) {
+    EXPECT_EQ(served.mean(now), std::nullopt);
+    served.add(seconds(1), seconds(2), 900, 100, now);
+  }
+  EXPECT_DOUBLE_EQ(served.mean(now).value().ttft.count(), 1);
+  EXPECT_DOUBLE_EQ(served.mean(now).value().tpot.count(), 0.01);
+}
+
+TEST(ServedMean, GivesLaterRequestsMoreWeight) {
+  route::ServedMean served;
+  for (int i = 0; i < 1000; ++i) served.add(seconds(1), seconds(1), 1, 1, kDemandStart);
+  for (int i = 0; i < 50; ++i) served.add(seconds(2), seconds(2), 1, 1, kDemandStart);
+  EXPECT_NEAR(served.mean(kDemandStart).value().ttft.count(), 1.63, 0.02);
+}
+
 TEST(Capacity, WorkersThatAreOutCarryNothing) {
   EXPECT_EQ(carried_rate({}, kMean), 0);
   EXPECT_EQ(carried_rate(std::array{UsedWorker{.weight = 0, .slots = 64}, UsedWorker{.slots = 0},

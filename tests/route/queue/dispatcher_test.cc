@@ -769,14 +769,20 @@ TEST_F(DispatcherTest, AKilledRequestLeavesTheQueue) {
 }
 
 TEST_F(DispatcherTest, ARequestThatEveryWorkerRefusesDoesNotWait) {
-  add("a")->refused.emplace("m", route::Api::kChat);
+  add("a")->refused[{"m", route::Api::kChat}] = base::Deadline::Clock::now();
   const WorkerPtr b = add("b");
-  EXPECT_EQ(place()->worker(), "b");
-  b->refused.emplace("m", route::Api::kChat);
+  const Placed first = place();
+  EXPECT_EQ(first->worker(), "b");
+  release(first);
+  b->refused[{"m", route::Api::kChat}] = base::Deadline::Clock::now();
   const Placed placed = place();
   EXPECT_EQ(placed->refusal(), 502);
   EXPECT_EQ(placed->error->code, "worker_misconfigured");
   EXPECT_FALSE(placed->error->should_retry);
+  // It is tried again after a time.
+  b->refused.begin()->second -= std::chrono::minutes(1);
+  dispatcher_.apply_time();
+  EXPECT_EQ(place()->worker(), "b");
 }
 
 class SmallQueue : public DispatcherTest {

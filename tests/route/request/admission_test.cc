@@ -63,6 +63,19 @@ TEST(TokenBucket, ANewRateKeepsWhatWasUsed) {
   EXPECT_GT(bucket.wait_for(91, kOpened), base::Duration(0));
 }
 
+TEST(TokenBucket, ALowerRateDoesNotLockOut) {
+  TokenBucket bucket(1'000'000);
+  bucket.remove(900'000, kOpened);
+  bucket.set_rate(100, kOpened);
+  EXPECT_EQ(bucket.wait_for(100, kOpened), minutes(1));
+  // What was used beyond the rate is not forgiven.
+  bucket.remove(200, kOpened);
+  bucket.set_rate(100, kOpened);
+  EXPECT_EQ(bucket.wait_for(100, kOpened), minutes(3));
+  bucket.set_rate(10, kOpened);
+  EXPECT_EQ(bucket.wait_for(10, kOpened), minutes(3));
+}
+
 TEST(TokenBucket, NeverPermitsMoreThanItsRate) {
   std::mt19937 random(1);
   TokenBucket bucket(600);

@@ -151,7 +151,7 @@ TEST_F(WorkerMonitorTest, AWorkerThatEndsIsOutAndComesBack) {
   engine_.reset();
   until_reachable(worker, false);
   EXPECT_TRUE(worker->unreachable_since.has_value());
-  worker->refused.emplace("oracle", route::Api::kChat);
+  worker->refused[{"oracle", route::Api::kChat}] = {};
   start_engine();
   until_reachable(worker, true);
   EXPECT_TRUE(worker->refused.empty()) << "it may have another configuration now";
@@ -192,6 +192,17 @@ TEST_F(WorkerMonitorTest, AnotherEngineAtItsAddressIsNotTheWorker) {
   EXPECT_FALSE(worker->is_reachable);
   start_engine("oracle");
   until_reachable(worker, true);
+}
+
+TEST_F(WorkerMonitorTest, WithoutARecordAWorkerHasTheModelOfTheEngineAtItsAddress) {
+  start_engine("oracle");
+  const WorkerPtr worker = watch();
+  worker->reports_model = true;
+  until_reachable(worker, true);
+  EXPECT_EQ(worker->model, "oracle");
+  start_engine("another");
+  loop_.run_until([&] { return worker->is_reachable && worker->model == "another"; });
+  EXPECT_EQ(worker->arrivals, 2U) << "it is another engine";
 }
 
 TEST_F(WorkerMonitorTest, AStaleWorkerThatRefusesConnectionsHasEnded) {
@@ -327,6 +338,30 @@ class ForgetfulMonitor : public WorkerMonitorTest {
   }
   ForgetfulMonitor() : WorkerMonitorTest(forgetful()) {}
 };
+
+class RareMonitor : public WorkerMonitorTest {
+ protected:
+  static WorkerMonitor::Options rare() {
+    WorkerMonitor::Options options = WorkerMonitorTest::options();
+    options.check = std::chrono::hours(1);
+    return options;
+  }
+  RareMonitor() : WorkerMonitorTest(rare()) {}
+};
+
+TEST_F(RareMonitor, AFaultDuringACheckLeadsToAnother) {
+  int checks = 0;
+  WorkerPtr worker;
+  http::test::ScriptedServer server(
+      loop_.io().get_executor(), [&](http::test::Peer& peer, int) -> boost::asio::awaitable<void> {
+        if (++checks == 1) monitor_.on_fault(worker);
+        return answer_checks(peer);
+      });
+  worker = watch_url("http://127.0.0.1:" + std::to_string(server.origin().address.port));
+  loop_.run_until([&] { return checks > 1; });
+  EXPECT_TRUE(worker->is_reachable);
+  server.stop();
+}
 
 TEST_F(ForgetfulMonitor, AStaleWorkerIsUsedForALimitedTime) {
   const StderrText logged;
