@@ -66,7 +66,8 @@ metric() { curl -sSf "$2/metrics" | sed -n "s/^$1{[^}]*} //p"; }
     "serve $worker --allow-workers x" "ctl" "ctl frob" "ctl state x" "ctl drain" "ctl drain a b" "ctl weight a b" \
     "ctl level" "ctl kill" "ctl state --timeout 5" "serve $worker --queue-timeout 0" \
     "serve $worker --first-token-timeout 0" "serve $worker --stream-timeout 0s" "serve $worker --answer-timeout 0" \
-    "serve $worker --client-timeout 0" "serve $worker --bandwidth 0"
+    "serve $worker --client-timeout 0" "serve $worker --bandwidth 0" "serve $worker --slo-rate 0" \
+    "serve $worker --slo-rate nan"
   fails 64 "--pass-authorization and --worker-key: a request has one Authorization" \
     serve --worker http://127.0.0.1:1 --pass-authorization --worker-key "$T/absent"
   fails 64 "URL 'ftp://127.0.0.1': *" serve --worker ftp://127.0.0.1
@@ -76,6 +77,11 @@ metric() { curl -sSf "$2/metrics" | sed -n "s/^$1{[^}]*} //p"; }
 
 @test "a file that is missing is 66" {
   fails 66 "open '$T/absent': *" serve --worker http://127.0.0.1:1 --worker-key "$T/absent"
+}
+
+@test "a file without a key is 65" {
+  echo >"$T/key"
+  fails 65 "read '$T/key': no key" serve --worker http://127.0.0.1:1 --worker-key "$T/key"
 }
 
 @test "an address in use is 73" {

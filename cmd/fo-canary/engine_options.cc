@@ -1,18 +1,6 @@
 #include "engine_options.h"
 
-#include "base/strong.h"
-#include "base/text.h"
-#include "os/file/file.h"
-
 namespace fo::fo_canary {
-
-http::Fields worker_headers(const Options& options) {
-  http::Fields headers;
-  if (options.worker_key_file.empty()) return headers;
-  const std::string key = base::one_line(os::read_file(options.worker_key_file, base::kMiB));
-  headers.emplace_back("authorization", "Bearer " + key);
-  return headers;
-}
 
 std::optional<net::TlsFiles> worker_tls(const Options& options) {
   if (options.worker_ca.empty()) return std::nullopt;

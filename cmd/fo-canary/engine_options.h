@@ -5,14 +5,11 @@
 #include <string>
 
 #include "canary/check/checker_options.h"
-#include "http/message.h"
 #include "net/tls_files.h"
 #include "options.h"
 
 namespace fo::fo_canary {
 
-/// The engines' key as the fields of each request.
-http::Fields worker_headers(const Options& options);
 /// The authority of the engines' certificates; without one, https is refused.
 std::optional<net::TlsFiles> worker_tls(const Options& options);
 

@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "engine_options.h"
 #include "fleet/card/card.h"
+#include "fleet/engine_query.h"
 #include "json/dump.h"
 #include "loop/run.h"
 #include "os/file/file.h"
@@ -48,8 +49,8 @@ int learn(const Options& options) {
   }
   canary::LearnOptions lesson;
   for (const std::string& url : options.workers) {
-    lesson.engines.push_back(canary::make_engine_address(url, worker_tls(options),
-                                                         worker_headers(options), options.model));
+    lesson.engines.push_back(canary::make_engine_address(
+        url, worker_tls(options), fleet::key_headers(options.worker_key_file), options.model));
   }
   lesson.prompts =
       options.prompts.empty() ? canary::builtin_prompts() : read_prompts_file(options.prompts);

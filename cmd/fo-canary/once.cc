@@ -10,6 +10,7 @@
 #include "cli/screen/output.h"
 #include "commands.h"
 #include "engine_options.h"
+#include "fleet/engine_query.h"
 #include "json/dump.h"
 #include "loop/run.h"
 #include "text/table.h"
@@ -71,8 +72,9 @@ int once(const Options& options) {
   }
   const canary::CanaryFile file = read_canaries(options.canaries.front());
   const std::string model = options.model.empty() ? file.model : options.model;
-  const canary::EngineAddress engine = canary::make_engine_address(
-      options.workers.front(), worker_tls(options), worker_headers(options), model);
+  const canary::EngineAddress engine =
+      canary::make_engine_address(options.workers.front(), worker_tls(options),
+                                  fleet::key_headers(options.worker_key_file), model);
   const FullCheck check =
       loop::run_to_end(canary::check_fully(engine, file, checker_options(options)));
   if (options.common.json) {

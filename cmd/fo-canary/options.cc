@@ -30,7 +30,7 @@ void declare_check(CLI::App& app, Options& options) {
       ->required();
   app.add_option("--tolerance", options.rules.tolerance,
                  "of log-probabilities, beyond their learned spread")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::NonNegativeNumber & cli::not_nan())
       ->capture_default_str()
       ->type_name("N");
   add_count(app, "--retries", options.retries, "repetitions of a failed check");

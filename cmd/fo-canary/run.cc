@@ -7,6 +7,7 @@
 #include "canary/xid/kernel_log.h"
 #include "commands.h"
 #include "engine_options.h"
+#include "fleet/engine_query.h"
 #include "os/file/file.h"
 #include "os/process/process.h"
 
@@ -37,7 +38,7 @@ int run_daemon(const Options& options) {
     workers.allowed = fleet::AllowedWorkers(options.allowed_workers);
   }
   workers.tls = worker_tls(options);
-  workers.headers = worker_headers(options);
+  workers.headers = fleet::key_headers(options.worker_key_file);
   workers.intervals.content = options.interval;
   serve.checker = checker_options(options);
   workers.lifetime = 3 * options.interval + serve.checker.longest();

@@ -4,12 +4,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "base/units.h"
 #include "cli/config/variables.h"
 #include "cli/options.h"
+#include "fleet/engine_query.h"
 #include "keys.h"
-#include "os/file/file.h"
 #include "route/admin.h"
 #include "tuning.h"
 
@@ -82,7 +81,7 @@ void declare_serve(CLI::App& app, Options& options) {
   app.add_flag("--strict-sets", options.strict_sets, "never use a set of weight 0");
   app.add_option("--slo-rate", serve.router.slo_rate,
                  "expected requests per second (default: as measured)")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::PositiveNumber & cli::not_nan())
       ->type_name("N");
   add_count(app, "--queue-requests", serve.router.dispatch.queue.requests,
             "limit of waiting requests, for each set");
@@ -216,10 +215,7 @@ void check(Options& options) {
   serve.router.dispatch.uses_unweighted_sets = !options.strict_sets;
   serve.router.resume.enabled = !options.no_resume;
   if (!options.worker_ca.empty()) serve.source.tls.emplace().ca = options.worker_ca;
-  if (!options.worker_key_file.empty()) {
-    const std::string key = base::one_line(os::read_file(options.worker_key_file, base::kMiB));
-    serve.router.worker_headers.emplace_back("authorization", "Bearer " + key);
-  }
+  serve.router.worker_headers = fleet::key_headers(options.worker_key_file);
   serve.admin = options.admin.empty() ? route::default_admin_path() : options.admin;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 
 #include "cli/config/variables.h"
 #include "text/ascii.h"
@@ -152,6 +153,15 @@ void add_registries(CLI::App& app, std::string& registry, std::string& state_reg
            "for " + what + ", if the workers are read-only", "URI")
       ->envname("FO_STATE_REGISTRY");
   add_variables(app, {"KUBERNETES_SERVICE_*"});
+}
+
+CLI::Validator not_nan() {
+  const auto refuse = [](const std::string& text) {
+    double value = 0;
+    const bool is_nan = CLI::detail::lexical_cast(text, value) && std::isnan(value);
+    return is_nan ? "'" + text + "' is not a number" : std::string();
+  };
+  return CLI::Validator(refuse, "");
 }
 
 void add_worker_access(CLI::App& app, std::string& key_file, std::string& ca) {

@@ -91,6 +91,9 @@ void add_tls(CLI::App& app, std::string& certificate, std::string& key);
 /// `what`.
 void add_registries(CLI::App& app, std::string& registry, std::string& state_registry,
                     const std::string& what);
+/// Refuses "nan", which the ranges of CLI11 accept.
+CLI::Validator not_nan();
+
 /// `--worker-key FILE` and `--worker-ca FILE`, for requests to workers.
 void add_worker_access(CLI::App& app, std::string& key_file, std::string& ca);
 /// `--allow-workers NETWORK,...`.

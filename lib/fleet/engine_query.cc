@@ -2,7 +2,11 @@
 
 #include <utility>
 
+#include "base/error.h"
+#include "base/strong.h"
+#include "base/text.h"
 #include "http/message.h"
+#include "os/file/file.h"
 
 namespace fo::fleet {
 
@@ -14,6 +18,17 @@ namespace {
 constexpr std::size_t kMaxMetricsBytes = 4 * 1024 * 1024;
 
 }  // namespace
+
+http::Fields key_headers(const std::string& key_file) {
+  http::Fields headers;
+  if (key_file.empty()) return headers;
+  const std::string key = base::one_line(os::read_file(key_file, base::kMiB));
+  if (key.empty()) {
+    throw base::Error(base::ExitStatus::kBadData, "read " + base::quoted(key_file) + ": no key");
+  }
+  headers.emplace_back("authorization", "Bearer " + key);
+  return headers;
+}
 
 awaitable<EnginePage> get_page(http::Connection& connection, std::string target,
                                http::Fields headers, std::size_t max_bytes, Deadline deadline) {

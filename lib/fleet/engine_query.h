@@ -1,4 +1,5 @@
-// Queries of an engine that do not run its model: a page of its API, and its load.
+// Queries of an engine that do not run its model: a page of its API, and its load. The headers with
+// the engines' key.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -11,6 +12,10 @@
 #include "http/connection.h"
 
 namespace fo::fleet {
+
+/// The headers with the engines' API key, which is the text of `key_file`; none if that is empty.
+/// Throws what os::read_file throws, and kBadData for a file without a key.
+http::Fields key_headers(const std::string& key_file);
 
 struct EnginePage {
   int status = 0;

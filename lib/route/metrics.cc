@@ -23,7 +23,8 @@ constexpr std::array kStatusesOfNoModel{200, 400, 404, 503};
 constexpr std::array kStatusesOfNoTier{400, 401, 404, 405, 413, 431, 503};
 // The classes of attempts that have a series.
 constexpr std::array kRetried{OutcomeClass::kFault, OutcomeClass::kSuspected,
-                              OutcomeClass::kBackpressure, OutcomeClass::kMisconfigured};
+                              OutcomeClass::kBackpressure, OutcomeClass::kMisconfigured,
+                              OutcomeClass::kNeutral};
 
 int dynamo_status(HealthState state) {
   switch (state) {

@@ -87,8 +87,9 @@ struct KvTransfer {
 
 std::uint64_t load_of(const Worker& worker) { return worker.requests + worker.coming_requests; }
 
-bool has_room(const Worker& worker, const Job& job) {
-  if (load_of(worker) >= worker.slots) return false;
+bool has_room(const RouterParts& parts, const Worker& worker, const Job& job) {
+  const double factor = parts.level.setting().concurrency_factor;
+  if (load_of(worker) >= worker.slots_now(factor)) return false;
   return !worker.kv_tokens || load_of(worker) == 0 ||
          worker.tokens + worker.coming_tokens + job.tokens <= *worker.kv_tokens;
 }
@@ -100,7 +101,8 @@ WorkerPtr find_target(const RouterParts& parts, const Job& job) {
   for (const WorkerPtr& worker : parts.workers.set(job.set)) {
     const bool can_continue = worker->can_continue(job.exchange.continues_as_text());
     const bool is_usable = worker->url != job.worker->url && worker->weight > 0 && can_continue &&
-                           !job.failed_targets.contains(worker->id) && has_room(*worker, job);
+                           !job.failed_targets.contains(worker->id) &&
+                           has_room(parts, *worker, job);
     if (is_usable && (!target || load_of(*worker) < load_of(*target))) target = worker;
   }
   return target;

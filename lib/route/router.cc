@@ -13,6 +13,7 @@
 #include "fleet/card/digest.h"
 #include "json/dump.h"
 #include "loop/blocking.h"
+#include "loop/event.h"
 #include "loop/pause.h"
 #include "os/file/random.h"
 #include "os/log.h"
@@ -44,6 +45,8 @@ using http::Response;
 using nlohmann::json;
 
 constexpr std::size_t kIdBytes = 12;
+// The most long bodies that are read at a time, each on a thread.
+constexpr std::size_t kMaxReaders = 8;
 // Interval of Dispatcher::apply_time().
 constexpr base::Duration kTick = std::chrono::milliseconds(500);
 
@@ -127,25 +130,6 @@ ApiError unknown_key() {
   return {.status = 401, .message = "the API key is missing or unknown", .code = "invalid_api_key"};
 }
 
-// Other requests go on while a long body is read, changed and hashed.
-awaitable<ReadRequest> read_on_thread(const Request& from, Api api, const RouterOptions& options,
-                                      std::size_t tier) {
-  if (from.body.size() <= kMaxShortBytes) co_return read_request(from, api, options.rules, tier);
-  // The options may be replaced meanwhile.
-  const RequestRules rules = options.rules;
-  const bool is_resuming = options.resume.enabled;
-  const std::function<ReadRequest()> read_long = [&] {
-    ReadRequest read = read_request(from, api, rules, tier);
-    if (!read.request) return read;
-    ClientRequest& request = *read.request;
-    const bool may_resume = request.resume && request.resume->refusal.empty();
-    if (may_resume && is_resuming) request.resumable = resumable_body(request);
-    request.body_hash = fleet::sha256_hex(request.body);
-    return read;
-  };
-  co_return co_await loop::run_blocking<ReadRequest>(read_long);
-}
-
 }  // namespace
 
 struct Router::State : RouterParts {
@@ -185,6 +169,21 @@ struct Router::State : RouterParts {
     const Job& job_;
   };
 
+  // A request whose long body is read on a thread.
+  class Reader {
+   public:
+    explicit Reader(State& state) : state_(state) { ++state_.readers; }
+    ~Reader() {
+      --state_.readers;
+      state_.reader_ended.notify();
+    }
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
+
+   private:
+    State& state_;
+  };
+
   // A request that the router answers itself.
   struct Own {
     Reply& reply;
@@ -199,6 +198,7 @@ struct Router::State : RouterParts {
   std::vector<std::string> models_for(const KeyRule& rule) const;
   std::optional<ApiError> find_target(Job& job, const std::vector<std::string>& models);
   awaitable<void> handle(const Request& from, Reply& reply);
+  awaitable<ReadRequest> read(const Request& from, Api api, std::size_t tier);
   std::optional<ApiError> admit(const std::optional<std::string>& key,
                                 const std::vector<std::string>& models, Job& job);
   [[nodiscard]] double carried(MeanRequest mean, const std::set<SetKey>& sets,
@@ -210,6 +210,8 @@ struct Router::State : RouterParts {
   plan::DegradationSetting applied = plan::kDegradationLevels[0].setting;
   /// The steps of keep_time() that have failed the last time.
   std::set<std::string> failing;
+  std::size_t readers = 0;
+  loop::Event reader_ended{executor};
 };
 
 void Router::State::give(const Own& own, Response response) {
@@ -221,6 +223,26 @@ void Router::State::give(const Own& own, Response response) {
 void Router::State::refuse(const Own& own, RefusedFor reason, const ApiError& error) {
   metrics.refuse(reason);
   give(own, to_response(error));
+}
+
+// Other requests go on while a long body is read, changed and hashed.
+awaitable<ReadRequest> Router::State::read(const Request& from, Api api, std::size_t tier) {
+  if (from.body.size() <= kMaxShortBytes) co_return read_request(from, api, options.rules, tier);
+  while (readers >= kMaxReaders) co_await reader_ended.wait();
+  const Reader counted(*this);
+  // The options may be replaced meanwhile.
+  const RequestRules rules = options.rules;
+  const bool is_resuming = options.resume.enabled;
+  const std::function<ReadRequest()> read_long = [&] {
+    ReadRequest read = read_request(from, api, rules, tier);
+    if (!read.request) return read;
+    ClientRequest& request = *read.request;
+    const bool may_resume = request.resume && request.resume->refusal.empty();
+    if (may_resume && is_resuming) request.resumable = resumable_body(request);
+    request.body_hash = fleet::sha256_hex(request.body);
+    return read;
+  };
+  co_return co_await loop::run_blocking<ReadRequest>(read_long);
 }
 
 // Finds out which workers can answer the job; returns the error if there are none.
@@ -304,7 +326,7 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
                                   : model_page(std::string(item_of(api, from.path)), models));
     co_return;
   }
-  ReadRequest read = co_await read_on_thread(from, api, options, rule->tier);
+  ReadRequest read = co_await this->read(from, api, rule->tier);
   if (!read.request) {
     refuse(own, RefusedFor::kBody, read.refusal);
     co_return;

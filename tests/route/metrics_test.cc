@@ -42,6 +42,7 @@ TEST_F(RouteMetrics, SeriesExistBeforeTheirFirstEvent) {
   }
   EXPECT_THAT(before, HasSubstr(R"(fo_route_requests_total{model="",code="401",tier=""} 0)"));
   EXPECT_THAT(before, HasSubstr(R"(fo_route_retries_total{reason="fault"} 0)"));
+  EXPECT_THAT(before, HasSubstr(R"(fo_route_retries_total{reason="neutral"} 0)"));
   EXPECT_THAT(before, HasSubstr("fo_route_lost_total 0"));
   metrics_.requests[{"llama", 503, "standard"}] = 1;
   metrics_.requests[{"llama", 418, "standard"}] = 1;

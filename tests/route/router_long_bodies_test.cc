@@ -1,9 +1,12 @@
 // Requests whose bodies are so long that the router reads them on a thread.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "route/fleet.h"
 #include "route/resume/disturbed.h"
@@ -58,6 +61,25 @@ TEST_F(RouterLongBodies, AreNotResumedAsText) {
     EXPECT_NE(call->error_message().find(reason), std::string::npos) << call->error_message();
   }
   EXPECT_EQ(fleet.resumes("refused"), "2");
+}
+
+TEST_F(RouterLongBodies, AreReadByFewThreads) {
+  constexpr std::ptrdiff_t kMaxReaders = 8;
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  DisturbedFleet fleet;
+  fleet.add_engine();
+  const std::ptrdiff_t before = threads();
+  std::ptrdiff_t most = 0;
+  std::vector<Client> calls;
+  for (int i = 0; i < 40; ++i) calls.push_back(fleet.begin(long_body()));
+  fleet.run_until([&] {
+    most = std::max(most, threads() - before);
+    return std::ranges::all_of(calls, [](const Client& call) { return call->has_ended(); });
+  });
+  for (const Client& call : calls) EXPECT_EQ(call->status(), 200);
+  EXPECT_LE(most, kMaxReaders);
 }
 
 TEST_F(RouterLongBodies, ThatKillTwoEnginesAreRefusedFromThenOn) {

@@ -806,6 +806,14 @@ QueueGauge Dispatcher::queued(const SetKey& key) const {
   queued.requests = set.queue.size() + set.beside() + set.resuming.size();
   for (std::size_t tier = 0; tier < plan::kTiers; ++tier) queued.tokens += set.queue.tokens(tier);
   if (const auto since = set.queue.oldest_arrival()) queued.oldest_age = time_now() - *since;
+  for (const auto& of_tier : set.first) {
+    for (const auto& [place, waiting] : of_tier) {
+      queued.tokens += waiting->job.tokens;
+      const base::Duration age = Clock::now() - waiting->job.received;
+      queued.oldest_age = std::max(queued.oldest_age.value_or(age), age);
+    }
+  }
+  for (const auto& [number, waiting] : set.resuming) queued.tokens += waiting->job.tokens;
   return queued;
 }
 

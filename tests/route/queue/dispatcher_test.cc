@@ -162,6 +162,15 @@ TEST_F(DispatcherTest, ARequestWaitsForASlot) {
   EXPECT_EQ(worker->requests, 1U);
   const Placed second = place();
   EXPECT_FALSE(second->is_over);
+  const route::QueueGauge queued = dispatcher_.queued({"m", ""});
+  // The same for a request that waits beside the queue.
+  const Placed pinned = make();
+  pinned->job.pinned_to = "a";
+  place(pinned);
+  EXPECT_EQ(dispatcher_.queued({"m", ""}).requests, 2U);
+  EXPECT_EQ(dispatcher_.queued({"m", ""}).tokens, 2 * queued.tokens);
+  dispatcher_.kill(pinned->job);
+  loop_.run_ready();
   EXPECT_EQ(dispatcher_.queued({"m", ""}).requests, 1U);
   EXPECT_TRUE(dispatcher_.queued({"m", ""}).oldest_age.has_value());
   release(first);
