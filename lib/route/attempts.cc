@@ -589,7 +589,7 @@ awaitable<void> Attempts::refuse(const ApiError& refusal) {
     parts_.metrics.refuse(job_.refused_for);
     const std::string client = job_.key.empty() ? reply_.client_host() : job_.key;
     const base::Duration admitted_at = job_.received.time_since_epoch();
-    if (!job_.has_waited) parts_.demand.on_refused(client, admitted_at, time_now());
+    if (!job_.had_worker) parts_.demand.on_refused(client, admitted_at, time_now());
   }
   job_.status = response.status;
   add_ids(response.headers);

@@ -157,9 +157,8 @@ struct Router::State : RouterParts {
       const bool has_gone = job_.status == kClientGoneStatus;
       const std::uint64_t answered =
           has_gone ? job_.exchange.tokens() : job_.exchange.delivered_tokens();
-      const bool had_worker = job_.has_waited;
       state_.admission.end(job_.key, job_.admitted_tokens,
-                           had_worker ? job_.prompt_tokens + answered : 0, time_now());
+                           job_.had_worker ? job_.prompt_tokens + answered : 0, time_now());
     }
     Running(const Running&) = delete;
     Running& operator=(const Running&) = delete;

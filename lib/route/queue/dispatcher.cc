@@ -34,7 +34,7 @@ constexpr std::size_t kMaxSought = 256;
 
 // Whether a request begins in the queue, because no worker has had it and any may get it. Others
 // wait beside the queue, before those of their tier that have left it.
-bool is_from_queue(const Job& job) { return !job.has_waited && job.pinned_to.empty(); }
+bool is_from_queue(const Job& job) { return !job.had_worker && job.pinned_to.empty(); }
 
 }  // namespace
 
@@ -61,11 +61,11 @@ struct Dispatcher::State {
     SetQueue queue;
     std::map<std::uint64_t, Waiting*> queued;
     /// Requests that wait beside the queue, by tier, and answers that wait to be resumed.
-    std::array<std::map<Waiting::Place, Waiting*>, plan::kTiers> first;
+    std::array<std::map<Waiting::Place, Waiting*>, plan::kTiers> beside;
     /// Where the next search for their workers begins. A search that has failed for kMaxSought
     /// requests goes on with the others next time.
     std::array<Waiting::Place, plan::kTiers> search_from{};
-    /// How many of `first` have left the queue.
+    /// How many of `beside` have left the queue.
     std::size_t left_queue = 0;
     std::map<std::uint64_t, Waiting*> resuming;
     Choice choice;
@@ -86,13 +86,13 @@ struct Dispatcher::State {
     bool is_unweighted = false;
     TimePoint pumped_at{};
 
-    [[nodiscard]] std::size_t beside() const {
+    [[nodiscard]] std::size_t count_beside() const {
       std::size_t requests = 0;
-      for (const auto& of_tier : first) requests += of_tier.size();
+      for (const auto& of_tier : beside) requests += of_tier.size();
       return requests;
     }
-    void notify_first() const {
-      for (const auto& of_tier : first) {
+    void notify_beside() const {
+      for (const auto& of_tier : beside) {
         for (const auto& [place, waiting] : of_tier) waiting->changed.notify();
       }
     }
@@ -284,10 +284,10 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
 Dispatcher::State::Excluded Dispatcher::State::excluded(const Set& set, const Job& job) const {
   Excluded excluded;
   const bool is_suspect = suspects.is_suspect(job.number);
-  const bool is_plain = job.model == job.set.model && job.pinned_to.empty() &&
-                        job.failed_on.empty() && !job.resume_until && !set.has_refusals &&
-                        !is_suspect;
-  if (is_plain) return excluded;
+  const bool may_get_any = job.model == job.set.model && job.pinned_to.empty() &&
+                           job.failed_on.empty() && !job.resume_until && !set.has_refusals &&
+                           !is_suspect;
+  if (may_get_any) return excluded;
   if (is_suspect) excluded.never = suspects.occupied();
   for (const auto& [number, worker] : set.workers) {
     const bool is_other = !job.pinned_to.empty() && worker->id != job.pinned_to;
@@ -385,7 +385,7 @@ void Dispatcher::State::wait_beside(Set& set, Waiting& waiting) {
   }
   ++set.left_queue;
   waiting.has_left_queue = true;
-  set.first[waiting.job.tier].emplace(waiting.place, &waiting);
+  set.beside[waiting.job.tier].emplace(waiting.place, &waiting);
 }
 
 // Gives waiting requests to workers with room. A request that only certain workers may get does not
@@ -404,23 +404,23 @@ void Dispatcher::State::pump(Set& set) {
   });
   sought = 0;
   std::array<std::map<Waiting::Place, Waiting*>::iterator, plan::kTiers> at;
-  std::ranges::transform(set.first, set.search_from, at.begin(),
+  std::ranges::transform(set.beside, set.search_from, at.begin(),
                          [](auto& of_tier, const auto& from) { return of_tier.lower_bound(from); });
-  std::array<bool, plan::kTiers> has_first{};
+  std::array<bool, plan::kTiers> has_beside{};
   const auto next_tier = [&] {
     for (std::size_t tier = 0; tier < plan::kTiers; ++tier) {
-      has_first[tier] = at[tier] != set.first[tier].end() && sought < kMaxSought;
+      has_beside[tier] = at[tier] != set.beside[tier].end() && sought < kMaxSought;
     }
-    return set.queue.next_tier(has_first);
+    return set.queue.next_tier(has_beside);
   };
   // Without a free slot, no search can find a worker; it would only move `search_from`.
   const auto has_slot = [&] { return !set.in_probation.empty() || set.choice.has_room(0); };
   while (const std::optional<std::size_t> tier = has_slot() ? next_tier() : std::nullopt) {
-    if (has_first[*tier]) {
+    if (has_beside[*tier]) {
       Waiting& waiting = *at[*tier]->second;
       if (take(set, waiting.job)) {
         set.queue.charge(*tier, waiting.job.tokens);
-        at[*tier] = set.first[*tier].erase(at[*tier]);
+        at[*tier] = set.beside[*tier].erase(at[*tier]);
         waiting.changed.notify();
       } else {
         ++at[*tier];
@@ -442,7 +442,7 @@ void Dispatcher::State::pump(Set& set) {
     set.queued.erase(head->id);
   }
   for (std::size_t tier = 0; tier < plan::kTiers; ++tier) {
-    const bool is_at_end = at[tier] == set.first[tier].end();
+    const bool is_at_end = at[tier] == set.beside[tier].end();
     if (is_at_end) set.search_from[tier] = {};
     if (!is_at_end && sought >= kMaxSought) set.search_from[tier] = at[tier]->first;
   }
@@ -553,10 +553,10 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
   }
   if (!is_from_queue(job)) {
     // Those that had a worker were admitted before.
-    if (!job.has_waited && set.queue.size() + set.beside() >= options.queue.requests) {
+    if (!job.had_worker && set.queue.size() + set.count_beside() >= options.queue.requests) {
       return overload(set, job, "queue_full", "the queue is full");
     }
-    set.first[job.tier].emplace(waiting.place, &waiting);
+    set.beside[job.tier].emplace(waiting.place, &waiting);
     return std::nullopt;
   }
   QueuedRequest request{.id = job.number, .tier = job.tier, .tokens = job.tokens};
@@ -598,7 +598,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
     State::Waiting& waiting;
     bool is_kept = false;
     ~Stay() {
-      set.first[waiting.job.tier].erase(waiting.place);
+      set.beside[waiting.job.tier].erase(waiting.place);
       if (waiting.has_left_queue) --set.left_queue;
       set.resuming.erase(waiting.job.number);
       if (set.queued.erase(waiting.job.number) > 0)
@@ -660,8 +660,8 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
     }
     if (job.worker) {
       stay.is_kept = true;
-      if (!job.has_waited) state.metrics.queue_time.observe(Clock::now() - job.received);
-      job.has_waited = true;
+      if (!job.had_worker) state.metrics.queue_time.observe(Clock::now() - job.received);
+      job.had_worker = true;
       co_return std::nullopt;
     }
     if (!job.is_killed && set.lacks_prefill && deadline.expired()) {
@@ -726,7 +726,7 @@ void Dispatcher::on_change() {
   for (auto& [key, set] : state_->sets) {
     state_->refresh(key, set);
     state_->pump(set);
-    set.notify_first();
+    set.notify_beside();
     for (const auto& [number, waiting] : set.resuming) waiting->changed.notify();
   }
   state_->end_outages();
@@ -747,7 +747,7 @@ void Dispatcher::kill(Job& job) {
   for (const auto& [key, set] : state_->sets) {
     wake(set.queued);
     wake(set.resuming);
-    set.notify_first();
+    set.notify_beside();
   }
   state_->sets_changed.notify();
 }
@@ -803,10 +803,10 @@ QueueGauge Dispatcher::queued(const SetKey& key) const {
   if (found == state_->sets.end()) return {};
   const State::Set& set = found->second;
   QueueGauge queued;
-  queued.requests = set.queue.size() + set.beside() + set.resuming.size();
+  queued.requests = set.queue.size() + set.count_beside() + set.resuming.size();
   for (std::size_t tier = 0; tier < plan::kTiers; ++tier) queued.tokens += set.queue.tokens(tier);
   if (const auto since = set.queue.oldest_arrival()) queued.oldest_age = time_now() - *since;
-  for (const auto& of_tier : set.first) {
+  for (const auto& of_tier : set.beside) {
     for (const auto& [place, waiting] : of_tier) {
       queued.tokens += waiting->job.tokens;
       const base::Duration age = Clock::now() - waiting->job.received;

@@ -59,7 +59,7 @@ struct Job {
   /// Its number in the dispatcher; 0 before it was placed.
   std::uint64_t number = 0;
   /// The job has had a worker.
-  bool has_waited = false;
+  bool had_worker = false;
   /// Lease of the worker's health, for a worker in probation.
   std::optional<std::uint64_t> lease;
   UpstreamCall* call = nullptr;

@@ -224,7 +224,7 @@ TEST_F(DispatcherTest, ManyRequestsLargerThanEachCacheHoldUpNoOthers) {
   const Placed second = place();
   EXPECT_EQ(second->worker(), "a");
   const Placed again = make();
-  again->job.has_waited = true;
+  again->job.had_worker = true;
   place(again);
   EXPECT_FALSE(again->is_over);
   release(first);
@@ -259,7 +259,7 @@ TEST_F(DispatcherTest, WhatHadAWorkerIsServedBeforeTheQueue) {
   const Placed first = place();
   const Placed queued = place();
   const Placed again = make();
-  again->job.has_waited = true;
+  again->job.had_worker = true;
   place(again);
   release(first);
   EXPECT_EQ(again->worker(), "a");
@@ -273,7 +273,7 @@ TEST_F(DispatcherTest, WhatHadAWorkerDoesNotTakeTheShareOfOtherTiers) {
   for (int i = 0; i < 10; ++i) {
     const Placed again = waiting.emplace_back(make());
     again->job.tier = plan::kBestEffort;
-    again->job.has_waited = true;
+    again->job.had_worker = true;
     place(again);
   }
   for (int i = 0; i < 10; ++i) waiting.push_back(place());
@@ -433,14 +433,14 @@ TEST_F(DispatcherTest, ManyRequestsForOtherWorkersHoldUpNoOthers) {
     const Placed placed = make();
     placed->job.pinned_to = pinned_to;
     placed->job.model = model;
-    placed->job.has_waited = pinned_to.empty();
+    placed->job.had_worker = pinned_to.empty();
     place(placed);
     EXPECT_FALSE(placed->is_over);
   };
   for (int i = 0; i < 300; ++i) wait_for_a("a", "m");
   for (int i = 0; i < 300; ++i) wait_for_a("", "adapter");
   const Placed again = make();
-  again->job.has_waited = true;
+  again->job.had_worker = true;
   place(again);
   // Each search is for some of them.
   for (int search = 0; search < 2; ++search) dispatcher_.on_change();
@@ -833,7 +833,7 @@ TEST_F(SmallQueue, RefusesRequestsForOneWorkerBeyondItsLimit) {
   EXPECT_EQ(placed->error->code, "queue_full");
   const Placed again = make();
   again->job.pinned_to = "a";
-  again->job.has_waited = true;
+  again->job.had_worker = true;
   place(again);
   EXPECT_FALSE(again->is_over);
 }
