@@ -361,7 +361,8 @@ REGISTERED=(--namespace llama)
   fo-route ctl --admin "$ADMIN" reload
   [ "$(names)" = "a b" ]
   local invalid
-  for invalid in "worker = [" 'worker = ["b=http://127.0.0.1:1", "c=ftp://x"]' '' \
+  echo rubbish >"$T/rubbish"
+  for invalid in "worker = [" "worker-ca = \"$T/rubbish\"" "worker-ca = \"$T/absent\"" 'worker = ["b=http://127.0.0.1:1", "c=ftp://x"]' '' \
     "worker = [\"a=$b\"]" "worker = [\"c=$a\", \"c=$a\"]"; do
     # shellcheck disable=SC2059  # it has the escapes
     printf "$invalid" >"$T/route.toml"

@@ -77,6 +77,7 @@ metric() { curl -sSf "$2/metrics" | sed -n "s/^$1{[^}]*} //p"; }
 
 @test "a file that is missing is 66" {
   fails 66 "open '$T/absent': *" serve --worker http://127.0.0.1:1 --worker-key "$T/absent"
+  fails 66 "* '$T/absent': *" serve --worker http://127.0.0.1:1 --worker-ca "$T/absent"
 }
 
 @test "a file without a key is 65" {

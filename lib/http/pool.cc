@@ -183,7 +183,8 @@ awaitable<Pool::Lease> Pool::connect(std::shared_ptr<State> state, Origin origin
 awaitable<void> Pool::wait_for_room(std::shared_ptr<State> state, Deadline deadline,
                                     std::string what) {
   if (deadline.expired()) {
-    throw Error(ExitStatus::kTryAgain, what + ": timed out: all connections are in use");
+    throw Error(ExitStatus::kTryAgain, what + ": timed out: all connections are in use",
+                std::make_error_code(std::errc::too_many_files_open));
   }
   co_await state->freed.wait(deadline);
 }

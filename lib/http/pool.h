@@ -57,7 +57,8 @@ class Pool {
 
   /// Returns the most recently used live connection to `origin`, or else a new one. A live
   /// connection may still turn out to be closed (Connection::progress). Throws what
-  /// Connection::open throws, and kTryAgain if all connections stay in use until `deadline`.
+  /// Connection::open throws, and kTryAgain with a code for which base::is_exhausted() is true if
+  /// all connections stay in use until `deadline`.
   boost::asio::awaitable<Lease> get(Origin origin, base::Deadline deadline, std::string what);
 
   /// Returns a new connection, for a request that failed on a reused one.

@@ -483,7 +483,10 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
   switch (outcome.kind) {
     case OutcomeClass::kSuccess:
       if (worker->share.on_success(worker->slots, Clock::now())) parts_.dispatcher.on_change();
-      parts_.dispatcher.add_health(worker, fleet::HealthEvent::kSuccess, {});
+      // In a probation, an answer that began before the fault says nothing.
+      if (began > worker->last_fault || worker->health.state() != fleet::HealthState::kProbation) {
+        parts_.dispatcher.add_health(worker, fleet::HealthEvent::kSuccess, {});
+      }
       return;
     case OutcomeClass::kRefused:
       --job_.attempts;
@@ -503,7 +506,7 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
       parts_.options.on_fault(worker);
       break;
     case OutcomeClass::kBackpressure:
-      worker->share.on_overload(worker->slots, outcome.pause, Clock::now());
+      worker->share.on_overload(worker->slots, outcome.pause, began, Clock::now());
       parts_.dispatcher.on_change();
       if (outcome.is_unavailable &&
           worker->unavailability.on_unavailable(Clock::now(), worker->pace.last_token(),
@@ -539,8 +542,10 @@ void Attempts::add_failure(OutcomeClass kind, base::Duration pause) {
 }
 
 void Attempts::note_success(TimePoint began) {
-  if (suspect_)
+  if (suspect_ && suspect_->worker != job_.worker) {
+    suspect_->worker->last_fault = Clock::now();
     parts_.dispatcher.add_health(suspect_->worker, fleet::HealthEvent::kFault, suspect_->reason);
+  }
   job_.status = exchange_.head().status;
   parts_.poison.on_success(job_.key, job_.request.body_identity());
   const base::Duration total = Clock::now() - began;
@@ -657,7 +662,9 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
   }
   const bool is_busy = outcome.kind == OutcomeClass::kBackpressure;
   was_busy_ = is_busy;
-  if (outcome.kind != OutcomeClass::kRefused && !is_busy) ++job_.fruitless;
+  // A late token costs as much time as a failure.
+  const bool is_late = attempt.end == AttemptEnd::kNoFirstToken;
+  if (outcome.kind != OutcomeClass::kRefused && (!is_busy || is_late)) ++job_.fruitless;
   Suspects& suspects = parts_.dispatcher.suspects();
   const std::string_view body = job_.request.body_identity();
   if (!watch_ && suspects.deaths(job_.number) > 0) watch_.emplace(parts_.poison, job_.key, body);
@@ -684,15 +691,18 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     co_return co_await resume(loss_of(attempt.end), attempt, outcome, reason);
   }
   if (has_answer && (is_same || !outcome.is_worth_another)) {
-    Response response = exchange_.failed_answer(!is_same);
+    // Another worker may do what this one has failed to do twice.
+    const bool is_certain = is_same && suspect_->worker != worker;
+    Response response = exchange_.failed_answer(!is_certain);
     job_.status = response.status;
     add_ids(response.headers);
     reply_.answer(std::move(response));
     co_return Next::kDone;
   }
   // A request that finds all workers busy waits as long as one in the queue.
-  const bool is_over = is_busy ? Clock::now() >= job_.received + parts_.dispatcher.timeout()
-                               : job_.fruitless >= max_attempts();
+  const bool is_over = is_busy && !is_late
+                           ? Clock::now() >= job_.waiting_since() + parts_.dispatcher.timeout()
+                           : job_.fruitless >= max_attempts();
   if (is_over) {
     ApiError error = error_of(job_, attempt, reason);
     if (is_busy && has_answer) {
@@ -731,6 +741,7 @@ awaitable<Attempts::Next> Attempts::attempt(Placed& placed) {
   begin_ = job_.progress;
   std::string reason;
   const Attempt attempt = co_await ask(reason);
+  job_.at_workers += Clock::now() - began;
   const Job::CutFor cut_for = std::exchange(job_.cut_for, Job::CutFor::kNothing);
   const bool is_cut = attempt.end == AttemptEnd::kDeadline && !job_.is_killed;
   const bool has_moved = is_cut && cut_for == Job::CutFor::kMove;
@@ -768,7 +779,7 @@ awaitable<void> Attempts::look_for_death(const WorkerPtr& worker) {
 // worker needs no budget, because it waits for the worker's pause.
 awaitable<void> Attempts::wait_for_budget() {
   const bool is_retry = job_.attempts > 0 && !job_.resume_until && !was_busy_;
-  const TimePoint until = job_.received + parts_.dispatcher.timeout();
+  const TimePoint until = job_.waiting_since() + parts_.dispatcher.timeout();
   while (is_retry && !job_.is_killed && !job_.deadline.expired() && Clock::now() < until) {
     if (parts_.retries.begin_retry(time_now())) co_return;
     co_await loop::pause_for(kBudgetLook);

@@ -253,7 +253,18 @@ std::optional<ApiError> Router::State::find_target(Job& job,
     job.pinned_to = response_ids.worker_of(earlier);
     const WorkerPtr worker = workers.find(job.pinned_to);
     if (!worker) return unknown_response(earlier);
-    job.model = worker->model;
+    const auto may_be = [&](const std::string& model) {
+      return worker->serves(model) && std::ranges::find(models, model) != models.end();
+    };
+    if (!request.model.empty() && !may_be(request.model)) {
+      return unknown_model(request.model, models);
+    }
+    job.model = request.model.empty() ? worker->model : request.model;
+    // The client may have used another model of the worker.
+    if (!may_be(job.model)) {
+      const auto other = std::ranges::find_if(worker->other_models, may_be);
+      if (other != worker->other_models.end()) job.model = *other;
+    }
     return std::nullopt;
   }
   // An endpoint such as /tokenize may do without the name where only one model is served.

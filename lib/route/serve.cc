@@ -17,6 +17,7 @@
 #include "loop/event.h"
 #include "loop/pause.h"
 #include "net/address.h"
+#include "net/tls.h"
 #include "os/log.h"
 #include "os/process/process.h"
 #include "route/admin.h"
@@ -196,8 +197,10 @@ class Server {
   bool was_whole_ = true;
 };
 
-// An invalid list changes nothing.
+// An invalid list, or an unusable file for the TLS of workers, changes nothing.
 NamedWorkers Server::check_named_workers(const ServeOptions& options) {
+  // The files are read again for each connection, but an unusable one is to be noticed here.
+  if (options.source.tls) net::make_tls_client(*options.source.tls, "localhost");
   NamedWorkers checked;
   for (const NamedWorker& named : options.workers) {
     const net::Url url = net::parse_url(named.url);

@@ -2,6 +2,7 @@
 // deploy/scenarios, etcd_ha) and the rows of the table in lib/route/outcome.h.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "loop/pause.h"
 #include "route/answer/outcome.h"
 #include "route/fleet.h"
 #include "route/load.h"
@@ -243,6 +245,41 @@ TEST_F(RouterFaults, AServerErrorOfTwoWorkersIsTheClients) {
   }
 }
 
+TEST_F(RouterFaults, AServerErrorOfALoneWorkerSaysNothingOfIt) {
+  Fleet fleet;
+  fleet.add_engine();
+  set_fault(fleet, 0, "error@start", 1);
+  EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+  set_fault(fleet, 0, "error@start", 0);
+  const Client call = fleet.ask(chat(true));
+  EXPECT_EQ(call->status(), 500);
+  EXPECT_NE(call->header("x-should-retry"), "false") << "another worker may succeed";
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+}
+
+TEST_F(RouterFaults, AnswersThatBeganBeforeTheFaultDoNotEndTheProbation) {
+  Fleet fleet;
+  fleet.health_rules.cool_down = base::Duration::zero();
+  fleet.add_engine();
+  std::vector<Client> calls;
+  for (int i = 0; i < 6; ++i) calls.push_back(fleet.begin(chat(true, 8, {{"gap", "100ms"}})));
+  const auto have_begun = [&] {
+    return std::ranges::all_of(calls, [](const Client& call) { return !call->text().empty(); });
+  };
+  fleet.run_until(have_begun);
+  route::Worker& worker = fleet.worker(0);
+  worker.last_fault = base::Deadline::Clock::now();
+  for (int i = 0; i < 3; ++i) {
+    worker.health.apply(fleet::HealthEvent::kFault, route::time_now(), 0.5);
+  }
+  fleet.run_until([&] {
+    return std::ranges::all_of(calls, [](const Client& call) { return call->has_ended(); });
+  });
+  for (const Client& call : calls) EXPECT_EQ(call->error_code(), "");
+  EXPECT_EQ(worker.health.state(), HealthState::kProbation);
+}
+
 TEST_F(RouterFaults, AnErrorThatNamesTheClientsFaultIsPassedOn) {
   Fleet fleet;
   ScriptedWorker worker(fleet.executor(), [](ScriptedWorker::Peer& peer, const std::string&) {
@@ -452,6 +489,74 @@ TEST_F(RouterFaults, ALateFirstTokenBesideMovingStreamsIsOverload) {
   EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
   EXPECT_TRUE(fleet.worker(0).share.is_overloaded(base::Deadline::Clock::now()) ||
               fleet.worker(0).slots_now(1) < 64);
+}
+
+TEST_F(RouterFaults, ALateFirstTokenIsAskedElsewhereThoughTheQueueHasAShorterTimeout) {
+  route::RouterOptions options = in_turns();
+  options.times.first_token = std::chrono::seconds(1);
+  options.dispatch.queue.timeout = std::chrono::milliseconds(500);
+  Fleet fleet(std::move(options));
+  fleet.add_engine();
+  const Client moving = fleet.begin(chat(true, 10'000, {{"gap", "5ms"}}));
+  fleet.run_until([&] { return !moving->text().empty(); });
+  fleet.add_engine();
+  set_fault(fleet, 0, "stall@start", 1);
+  while (fleet.counts(0).requests < 2) EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+}
+
+// --- Connections that were used before.
+
+/// A worker that answers the first request on its first connection with requests, and closes that
+/// connection a time after the second one. Later connections are answered.
+class ClosingWorker {
+ public:
+  ClosingWorker(const boost::asio::any_io_executor& loop, base::Duration pause)
+      : pause_(pause),
+        server_(loop, [this](ScriptedWorker::Peer& peer, int) { return serve(peer, this); }) {}
+  [[nodiscard]] std::string url() const {
+    return "http://127.0.0.1:" + std::to_string(server_.origin().address.port);
+  }
+
+ private:
+  static boost::asio::awaitable<void> serve(ScriptedWorker::Peer& peer, ClosingWorker* self) {
+    bool is_first = false;
+    for (;;) {
+      const std::string request = co_await ScriptedWorker::answer_checks(peer);
+      if (request.empty()) co_return;
+      if (is_first) {
+        co_await loop::pause_for(self->pause_);
+        co_return;
+      }
+      is_first = std::exchange(self->is_new_, false);
+      co_await peer.write(
+          "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n"
+          R"({"usage":0})");
+    }
+  }
+
+  const base::Duration pause_;
+  bool is_new_ = true;
+  http::test::ScriptedServer server_;
+};
+
+TEST_F(RouterFaults, AConnectionThatWasIdleMayBeReplacedWithoutAnotherPlaceInThePool) {
+  route::RouterOptions options = in_turns();
+  options.pool.connections = 1;
+  Fleet fleet(std::move(options));
+  ClosingWorker closing(fleet.executor(), base::Duration::zero());
+  fleet.add_worker(closing.url());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+  EXPECT_EQ(fleet.worker(0).arrivals, 1U);
+}
+
+TEST_F(RouterFaults, AConnectionThatEndsLongAfterItsRequestIsAFault) {
+  Fleet fleet;
+  ClosingWorker closing(fleet.executor(), std::chrono::milliseconds(1100));
+  fleet.add_worker(closing.url());
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kSuspicious);
 }
 
 TEST_F(RouterFaults, AWorkerThatSaysItIsUnhealthyIsOut) {

@@ -320,6 +320,34 @@ TEST_F(Responses, AContinuationGoesToTheWorkerThatMadeTheFirstOne) {
   }
 }
 
+TEST_F(Responses, AContinuationByAModelThatItsWorkerDoesNotServeIs404) {
+  ASSERT_EQ(ask(json::object())->json()["id"], "resp_0");
+  const Client call = ask({{"previous_response_id", "resp_0"}, {"model", "other"}});
+  EXPECT_EQ(call->status(), 404);
+  EXPECT_EQ(call->error_code(), "model_not_found");
+  EXPECT_EQ(workers_[0]->requests(), 1);
+}
+
+TEST_F(Responses, AKeyMayUseOnlyItsModelsOfTheWorker) {
+  ASSERT_EQ(ask(json::object())->json()["id"], "resp_0");
+  route::WorkerMonitor::Options never = quick_checks();
+  never.check = std::chrono::hours(1);
+  fleet_.monitor().set_options(never);
+  fleet_.worker(0).other_models = {"lora"};
+  route::RouterOptions options = in_turns();
+  options.keys.emplace();
+  (*options.keys)[fleet::sha256_hex("k")] = {.models = {"lora"}};
+  fleet_.set_options(std::move(options));
+  const http::Fields key{{"authorization", "Bearer k"}};
+  const auto status_of = [&](const char* model) {
+    const json body{{"model", model}, {"input", "?"}, {"previous_response_id", "resp_0"}};
+    return fleet_.ask(body, "/v1/responses", key)->status();
+  };
+  EXPECT_EQ(status_of("oracle"), 404);
+  EXPECT_EQ(status_of("lora"), 200);
+  EXPECT_EQ(fleet_.ask(nullptr, "/v1/responses/resp_0", key)->status(), 200);
+}
+
 TEST_F(Responses, AnUnknownResponseIs404) {
   const Client call = ask({{"previous_response_id", "resp_0"}});
   EXPECT_EQ(call->status(), 404);

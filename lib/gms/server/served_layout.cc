@@ -144,8 +144,8 @@ ServedLayout::Answer ServedLayout::answer_allocate_many(SessionPtr session,
 
 // Device memory of these sizes; waits for free memory as configured. Empty if the client
 // disconnected.
-awaitable<std::vector<Memory>> ServedLayout::create_memory(SessionPtr session,
-                                                           std::vector<base::ByteCount> sizes) {
+awaitable<std::vector<MemoryPool::Memory>> ServedLayout::create_memory(
+    SessionPtr session, std::vector<base::ByteCount> sizes) {
   const auto deadline = Deadline::after(parts_.config.alloc_retry_timeout);
   std::vector<Memory> made;
   for (bool first = true;; first = false) {

@@ -25,8 +25,9 @@ constexpr std::uint64_t kMaxChoices = 4096;
 
 // Header in which fo-refengine(1) reports on a KV cache that a request names.
 constexpr std::string_view kKvSnapshotHeader = "x-fo-kv-snapshot";
-// Headers of a worker that belong to its connection, or name its insides.
-constexpr std::array<std::string_view, 13> kDroppedHeaders{"connection",
+// Headers of a worker that belong to its connection, name its address or its insides, or are ours.
+constexpr std::array<std::string_view, 18> kDroppedHeaders{"alt-svc",
+                                                           "connection",
                                                            "keep-alive",
                                                            "transfer-encoding",
                                                            "content-length",
@@ -37,7 +38,11 @@ constexpr std::array<std::string_view, 13> kDroppedHeaders{"connection",
                                                            "date",
                                                            "proxy-connection",
                                                            "proxy-authenticate",
+                                                           "location",
+                                                           "x-fo-level",
+                                                           "x-fo-request-id",
                                                            "x-request-id",
+                                                           "x-should-retry",
                                                            kKvSnapshotHeader};
 
 bool is_event_stream(const http::ResponseHead& head) {
@@ -222,7 +227,8 @@ void Exchange::on_body(std::string_view bytes) {
     if (!other_) other_.emplace(limits_.first_event);
     const OtherStream::Progress progress = other_->on_bytes(bytes);
     held_tokens_ += progress.pieces;
-    attempt_tokens_ += progress.events;
+    // The events before the first piece of the answer come at once, and its computation may last.
+    if (progress.pieces > 0 || attempt_tokens_ > 0) attempt_tokens_ += progress.events;
     set_usage(other_->usage());
     is_delivering_ = true;
   } else if (held_.size() > limits_.held) {

@@ -23,6 +23,9 @@ constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
 // process may have been suspended.
 constexpr base::Duration kLastLook = std::chrono::milliseconds(200);
 
+// A connection that ends so soon after a request was sent on it may have been closed before.
+constexpr base::Duration kIdleClose = std::chrono::seconds(1);
+
 // Longer than any engine's context, so that no limit overflows.
 constexpr std::uint64_t kMaxPromptTokens = 1'000'000'000;
 
@@ -94,18 +97,23 @@ awaitable<CallEnd> UpstreamCall::connect(bool is_fresh, Deadline deadline) {
   }
 }
 
-// False if the worker does not accept the request: then the exchange has the fault.
-awaitable<bool> UpstreamCall::send(const http::RequestHead& head, std::string_view body,
-                                   Deadline deadline) {
+// Returns kDone, or how the call ends if the worker does not accept the request: then the exchange
+// has the fault.
+awaitable<CallEnd> UpstreamCall::send(const http::RequestHead& head, std::string_view body,
+                                      Deadline deadline) {
   const Deadline limit = deadline.sooner(Deadline::after(first_token_limit_));
+  CallEnd end = CallEnd::kDone;
   try {
     co_await connection_->send(head, body, limit);
-    co_return true;
   } catch (const base::Error& error) {
-    reason_ = error.what();
+    const bool is_late = error.status() == ExitStatus::kTryAgain;
+    end = !is_late             ? CallEnd::kFault
+          : deadline.expired() ? CallEnd::kDeadline
+                               : CallEnd::kNoFirstToken;
+    reason_ = is_late ? reason_of(end) : error.what();
     exchange_.on_broken(reason_);
-    co_return false;
   }
+  co_return end;
 }
 
 awaitable<CallEnd> UpstreamCall::run(http::RequestHead head, std::string_view body,
@@ -113,23 +121,29 @@ awaitable<CallEnd> UpstreamCall::run(http::RequestHead head, std::string_view bo
   exchange_.begin_attempt();
   began_ = last_token_ = Clock::now();
   // A server may close an idle connection just when it is used again, so a request that failed on
-  // one without a byte of an answer is sent once more, on a new connection.
+  // one at once, without a byte of an answer, is sent once more, on a new connection.
   for (const bool is_fresh : {false, true}) {
     const CallEnd connected = co_await connect(is_fresh, deadline);
     if (is_cut_) co_return CallEnd::kCut;
     if (connected != CallEnd::kDone) co_return connected;
+    const TimePoint begin = Clock::now();
     CallEnd end = CallEnd::kFault;
     try {
-      const bool is_sent = co_await send(head, body, deadline);
-      if (is_sent) end = co_await read_answer(deadline, deliver, on_tokens);
+      end = co_await send(head, body, deadline);
+      if (end == CallEnd::kDone) end = co_await read_answer(deadline, deliver, on_tokens);
     } catch (const boost::system::system_error&) {
       if (!is_cut_) throw;
     }
     if (is_cut_) co_return CallEnd::kCut;
-    const bool may_repeat = end == CallEnd::kFault && !is_fresh && connection_->is_reused() &&
-                            connection_->progress() != http::Connection::Progress::kAnswered;
-    if (!may_repeat) co_return end;
-    was_sent_ = connection_->progress() == http::Connection::Progress::kSent;
+    if (end != CallEnd::kFault || is_fresh || !connection_->is_reused()) co_return end;
+    const auto progress = connection_->progress();
+    const bool was_idle =
+        progress == http::Connection::Progress::kNothingSent ||
+        (progress == http::Connection::Progress::kSent && Clock::now() - begin < kIdleClose);
+    if (!was_idle) co_return end;
+    was_sent_ = progress == http::Connection::Progress::kSent;
+    // Its place in the pool may be the last one.
+    connection_.reset();
     exchange_.begin_attempt();
   }
   co_return CallEnd::kFault;

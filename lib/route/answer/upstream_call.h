@@ -79,8 +79,8 @@ class UpstreamCall {
 
  private:
   boost::asio::awaitable<CallEnd> connect(bool is_fresh, base::Deadline deadline);
-  boost::asio::awaitable<bool> send(const http::RequestHead& head, std::string_view body,
-                                    base::Deadline deadline);
+  boost::asio::awaitable<CallEnd> send(const http::RequestHead& head, std::string_view body,
+                                       base::Deadline deadline);
   boost::asio::awaitable<void> read(base::Deadline deadline);
   boost::asio::awaitable<CallEnd> read_answer(base::Deadline deadline, const Deliver& deliver,
                                               const OnTokens& on_tokens);

@@ -23,6 +23,8 @@ using fleet::HealthState;
 using fleet::Life;
 using Clock = Deadline::Clock;
 
+// How long a level of degradation lasts at least, by default.
+constexpr base::Duration kLevelTime = std::chrono::seconds(10);
 // How long a worker gets no request for a model and an API for which it has answered 401, 403 or
 // 404.
 constexpr base::Duration kRefusal = std::chrono::minutes(1);
@@ -562,12 +564,17 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
   QueuedRequest request{.id = job.number, .tier = job.tier, .tokens = job.tokens};
   if (job.deadline.at()) request.deadline = job.deadline.at()->time_since_epoch();
   const SetQueue::Added added = set.queue.add(request, time_now());
+  ApiError refusal;
   switch (added.answer) {
     case SetQueue::Answer::kQueued:
       break;
     case SetQueue::Answer::kTierRefused:
       job.refused_for = RefusedFor::kLevel;
-      return overload(set, job, "capacity_shed", "requests of this tier are refused at present");
+      refusal = overload(set, job, "capacity_shed", "requests of this tier are refused at present");
+      // A level lasts at least that long.
+      refusal.retry_after =
+          std::chrono::duration_cast<base::Duration>(kLevelTime * (0.8 + 0.4 * os::random_unit()));
+      return refusal;
     case SetQueue::Answer::kTooLate:
       job.refused_for = RefusedFor::kDeadline;
       return overload(set, job, "capacity_shed", "the request would not be served in time");
@@ -589,7 +596,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
   State& state = *state_;
   if (job.number == 0) job.number = ++state.ids;
   const Deadline deadline =
-      job.resume_until.value_or(Deadline::after(job.received + timeout() - Clock::now()))
+      job.resume_until.value_or(Deadline::after(job.waiting_since() + timeout() - Clock::now()))
           .sooner(job.deadline);
   // Leaves the queue, and releases what it got, if the coroutine is cancelled meanwhile.
   struct Stay {
@@ -663,6 +670,10 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
       if (!job.had_worker) state.metrics.queue_time.observe(Clock::now() - job.received);
       job.had_worker = true;
       co_return std::nullopt;
+    }
+    if (!job.is_killed && job.deadline.expired()) {
+      co_return ApiError{
+          .status = 504, .message = "the request's deadline has passed", .code = "timeout"};
     }
     if (!job.is_killed && set.lacks_prefill && deadline.expired()) {
       co_return ApiError{.status = 503,

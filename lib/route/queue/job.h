@@ -43,6 +43,10 @@ struct Job {
   /// Tokens that count towards the client's limits until the request ends.
   std::uint64_t admitted_tokens = 0;
   TimePoint received = base::Deadline::Clock::now();
+  /// How long workers had it.
+  base::Duration at_workers{};
+  /// When it would have been received if it had only waited.
+  [[nodiscard]] TimePoint waiting_since() const { return received + at_workers; }
   /// When its answer began; nullopt if it has not.
   std::optional<TimePoint> first_token;
   /// Covers all attempts.

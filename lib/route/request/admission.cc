@@ -106,7 +106,8 @@ Admission::Admitted Admission::admit(std::optional<std::string_view> key, std::s
   };
   if (!client.rule.permits(model)) return refuse(kNoModel, base::Duration(0));
   if (client.running >= client.rule.requests_at_a_time.value_or(UINT64_MAX)) {
-    return refuse(kAtATime, base::Duration(0));
+    // Nobody knows when one of them ends.
+    return refuse(kAtATime, std::chrono::seconds(1));
   }
   const auto wait_for = [&](const std::optional<TokenBucket>& bucket, std::uint64_t amount) {
     return bucket ? bucket->wait_for(amount, now) : base::Duration(0);

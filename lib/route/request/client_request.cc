@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -11,6 +12,7 @@
 #include "json/object.h"
 #include "json/scanner.h"
 #include "route/request/api_paths.h"
+#include "route/request/form.h"
 #include "text/ascii.h"
 
 namespace fo::route {
@@ -261,43 +263,34 @@ void read_body(const http::Request& from, const RequestRules& rules, std::size_t
   }
 }
 
-// Whether the head of a part of a multipart form names the field "model". Engines read the name
-// in any case, and with or without quotes.
-bool is_model_part(std::string_view head) {
-  std::string fields = text::lower(head) + "\r\n";
-  std::erase_if(fields, [](char c) { return c == ' ' || c == '\t' || c == '"'; });
-  // An encoded name (RFC 2231) could be that of any field.
-  if (fields.find(";name*") != fields.npos) refuse("the form: expected plain names of fields");
-  return fields.find(";name=model;") != fields.npos || fields.find(";name=model\r") != fields.npos;
-}
-
-// The field "model" of a multipart form (RFC 7578); empty if it has none. `type` is the form's
-// Content-Type.
-std::string model_of_form(std::string_view type, std::string_view body) {
-  constexpr std::string_view kBoundary = "boundary=";
-  constexpr std::string_view kHeadEnd = "\r\n\r\n";
-  const std::size_t at = text::lower(type).find(kBoundary);
-  if (at == type.npos) refuse("content-type: expected a boundary");
-  std::string boundary(type.substr(at + kBoundary.size()));
-  boundary.erase(std::min(boundary.find(';'), boundary.size()));
-  std::erase(boundary, '"');
-  const std::string delimiter = "\r\n--" + boundary;
-
-  std::optional<std::string> model;
-  while (!body.empty()) {
-    const std::string_view part = body.substr(0, body.find(delimiter));
-    body.remove_prefix(std::min(part.size() + delimiter.size(), body.size()));
-    const std::size_t head_end = part.find(kHeadEnd);
-    if (head_end == part.npos || !is_model_part(part.substr(0, head_end))) continue;
-    if (model) refuse("model: appears twice", "model");
-    model = part.substr(head_end + kHeadEnd.size());
-    check_model(*model);
+// A multipart form, such as audio, of which the model is read.
+void read_form_body(std::string_view type, const RequestRules& rules, ClientRequest& request) {
+  std::vector<FormField> fields;
+  try {
+    fields = read_form(type, request.body);
+  } catch (const base::Error& error) {
+    refuse(error.what());
   }
-  return model.value_or("");
+  json names = json::object();
+  bool has_model = false;
+  for (const FormField& field : fields) {
+    names[field.name] = true;
+    if (field.name == "vllm_xargs") {
+      const auto more = fo::json::find_object(field.value, field.value.size());
+      if (!more) refuse("vllm_xargs: expected an object", "vllm_xargs");
+      refuse_inner_fields(*more, rules.allowed_fields);
+    }
+    if (field.name != "model") continue;
+    if (std::exchange(has_model, true)) refuse("model: appears twice", "model");
+    request.model = field.value;
+    check_model(request.model);
+  }
+  refuse_inner_fields(names, rules.allowed_fields);
+  request.prompt_tokens = rules.tokens_per_part;
 }
 
 void copy_headers(const http::Request& from, const RequestRules& rules, ClientRequest& request) {
-  for (const char* name : {"content-type", "traceparent", "tracestate", "baggage"}) {
+  for (const char* name : {"traceparent", "tracestate", "baggage"}) {
     if (const auto value = from.header(name)) request.headers.emplace_back(name, *value);
   }
   if (rules.pass_authorization) {
@@ -349,11 +342,18 @@ ReadRequest read_request(const http::Request& from, Api api, const RequestRules&
   const std::string_view type = from.header("content-type").value_or("");
   try {
     if (const auto value = from.header("x-request-timeout")) request.timeout = read_timeout(*value);
+    // The default of curl, for example, is another type, which engines refuse.
+    std::string sent_type = "application/json";
     if (api == Api::kOther && text::lower(type).starts_with("multipart/")) {
-      request.model = model_of_form(type, request.body);
-      request.prompt_tokens = rules.tokens_per_part;
+      sent_type = type;
+      read_form_body(type, rules, request);
     } else if (from.method == "POST" && api != Api::kResponse) {
       read_body(from, rules, tier, request);
+    } else {
+      sent_type = type;
+    }
+    if (!sent_type.empty()) {
+      request.headers.emplace(request.headers.begin(), "content-type", std::move(sent_type));
     }
   } catch (const Refusal& refusal) {
     return {.request = std::nullopt, .refusal = refusal.error};

@@ -105,8 +105,9 @@ struct ReadRequest {
 
 /// Reads a request that is forwarded. `api` is the result of find_api(), and `tier` is the
 /// client's. The body of a POST, except one of kResponse, must be a JSON object, or for kOther a
-/// multipart form, such as audio, of which only the model is read. Refuses with 400 any other body,
-/// a field of a wrong type, an internal field of engines, and an invalid x-request-timeout.
+/// multipart form, such as audio, of which only the model and the names of fields are read. Refuses
+/// with 400 any other body, a field of a wrong type, an internal field of engines, and an invalid
+/// x-request-timeout.
 ReadRequest read_request(const http::Request& request, Api api, const RequestRules& rules,
                          std::size_t tier = plan::kPremium);
 

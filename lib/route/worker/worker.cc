@@ -20,8 +20,11 @@ void Pace::on_token(TimePoint now, std::optional<base::Duration> gap) {
   mean_gap_ = mean_gap_ ? *mean_gap_ + (*gap - *mean_gap_) / kWeight : *gap;
 }
 
-void Share::on_overload(std::uint64_t slots, base::Duration pause, TimePoint now) {
-  limit_ = std::max<std::uint64_t>(limit(slots) / 2, 1);
+void Share::on_overload(std::uint64_t slots, base::Duration pause, TimePoint began, TimePoint now) {
+  if (began > halved_at_) {
+    limit_ = std::max<std::uint64_t>(limit(slots) / 2, 1);
+    halved_at_ = now;
+  }
   grows_after_ = std::max(grows_after_, now + pause);
 }
 

@@ -49,8 +49,10 @@ class Pace {
 /// success adds one slot.
 class Share {
  public:
-  /// Halves the present limit, which does not grow before `now` + `pause`; at least one slot stays.
-  void on_overload(std::uint64_t slots, base::Duration pause, TimePoint now);
+  /// The worker has refused a request that it was sent at `began`. Halves the present limit, unless
+  /// that was done after `began`, because a busy worker refuses many requests at once; at least one
+  /// slot stays. The limit does not grow before `now` + `pause`.
+  void on_overload(std::uint64_t slots, base::Duration pause, TimePoint began, TimePoint now);
   /// The engine runs `running` requests, and `waiting` ones wait in its queue; `ours` are this
   /// router's part of both, in the same proportion. Keeps as many slots as it runs of ours, so that
   /// an engine with a full batch stays full; at least one stays. True if that lowers the limit.
@@ -65,6 +67,7 @@ class Share {
   /// nullopt: all slots.
   std::optional<std::uint64_t> limit_;
   TimePoint grows_after_;
+  TimePoint halved_at_ = TimePoint::min();
 };
 
 /// Finds out whether a worker has answered only with status 503 for a time: then it is out as if it

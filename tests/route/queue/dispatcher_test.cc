@@ -760,8 +760,21 @@ TEST_F(DispatcherTest, ALevelRefusesTiers) {
   EXPECT_EQ(placed->refusal(), 503);
   EXPECT_EQ(placed->error->code, "capacity_shed");
   EXPECT_EQ(placed->error->param, "best_effort");
-  EXPECT_TRUE(placed->error->retry_after.has_value());
+  // A level lasts 10 s.
+  EXPECT_GE(placed->error->retry_after.value(), std::chrono::seconds(8));
+  EXPECT_LE(placed->error->retry_after.value(), std::chrono::seconds(12));
   EXPECT_EQ(place()->worker(), "a");
+}
+
+TEST_F(DispatcherTest, ADeadlineThatPassesInTheQueueIsATimeout) {
+  add("a");
+  place();
+  const Placed placed = make();
+  placed->job.deadline = base::Deadline::after(std::chrono::milliseconds(1));
+  place(placed);
+  loop_.run_until([&] { return placed->is_over; });
+  EXPECT_EQ(placed->refusal(), 504);
+  EXPECT_EQ(placed->error->code, "timeout");
 }
 
 TEST_F(DispatcherTest, AKilledRequestLeavesTheQueue) {

@@ -171,6 +171,7 @@ TEST(Admission, LimitsRequestsAtATime) {
   Admission admission(rules_of("k", {.requests_at_a_time = 1}));
   const Admission::Admitted first = admission.admit("k", "llama", 1, kOpened);
   EXPECT_EQ(answer_of(admission, "k"), AdmissionAnswer::kAtATime);
+  EXPECT_EQ(admission.admit("k", "llama", 1, kOpened).retry_after, seconds(1));
   admission.end(first.key, 1, 1, kOpened);
   EXPECT_EQ(answer_of(admission, "k"), AdmissionAnswer::kAdmitted);
 }

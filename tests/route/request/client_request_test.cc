@@ -352,6 +352,16 @@ TEST(ReadRequest, OfTheHeadersFewGoOn) {
             with_key);
 }
 
+// The default of curl is the type of an HTML form, which engines refuse.
+TEST(ReadRequest, AJsonBodyIsSentWithItsType) {
+  for (const http::Fields& headers :
+       {http::Fields(), http::Fields{{"Content-Type", "application/x-www-form-urlencoded"}}}) {
+    const http::Request from = post("{}", headers);
+    const std::pair<std::string, std::string> json{"content-type", "application/json"};
+    EXPECT_EQ(read(from).headers.front(), json);
+  }
+}
+
 TEST(ReadRequest, AnIdOfTheClientIsPlain) {
   const auto id_of = [](const std::string& id) {
     const http::Request request = post("{}", {{"X-Request-Id", id}});
@@ -387,6 +397,8 @@ std::string part(const std::string& head, const std::string& value) {
   return "--b\r\nContent-Disposition: form-data; " + head + "\r\n\r\n" + value + "\r\n";
 }
 
+constexpr char kFormType[] = "multipart/form-data; boundary=b";
+
 http::Request form(const std::string& parts, const std::string& type = "boundary=b") {
   return post(parts + "--b--\r\n", {{"Content-Type", "Multipart/Form-Data; " + type}});
 }
@@ -409,12 +421,39 @@ TEST(ReadRequest, OfAFormTheModelIsRead) {
   EXPECT_EQ(model_of(form(part("name=\"models\"", "other"))), "");
 }
 
+TEST(ReadRequest, OfAFormTheBoundaryIsTheParameterOfThisName) {
+  const http::Request request =
+      form(part("name=model", "w"), "xboundary=a; a=\"; boundary=c\"; boundary=b");
+  EXPECT_EQ(read(request, Api::kOther).model, "w");
+}
+
+TEST(ReadRequest, RefusesInnerFieldsInForms) {
+  for (const std::string& inner : {part("name=\"priority\"", "0"), part("name=Request_Id", "abc"),
+                                   part("name=vllm_xargs", R"({"kv_transfer_params":{"a":1}})"),
+                                   part("name=vllm_xargs", "x")}) {
+    refusal_of(form(inner), Api::kOther);
+  }
+  RequestRules rules;
+  rules.allowed_fields = {"priority"};
+  EXPECT_EQ(read(form(part("name=priority", "0")), Api::kOther, rules).model, "");
+}
+
 TEST(ReadRequest, RefusesAFormThatMayNameAnotherModel) {
   const std::string model = part("name=\"model\"", "w");
+  const std::string other = part("name=\"model\"", "other");
   for (const http::Request& request :
        {form(model + model), form(model + part("name=model", "other")),
         form(model + part("name*=utf-8''%6dodel", "other")), form(model, "bound=b"),
-        form(part("name=\"model\"", std::string(257, 'm')))}) {
+        form(part("name=\"model\"", std::string(257, 'm'))),
+        // Parsers may choose different boundaries.
+        form(model, "xboundary=a; boundary=b; boundary=c"), form(model, "boundary=b; boundary*=c"),
+        form(model, "boundary=\"b\\b\""), form(model, "a=\"b; boundary=b"),
+        form(model, "boundary=" + std::string(71, 'b')), form(model, "boundary=b b"),
+        // They may find other parts, or other names of them.
+        form("--bb\r\n" + other + model), form("preamble\r\n" + model),
+        form(part("\r\n name=model", "other")), form(part("name=\"mod\\el\"", "other")),
+        form(part("name=a\r\nContent-Disposition: form-data; name=model", "other")),
+        form(part("name=a\nX: b", "other")), post(model, {{"content-type", kFormType}})}) {
     refusal_of(request, Api::kOther);
   }
   // Forms are for audio.

@@ -81,10 +81,12 @@ class Seam : public FdCounting {
   }
   void add(const std::string& data) { resumption_->on_event(data, route::read_stream_chunk(data)); }
 
-  SeamCheck check(base::Deadline deadline = soon()) {
+  SeamCheck check(base::Deadline deadline = soon(),
+                  base::Duration timeout = std::chrono::hours(1)) {
     queries_.clear();
     http::Fields headers{{"x-request-id", "r1"}};
-    return loop_.run(route::check_seam(worker_, std::move(headers), *resumption_, deadline));
+    return loop_.run(
+        route::check_seam(worker_, std::move(headers), *resumption_, deadline, timeout));
   }
   [[nodiscard]] std::string tokens() const {
     std::string tokens;
@@ -271,8 +273,15 @@ TEST_F(Seam, ARefusedConnectionIsNoFault) {
 TEST_F(Seam, AWorkerThatIsLateIsBusy) {
   serve(prompt_of);
   begin({{"ab", "ab"}});
-  const SeamCheck seam = check(base::Deadline::after(base::Duration::zero()));
+  const SeamCheck seam = check(soon(), base::Duration::zero());
   EXPECT_EQ(route::classify(seam.failure.value()).kind, OutcomeClass::kBackpressure);
+}
+
+TEST_F(Seam, TheDeadlineOfTheRequestSaysNothingOfTheWorker) {
+  serve(prompt_of);
+  begin({{"ab", "ab"}});
+  const SeamCheck seam = check(base::Deadline::after(base::Duration::zero()));
+  EXPECT_EQ(seam.failure.value().end, AttemptEnd::kDeadline);
 }
 
 }  // namespace

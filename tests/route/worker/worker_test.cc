@@ -34,7 +34,7 @@ TEST(WorkerShare, IsHalvedByOverloadAndGrowsWithSuccesses) {
   route::Share share;
   const TimePoint now(seconds(100));
   EXPECT_EQ(share.limit(8), 8U);
-  share.on_overload(8, seconds(2), now);
+  share.on_overload(8, seconds(2), now, now);
   EXPECT_EQ(share.limit(8), 4U);
   EXPECT_TRUE(share.is_overloaded(now + seconds(1)));
   EXPECT_FALSE(share.on_success(8, now + seconds(1))) << "the pause is not over";
@@ -49,14 +49,28 @@ TEST(WorkerShare, IsHalvedByOverloadAndGrowsWithSuccesses) {
 
 TEST(WorkerShare, OneSlotStays) {
   route::Share share;
-  for (int i = 0; i < 5; ++i) share.on_overload(8, seconds(1), TimePoint(seconds(i)));
+  for (int i = 0; i < 5; ++i) {
+    share.on_overload(8, seconds(1), TimePoint(seconds(i)), TimePoint(seconds(i)));
+  }
   EXPECT_EQ(share.limit(8), 1U);
+}
+
+TEST(WorkerShare, RefusalsOfRequestsThatRanAtOnceHalveItOnce) {
+  route::Share share;
+  const TimePoint now(seconds(100));
+  for (int i = 0; i < 5; ++i) {
+    share.on_overload(8, seconds(i), now - seconds(1), now + seconds(i));
+  }
+  EXPECT_EQ(share.limit(8), 4U);
+  EXPECT_TRUE(share.is_overloaded(now + seconds(7))) << "the last pause counts";
+  share.on_overload(8, seconds(1), now + seconds(1), now + seconds(5));
+  EXPECT_EQ(share.limit(8), 2U);
 }
 
 TEST(WorkerShare, ALaterPauseDoesNotShortenOne) {
   route::Share share;
-  share.on_overload(8, seconds(30), TimePoint(seconds(0)));
-  share.on_overload(8, seconds(1), TimePoint(seconds(1)));
+  share.on_overload(8, seconds(30), TimePoint(seconds(0)), TimePoint(seconds(0)));
+  share.on_overload(8, seconds(1), TimePoint(seconds(1)), TimePoint(seconds(1)));
   EXPECT_TRUE(share.is_overloaded(TimePoint(seconds(29))));
 }
 
@@ -151,7 +165,7 @@ TEST(Worker, ItsSlotsAreReducedByTheLevelAndByOverload) {
   worker.slots = 8;
   EXPECT_EQ(worker.slots_now(1), 8U);
   EXPECT_EQ(worker.slots_now(0.75), 6U);
-  worker.share.on_overload(worker.slots, seconds(1), TimePoint{});
+  worker.share.on_overload(worker.slots, seconds(1), TimePoint{}, TimePoint{});
   EXPECT_EQ(worker.slots_now(0.75), 4U);
   worker.slots = 1;
   EXPECT_EQ(worker.slots_now(0.5), 1U);

@@ -15,17 +15,16 @@ namespace {
 
 using boost::asio::awaitable;
 
-// A worker computes the text at once, unless it hangs.
-constexpr base::Duration kQueryTimeout = std::chrono::seconds(5);
-
 // A failed query, classified as an attempt.
 struct QueryFailure {
   Attempt attempt;
   std::string reason;
 };
 
-Attempt attempt_of(const base::Error& failure) {
+// `deadline` is that of the request.
+Attempt attempt_of(const base::Error& failure, const base::Deadline& deadline) {
   if (base::is_exhausted(failure.code())) return {.end = AttemptEnd::kExhausted};
+  if (deadline.expired()) return {.end = AttemptEnd::kDeadline};
   if (failure.status() == base::ExitStatus::kTryAgain) {
     return {.end = AttemptEnd::kNoFirstToken, .others_moved = true};
   }
@@ -35,8 +34,11 @@ Attempt attempt_of(const base::Error& failure) {
 
 class Query {
  public:
-  Query(WorkerPtr worker, http::Fields headers, base::Deadline deadline)
-      : worker_(std::move(worker)), headers_(std::move(headers)), deadline_(deadline) {}
+  Query(WorkerPtr worker, http::Fields headers, base::Deadline deadline, base::Duration timeout)
+      : worker_(std::move(worker)),
+        headers_(std::move(headers)),
+        deadline_(deadline),
+        limit_(deadline.sooner(base::Deadline::after(timeout))) {}
 
   /// The text of the ids, from POST /detokenize: vLLM names it "prompt", SGLang "text". Throws
   /// QueryFailure.
@@ -50,9 +52,9 @@ class Query {
     http::Response response;
     try {
       response = co_await http::async_fetch("POST", worker_->origin,
-                                            worker_->base_path + "/detokenize", deadline_, options);
+                                            worker_->base_path + "/detokenize", limit_, options);
     } catch (const base::Error& error) {
-      throw QueryFailure{attempt_of(error), error.what()};
+      throw QueryFailure{attempt_of(error, deadline_), error.what()};
     }
     if (response.status != 200) {
       // A worker that answers 404 lacks the path, not the model.
@@ -72,6 +74,7 @@ class Query {
   WorkerPtr worker_;
   http::Fields headers_;
   base::Deadline deadline_;
+  base::Deadline limit_;
 };
 
 // Adds the ids of tokens that have a text by themselves, and brought none in the answer.
@@ -133,9 +136,8 @@ awaitable<SeamCheck> find_seam(Query& query, Resumption& resumption) {
 }  // namespace
 
 awaitable<SeamCheck> check_seam(WorkerPtr worker, http::Fields headers, Resumption& resumption,
-                                base::Deadline deadline) {
-  Query query(std::move(worker), std::move(headers),
-              deadline.sooner(base::Deadline::after(kQueryTimeout)));
+                                base::Deadline deadline, base::Duration timeout) {
+  Query query(std::move(worker), std::move(headers), deadline, timeout);
   try {
     co_return co_await find_seam(query, resumption);
   } catch (const QueryFailure& failure) {

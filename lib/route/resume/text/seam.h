@@ -3,6 +3,7 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -23,9 +24,11 @@ struct SeamCheck {
 };
 
 /// Compares the text of the tokens with the one that was received, and goes back token by token to
-/// a place up to which both are the same. `headers` are sent with each query. Throws
-/// boost::system::system_error when it is cancelled.
+/// a place up to which both are the same. `headers` are sent with each query. `deadline` is that of
+/// the request; a worker computes the text at once, unless it hangs, so that all queries together
+/// have `timeout`. Throws boost::system::system_error when it is cancelled.
 boost::asio::awaitable<SeamCheck> check_seam(WorkerPtr worker, http::Fields headers,
-                                             Resumption& resumption, base::Deadline deadline);
+                                             Resumption& resumption, base::Deadline deadline,
+                                             base::Duration timeout = std::chrono::seconds(5));
 
 }  // namespace fo::route
