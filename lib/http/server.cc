@@ -46,8 +46,9 @@ using Socket = Protocol::socket;
 constexpr base::Duration kRefusalTime = std::chrono::seconds(2);
 // The Retry-After of an answer to a client for which the server had no room.
 constexpr base::Duration kBusyPause = std::chrono::seconds(1);
-// Limit of one write of kept bytes.
-constexpr std::size_t kMaxKeptWrite = std::size_t{16} * 1024;
+// The bytes that a client must read within the write timeout: few, so that a slow client gets a long
+// answer, but enough that pieces of this size cost no time.
+constexpr std::size_t kMaxWrite = std::size_t{64} * 1024;
 // Limit of received bytes of later requests during a handler.
 constexpr std::size_t kMaxPipelinedBytes = std::size_t{64} * 1024;
 
@@ -323,11 +324,14 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   awaitable<void> write_all(std::string_view bytes) {
-    const base::Deadline deadline = base::Deadline::after(state_->limits.write_timeout);
-    const asio::const_buffer buffer(bytes.data(), bytes.size());
-    error_code error;
-    co_await stream_.write(buffer, deadline, error);
-    check_write(error);
+    while (!bytes.empty()) {
+      const base::Deadline deadline = base::Deadline::after(state_->limits.write_timeout);
+      const asio::const_buffer piece = asio::buffer(asio::buffer(bytes), kMaxWrite);
+      error_code error;
+      co_await stream_.write(piece, deadline, error);
+      check_write(error);
+      bytes.remove_prefix(piece.size());
+    }
   }
 
   void check_write(const error_code& error) {
@@ -365,7 +369,7 @@ class Session : public std::enable_shared_from_this<Session> {
       self->unsent_ = bytes.size();
       while (self->unsent_ > 0 && !error) {
         const asio::const_buffer rest = asio::buffer(bytes) + (bytes.size() - self->unsent_);
-        const asio::const_buffer piece = asio::buffer(rest, kMaxKeptWrite);
+        const asio::const_buffer piece = asio::buffer(rest, kMaxWrite);
         const std::size_t count =
             co_await self->stream_.write(piece, base::Deadline::never(), error);
         self->unsent_ -= count;

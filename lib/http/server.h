@@ -46,8 +46,7 @@ struct ServerLimits {
   base::Duration idle_timeout = std::chrono::seconds(75);
   /// Clients of a Unix socket are refused unless they run as our own user or as root.
   bool own_user_only = false;
-  /// Timeout for a client to read what one write sends. What is kept for a client may take longer:
-  /// while a write or the end of the answer waits for it, the client must read 16 KiB in this time.
+  /// Timeout for a client to read 64 KiB, while a write or the end of the answer waits for it.
   base::Duration write_timeout = std::chrono::seconds(30);
   /// Bytes of a streamed answer that are kept for a client that does not read them, beside those
   /// that the kernel has accepted. Reply::write() waits only when there are more, and then adds one

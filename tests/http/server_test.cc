@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "http/client.h"
+#include "os/pause.h"
 #include "os/socket/unix_socket.h"
 #include "support.h"
 #include "support/await.h"
@@ -342,6 +343,32 @@ TEST(HttpServer, AClientThatDoesNotReadIsCutOff) {
   RawClient client(server.port());
   client.send(get("/"));
   EXPECT_EQ(failure.get_future().get(), base::ExitStatus::kUnavailable);
+}
+
+TEST(HttpServer, AClientThatReadsSlowlyGetsAllOfALongAnswer) {
+  const base::Duration timeout = std::chrono::seconds(1);
+  const std::string body(std::size_t{16} << 20, 'x');
+  TestServer server(
+      [&](const Request&, Reply& reply) -> awaitable<void> {
+        reply.answer({200, "text/plain", body, {}});
+        co_return;
+      },
+      {.write_timeout = timeout});
+  Listener listener = small_listener();
+  server.listen(std::move(listener.fd));
+  RawClient client;
+  limit_buffers(client.fd());
+  client.connect(listener.port);
+  client.send(get("/"));
+  // It reads half of the answer in pieces, for longer than the timeout in all.
+  constexpr int kPieces = 100;
+  std::size_t count = 0;
+  for (int i = 0; i < kPieces; ++i) {
+    count += client.read(body.size() / 2 / kPieces).size();
+    os::pause_for(timeout * 3 / 2 / kPieces);
+  }
+  count += client.read(body.size() - count).size();
+  EXPECT_EQ(count, body.size());
 }
 
 TEST(HttpServer, HundredsOfIdleAndSlowConnectionsDisturbNobody) {
