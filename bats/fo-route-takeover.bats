@@ -265,6 +265,29 @@ half_taken() {
   fo-route ctl --admin "$ADMIN" state
 }
 
+@test "a router that finishes its requests hands its place over" {
+  start_engine engine
+  pick_port
+  local metrics=127.0.0.1:$PORT
+  first_router --worker "$ENGINE" --drain 1h --metrics "$metrics" --allow-field oracle
+  wait_for can_answer
+  start_bg stream curl -sSN -H 'content-type: application/json' -d '{"model":"llama","prompt":"a",
+    "max_tokens":200,"ignore_eos":true,"stream":true,"oracle":{"gap":"1s"}}' "http://$ADDRESS/v1/completions"
+  local stream=$BG_PID
+  wait_for "grep -q ^data: $T/stream.out"
+  kill -TERM "$FIRST"
+  wait_for "! curl -sS http://$ADDRESS/live"
+  start_router next --listen "$ADDRESS" --worker "$ENGINE" --metrics "$metrics" --takeover
+  wait_for "is_ready next"
+  wait_for "grep -q 'another router has taken over' $T/first.err"
+  [ "$(ask 1)" = 200 ]
+  curl -sSf "http://$metrics/metrics" >"$T/metrics"
+  fo-route ctl --admin "$ADMIN" state
+  kill -0 "$stream"
+  kill_now "$stream"
+  expect_exit "$FIRST" 0
+}
+
 @test "an invalid next router changes nothing" {
   start_engine engine
   first_router --worker "$ENGINE"

@@ -46,8 +46,8 @@ using Socket = Protocol::socket;
 constexpr base::Duration kRefusalTime = std::chrono::seconds(2);
 // The Retry-After of an answer to a client for which the server had no room.
 constexpr base::Duration kBusyPause = std::chrono::seconds(1);
-// The bytes that a client must read within the write timeout: few, so that a slow client gets a long
-// answer, but enough that pieces of this size cost no time.
+// The bytes that a client must read within the write timeout: few, so that a slow client gets a
+// long answer, but enough that pieces of this size cost no time.
 constexpr std::size_t kMaxWrite = std::size_t{64} * 1024;
 // Limit of received bytes of later requests during a handler.
 constexpr std::size_t kMaxPipelinedBytes = std::size_t{64} * 1024;

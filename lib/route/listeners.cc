@@ -47,6 +47,10 @@ std::string path_of(int fd) {
   return {name.sun_path, ::strnlen(name.sun_path, length)};
 }
 
+Tcp::endpoint endpoint_at(const net::Address& address) {
+  return {boost::asio::ip::make_address(address.host), address.port};
+}
+
 Tcp::endpoint endpoint_of(int fd) {
   Tcp::endpoint bound;
   auto size = static_cast<socklen_t>(bound.capacity());
@@ -107,7 +111,7 @@ void Listeners::identify(std::vector<UniqueFd> sockets) {
 
 http::Listener Listeners::tcp(const std::string& address) {
   const net::Address parsed = net::parse_address(address);
-  const Tcp::endpoint wanted(boost::asio::ip::make_address(parsed.host), parsed.port);
+  const Tcp::endpoint wanted = endpoint_at(parsed);
   const auto found = std::find_if(spare_.begin(), spare_.end(), [&](const UniqueFd& socket) {
     return endpoint_of(socket.get()) == wanted;
   });
@@ -153,22 +157,23 @@ awaitable<void> Listeners::until_withdrawn() {
   while (!is_withdrawn_) co_await withdrawn_.wait();
 }
 
-awaitable<bool> Listeners::offer() {
+awaitable<void> Listeners::offer() {
   bool is_given = false;
   if (!is_withdrawn_) co_await loop::run_both(give(is_given), until_withdrawn());
-  if (!is_given) co_return false;
+  if (!is_given) co_await give(is_given);
   for (os::OwnedPath& name : names_) name.release();
   lock_.reset();
   admin_.reset();
   next_.reset();
   tcp_.clear();
-  co_return true;
 }
 
-void Listeners::withdraw() {
+void Listeners::withdraw_tcp(const std::string& kept) {
   is_withdrawn_ = true;
   withdrawn_.notify();
-  tcp_.clear();
+  std::erase_if(tcp_, [&](const UniqueFd& socket) {
+    return kept.empty() || endpoint_of(socket.get()) != endpoint_at(net::parse_address(kept));
+  });
 }
 
 }  // namespace fo::route

@@ -43,13 +43,13 @@ class Listeners {
   /// The listening admin socket; after own().
   [[nodiscard]] base::UniqueFd admin() const;
 
-  /// Offers the sockets to the next router. True: it has them and accepts clients, and this process
-  /// has none of them any more, except those that tcp() and admin() returned. False: withdraw()
-  /// was called.
-  boost::asio::awaitable<bool> offer();
-  /// Ends the offer, and closes the TCP sockets. A router that has received them goes on with them;
-  /// another one waits for the end of this process.
-  void withdraw();
+  /// Offers the sockets to the next router until it has them and accepts clients. Then this process
+  /// has none of them any more, except those that tcp() and admin() returned.
+  boost::asio::awaitable<void> offer();
+  /// Closes the TCP sockets, except one at the address `kept` (may be empty), and goes on to offer
+  /// what is left. A router that has received the sockets goes on with all of them; another one
+  /// opens new ones in place of those that were closed.
+  void withdraw_tcp(const std::string& kept);
 
  private:
   void identify(std::vector<base::UniqueFd> sockets);

@@ -393,7 +393,8 @@ awaitable<HeldSettings> Server::receive_settings() {
 
 awaitable<void> Server::offer_listeners() {
   try {
-    has_successor_ = co_await listeners_.offer();
+    co_await listeners_.offer();
+    has_successor_ = true;
   } catch (const Error& error) {
     os::log(os::LogLevel::kError, "no other router can take over: {}", error.what());
   }
@@ -426,7 +427,7 @@ awaitable<void> Server::end() {
     co_await loop::pause_for(options_.lame_duck);
     idle_until = Deadline::after(kFirstRequest);
   }
-  listeners_.withdraw();
+  listeners_.withdraw_tcp(options_.metrics);
   was_whole_ = co_await public_.stop(deadline, idle_until);
   if (record_) co_await record_->leave();
   io_.stop();

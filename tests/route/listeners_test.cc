@@ -68,8 +68,8 @@ class ListenersTest : public test::FdCounting {
     Router(boost::asio::io_context& loop, const std::string& admin)
         : listeners(loop.get_executor(), admin) {}
     Listeners listeners;
-    /// The result of offer().
-    std::optional<bool> is_given;
+    /// Whether offer() has ended.
+    bool is_given = false;
   };
 
   void start(awaitable<void> task) {
@@ -78,7 +78,8 @@ class ListenersTest : public test::FdCounting {
     });
   }
   static awaitable<void> offer(Router& router) {
-    router.is_given = co_await router.listeners.offer();
+    co_await router.listeners.offer();
+    router.is_given = true;
   }
   static awaitable<void> take_over(Router& router, std::string address, http::Listener& listener) {
     co_await router.listeners.take_over(soon());
@@ -130,8 +131,7 @@ TEST_F(ListenersTest, TheNextRouterHasTheSameSockets) {
   EXPECT_EQ(received.port, listener.port);
   EXPECT_FALSE(first->is_given);
   own(second);
-  run_until([&] { return first->is_given.has_value(); });
-  EXPECT_TRUE(*first->is_given);
+  run_until([&] { return first->is_given; });
   EXPECT_EQ(inode(second.listeners.admin().get()), admin);
   first.reset();
   EXPECT_TRUE(std::filesystem::is_socket(admin_));
@@ -171,7 +171,7 @@ TEST_F(ListenersTest, AnAddressThatTheNextRouterDoesNotHaveIsClosed) {
   listener.fd.reset();
   EXPECT_TRUE(connect_to(listener.port));
   own(second);
-  run_until([&] { return first.is_given.has_value(); });
+  run_until([&] { return first.is_given; });
   EXPECT_FALSE(connect_to(listener.port));
 }
 
@@ -192,7 +192,7 @@ TEST_F(ListenersTest, TakeoversAtOnceHappenOneAfterTheOther) {
   }
   const auto given = [&] {
     int count = 0;
-    for (const Router* router : {&first, &second, &third}) count += router->is_given.has_value();
+    for (const Router* router : {&first, &second, &third}) count += router->is_given;
     return count;
   };
   run_until([&] { return given() == 2; });
@@ -205,10 +205,11 @@ TEST_F(ListenersTest, ARouterThatEndsMeanwhileLeavesItsPlace) {
   http::Listener listener = begin(*first);
   Router second(*loop_, admin_);
   const http::Listener received = receive(second, listener.port);
-  first->listeners.withdraw();
-  run_until([&] { return first->is_given.has_value(); });
-  EXPECT_FALSE(*first->is_given);
+  first->listeners.withdraw_tcp("");
+  loop_->restart();
+  loop_->poll();
   own(second);
+  EXPECT_FALSE(first->is_given);
   listener.fd.reset();
   first.reset();
   EXPECT_TRUE(os::is_socket_live(admin_));
@@ -217,11 +218,28 @@ TEST_F(ListenersTest, ARouterThatEndsMeanwhileLeavesItsPlace) {
   EXPECT_TRUE(is_accepted_by(received.fd));
 }
 
-TEST_F(ListenersTest, ATakeoverWaitsForTheEndOfARouterThatIsEnding) {
+TEST_F(ListenersTest, ARouterThatFinishesItsRequestsHandsItsPlaceOver) {
+  Router first(*loop_, admin_);
+  http::Listener listener = begin(first);
+  const http::Listener metrics = first.listeners.tcp(address_of(0));
+  first.listeners.withdraw_tcp(address_of(metrics.port));
+  listener.fd.reset();
+  EXPECT_FALSE(connect_to(listener.port));
+  Router second(*loop_, admin_);
+  const http::Listener opened = receive(second, listener.port);
+  EXPECT_TRUE(second.listeners.has_received());
+  EXPECT_EQ(inode(second.listeners.tcp(address_of(metrics.port)).fd.get()),
+            inode(metrics.fd.get()));
+  own(second);
+  run_until([&] { return first.is_given; });
+  const UniqueFd client = connect_to(listener.port);
+  EXPECT_TRUE(is_accepted_by(opened.fd));
+  EXPECT_TRUE(os::is_socket_live(admin_));
+}
+
+TEST_F(ListenersTest, ATakeoverWaitsForTheEndOfARouterThatHasNotBegun) {
   std::optional<Router> first(std::in_place, *loop_, admin_);
-  http::Listener listener = begin(*first);
-  first->listeners.withdraw();
-  run_until([&] { return first->is_given.has_value(); });
+  first->listeners.open();
   Router second(*loop_, admin_);
   http::Listener received;
   start(take_over(second, address_of(0), received));
@@ -311,8 +329,7 @@ TEST_F(ListenersTest, AKilledNextRouterLeavesEverythingAsItWas) {
   Router third(*loop_, admin_);
   EXPECT_EQ(receive(third, listener.port).port, listener.port);
   own(third);
-  run_until([&] { return first.is_given.has_value(); });
-  EXPECT_TRUE(*first.is_given);
+  run_until([&] { return first.is_given; });
 }
 
 }  // namespace
