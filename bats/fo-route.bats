@@ -479,6 +479,19 @@ ask_all_the_time() {
   terminate "$ROUTER" 75
 }
 
+@test "a second SIGTERM aborts no request if all clients are idle: 0" {
+  start_two --lame-duck 1h
+  local address=${URL#http://} line
+  exec 7<>"/dev/tcp/${address/://}"
+  printf 'GET /live HTTP/1.1\r\nHost: x\r\n\r\n' >&7
+  read -r -t 30 line <&7
+  [[ $line == 'HTTP/1.1 200'* ]]
+  kill -TERM "$ROUTER"
+  wait_for '[ "$(curl -sS -o /dev/null -w "%{http_code}" "$URL/ready")" = 503 ]'
+  terminate "$ROUTER"
+  exec 7>&-
+}
+
 # --- a registry -----------------------------------------------------------------------------------
 
 ENDPOINT=oracle-0123456789abcdef/worker/generate

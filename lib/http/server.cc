@@ -735,6 +735,10 @@ void Server::close_after_answers() { state_->closes_after_answers = true; }
 
 std::size_t Server::connections() const { return state_->count(); }
 
+bool Server::is_busy() const {
+  return state_->count() > state_->sessions[static_cast<std::size_t>(Stage::kIdle)].size();
+}
+
 awaitable<bool> Server::stop(base::Deadline deadline, base::Deadline idle_until) {
   // Keeps the state if the server is destroyed meanwhile.
   const std::shared_ptr<State> state = state_;

@@ -168,6 +168,8 @@ class Server {
 
   /// The number of open connections.
   [[nodiscard]] std::size_t connections() const;
+  /// Whether a connection is open that is not idle.
+  [[nodiscard]] bool is_busy() const;
 
   /// From now on, each connection ends with its next answer, which announces that.
   void close_after_answers();

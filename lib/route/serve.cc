@@ -412,7 +412,7 @@ awaitable<void> Server::offer_listeners() {
 
 void Server::stop(loop::Stop how) {
   if (how == loop::Stop::kNow || !accepts_clients_) {
-    was_whole_ = public_.connections() == 0;
+    was_whole_ = !public_.is_busy();
     io_.stop();
     return;
   }
