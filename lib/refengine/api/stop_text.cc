@@ -34,14 +34,15 @@ void StopText::add(std::string_view text) {
 
 void StopText::find_stop(std::size_t added) {
   if (added == 0) return;
+  std::size_t end = std::string::npos;
   for (const std::string& stop : options_.stops) {
     const std::size_t window = std::min(text_.size(), added + stop.size() - 1);
     const std::size_t at = text_.find(stop, text_.size() - window);
-    if (at == std::string::npos) continue;
-    text_.resize(at + (options_.include_stop ? stop.size() : 0));
+    if (at == std::string::npos || at + stop.size() >= end) continue;
+    end = at + stop.size();
     stop_ = stop;
-    return;
   }
+  if (stop_) text_.resize(options_.include_stop ? end : end - stop_->size());
 }
 
 std::string StopText::take(bool is_finished) {

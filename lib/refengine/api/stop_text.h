@@ -13,7 +13,8 @@ namespace fo::refengine {
 class StopText {
  public:
   struct Options {
-    /// The first one in this list that the text contains ends the text. None is empty.
+    /// The one that is complete first ends the text; of several that are complete at the same
+    /// character, the first in this list. None is empty.
     std::vector<std::string> stops = {};
     /// The text includes the stop string that ends it.
     bool include_stop = false;

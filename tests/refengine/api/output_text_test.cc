@@ -114,6 +114,8 @@ TEST(OutputText, TheStopThatIsCompleteFirstCountsThenTheFirstInTheList) {
   EXPECT_EQ(whole({"c", "abc"}, "xabc", true), "xab");
   EXPECT_EQ(whole({"abc", "c"}, "xabc", true), "x");
   EXPECT_EQ(whole({"abc", "abd"}, "xabd", true), "x");
+  // The last token completes three characters.
+  EXPECT_EQ(whole({"b", "\uFFFD"}, "a\xE2\xFF\x62", true), "a");
 }
 
 TEST(OutputText, AStopAtTheVeryBeginningLeavesNothing) { EXPECT_EQ(whole({"a"}, "abc", true), ""); }
