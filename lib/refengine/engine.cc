@@ -15,7 +15,6 @@
 #include "net/networks.h"
 #include "os/log.h"
 #include "refengine/api/api.h"
-#include "refengine/api/completion_request.h"
 #include "refengine/events.h"
 #include "refengine/kv/kv_layout.h"
 #include "refengine/pipeline.h"
@@ -121,9 +120,7 @@ class Engine {
     context->kv_transfer = kv_transfer_;
     context->on_token = [this] { note_token(); };
     context->is_ready = [this] { return daemon_.is_ready(); };
-    http::ServerLimits limits;
-    limits.body_bytes = kMaxBodyBytes;
-    server_.emplace(loop_.get_executor(), make_api(std::move(context)), limits);
+    server_.emplace(loop_.get_executor(), make_api(std::move(context)), api_limits());
     net::Address address{options_.host, options_.port};
     ready_.port = server_->listen(net::to_string(address));
     address.port = ready_.port;

@@ -100,8 +100,10 @@ LocalEngine::LocalEngine(const Options& options) : model_(options.seed, options.
   context_->kv_transfer->set_fingerprint(model_.fingerprint());
   context_->on_token = [] {};
   context_->is_ready = [] { return true; };
-  server_ = std::make_unique<http::Server>(loop_.executor(), make_api(context_));
-  port_ = server_->listen("127.0.0.1:0");
+  server_ = std::make_unique<http::Server>(loop_.executor(), make_api(context_), api_limits());
+  http::Listener listener = http::test::small_listener();
+  port_ = listener.port;
+  server_->listen(std::move(listener.fd));
   loop_.start();
 }
 

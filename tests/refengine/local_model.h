@@ -44,7 +44,8 @@ class LocalModel {
   std::size_t processed_ = 0;
 };
 
-/// An engine with such a model, on a free port, which pulls KV caches from 127.0.0.0/8.
+/// An engine with such a model, on a free port, which pulls KV caches from 127.0.0.0/8. The kernel
+/// keeps little of its answers.
 class LocalEngine {
  public:
   struct Options {
@@ -58,6 +59,7 @@ class LocalEngine {
   LocalEngine(const LocalEngine&) = delete;
   LocalEngine& operator=(const LocalEngine&) = delete;
 
+  [[nodiscard]] std::uint16_t port() const { return port_; }
   [[nodiscard]] std::string url(const std::string& path = "") const;
   LocalModel& model() { return model_; }
 

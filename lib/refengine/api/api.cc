@@ -179,4 +179,12 @@ http::Handler make_api(Context context) {
   });
 }
 
+http::ServerLimits api_limits() {
+  http::ServerLimits limits;
+  limits.body_bytes = kMaxBodyBytes;
+  // A token of a stream is less than 4 KiB, and few models have more positions than this allows.
+  limits.kept_bytes = 16 * base::kMiB;
+  return limits;
+}
+
 }  // namespace fo::refengine

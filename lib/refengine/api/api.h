@@ -8,6 +8,7 @@
 #include <string>
 
 #include "http/pages.h"
+#include "http/server.h"
 #include "refengine/kv/kv_transfer.h"
 #include "refengine/scheduler.h"
 
@@ -31,5 +32,9 @@ struct ApiContext {
 /// While the engine is not awake, requests are answered with 503; /health and /ping always with
 /// 200. `context` stays alive while requests run.
 http::Handler make_api(std::shared_ptr<const ApiContext> context);
+
+/// The limits of the API's server: a request that streams does not keep its turn of the model while
+/// its client reads.
+http::ServerLimits api_limits();
 
 }  // namespace fo::refengine

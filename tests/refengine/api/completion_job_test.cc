@@ -8,6 +8,7 @@
 
 #include "http/client.h"
 #include "http/sse.h"
+#include "http/support.h"
 #include "refengine/local_model.h"
 #include "refengine/model/tokens.h"
 
@@ -129,6 +130,26 @@ TEST_F(CompletionJobTest, AStreamIsTheWholeAnswerInPieces) {
   EXPECT_EQ(answer["choices"][0]["token_ids"], tokens);
   EXPECT_EQ(chunks[30]["choices"], json::array());
   EXPECT_EQ(chunks[30]["usage"], answer["usage"]);
+}
+
+TEST_F(CompletionJobTest, AStreamThatIsNotReadDelaysNoOther) {
+  LocalEngine engine(LocalEngine::Options{.max_positions = 1024});
+  json body = body_of(prompt_, 1000);
+  body["stream"] = true;
+  body["logprobs"] = 20;
+  const std::string text = body.dump();
+  http::test::RawClient slow;
+  http::test::limit_buffers(slow.fd());
+  slow.connect(engine.port());
+  slow.send("POST /v1/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: " +
+            std::to_string(text.size()) + "\r\n\r\n" + text);
+  std::string answer = slow.read_until("data: ");
+  http::FetchOptions other;
+  other.body = body_of(prompt_, 1).dump();
+  EXPECT_EQ(http::fetch("POST", engine.url(kText), soon(), other).status, 200);
+  answer += slow.read_to_end();
+  EXPECT_GT(answer.size(), std::size_t{4} * http::test::kSmallBuffer);
+  EXPECT_TRUE(answer.ends_with("data: [DONE]\n\n\r\n0\r\n\r\n"));
 }
 
 TEST_F(CompletionJobTest, AChatIsAPromptInItsTemplate) {
