@@ -326,8 +326,8 @@ class Reader {
   Node tagged(std::string text, bool plain, const Properties& properties) const {
     if (properties.tag.empty())
       return plain ? Node::plain(std::move(text)) : Node::string(std::move(text));
-    // The tag "!" means a plain scalar without a tag.
-    if (properties.tag == "!") return Node::plain(std::move(text));
+    // YAML and kubectl read a scalar with the tag "!" as a string; kustomize ignores the tag.
+    if (properties.tag == "!") return Node::string(std::move(text));
     if (!properties.tag.starts_with(kCoreTags)) refuse_tag(properties);
     const std::string_view name = std::string_view(properties.tag).substr(kCoreTags.size());
     if (name == "str") return Node::string(std::move(text));

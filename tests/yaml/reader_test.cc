@@ -124,7 +124,7 @@ TEST(ReadYaml, TagsOfTheCoreSchemaSayWhatAScalarIs) {
       "g: !<tag:yaml.org,2002:str> null\n!!str on: 1\n");
   EXPECT_EQ(fo::yaml::as_string(*map.find("a")), "5");
   EXPECT_EQ(fo::yaml::as_integer(*map.find("b")), 5);
-  EXPECT_EQ(fo::yaml::as_integer(*map.find("c")), 12);
+  EXPECT_EQ(fo::yaml::as_string(*map.find("c")), "12");
   EXPECT_EQ(fo::yaml::as_boolean(*map.find("e")), true);
   EXPECT_EQ(fo::yaml::as_string(*map.find("g")), "null");
   EXPECT_FALSE(map.members().back().plain_key);
