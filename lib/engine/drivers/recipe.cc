@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "text/ascii.h"
+#include "text/dynamo_flag.h"
 
 namespace fo::engine {
 namespace {
@@ -87,7 +88,8 @@ void refuse_impossible(const Recipe& recipe, const Words& words, bool loads_from
                 "--gms-shadow-mode: the engine would wait for the lock that fo-shadow holds; leave "
                 "one of them out");
   }
-  if (const std::string mode = recipe.variable(kShadowMode); recipe.failover && is_on(mode)) {
+  if (const std::string mode = recipe.variable(kShadowMode);
+      recipe.failover && text::is_on_for_dynamo(mode)) {
     throw Error(ExitStatus::kConfig, std::string(kShadowMode) + "=" + mode +
                                          ": the engine would wait for the lock that fo-shadow "
                                          "holds; unset it, or do not use fo-shadow");

@@ -1,12 +1,11 @@
 #include "pod/engine/supervision.h"
 
-#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "text/ascii.h"
+#include "text/dynamo_flag.h"
 
 namespace fo::pod {
 namespace {
@@ -32,10 +31,9 @@ std::string kind_of(EngineProgram program) {
   return "";
 }
 
-// The values that Dynamo reads as false, and other spellings of no.
-bool is_false(std::string_view text) {
-  constexpr std::array<std::string_view, 7> kNo = {"", "0", "false", "no", "off", "n", "f"};
-  return text::is_one_of(text::lower(text), kNo);
+// Whether Dynamo reads the text as true, or may do so once a template in it is replaced.
+bool may_be_on(std::string_view text) {
+  return text::is_on_for_dynamo(text) || text.find_first_of("${") != text.npos;
 }
 
 std::string name_of(const EngineWaiter& waiter) {
@@ -195,14 +193,14 @@ void Supervision::refuse_shadow_mode(const yaml::Node& main, const EngineCommand
   const std::string name(kShadowMode);
   const std::string* value = command.environment().value(kShadowMode);
   const bool is_off =
-      !command.environment().has(kShadowMode) || (value != nullptr && is_false(*value));
+      !command.environment().has(kShadowMode) || (value != nullptr && !may_be_on(*value));
   const OptionValue set = command.variable(kShadowMode);
   if (set.state == OptionValue::State::kAbsent && !is_off) {
     const auto [position, path] = place_of_variable(main, command, kShadowMode);
     plan_.refuse(position, path, reason, "leave it out");
   }
   if (set.state == OptionValue::State::kUnknown ||
-      (set.state == OptionValue::State::kKnown && !is_false(set.text))) {
+      (set.state == OptionValue::State::kKnown && may_be_on(set.text))) {
     plan_.refuse(main.position(), plan_.main_path("command"), "it sets " + name + ": " + reason,
                  "leave that out");
   }
@@ -218,7 +216,7 @@ void Supervision::require_shadow_mode(const yaml::Node& main, const EngineComman
   const std::string name(kShadowMode);
   // The generator replaces any other value in env.
   const std::string* value = command.environment().value(kShadowMode);
-  if (value != nullptr && is_false(*value)) {
+  if (value != nullptr && !may_be_on(*value)) {
     const auto [position, path] = place_of_variable(main, command, kShadowMode);
     plan_.refuse(position, path, base::quoted(*value) + ": " + reason, "leave it out");
   }
@@ -226,7 +224,7 @@ void Supervision::require_shadow_mode(const yaml::Node& main, const EngineComman
   if (set.state == OptionValue::State::kUnknown) {
     plan_.refuse(main.position(), plan_.main_path("command"),
                  "it sets " + name + " to an unknown value: " + set.reason, "leave that out");
-  } else if (set.state == OptionValue::State::kKnown && is_false(set.text)) {
+  } else if (set.state == OptionValue::State::kKnown && !may_be_on(set.text)) {
     plan_.refuse(main.position(), plan_.main_path("command"),
                  "it sets " + name + " to " + base::quoted(set.text) + ": " + reason,
                  "leave that out");

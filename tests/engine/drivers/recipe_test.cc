@@ -119,7 +119,7 @@ TEST_F(RecipeTest, TwoWhoWantTheSameLockAreRefused) {
   recipe_.command = {"sh", "-c", "exec python3 -m dynamo.vllm --gms_shadow_mode"};
   EXPECT_EQ(failure_of([&] { warnings(); }).status, ExitStatus::kUsage);
   recipe_.command = {"python3", "-m", "dynamo.vllm"};
-  for (const char* const on : {"1", "true", "TRUE", "yes"}) {
+  for (const char* const on : {"1", "true", "TRUE", "yes", "On"}) {
     variables_["DYN_VLLM_GMS_SHADOW_MODE"] = on;
     failure = failure_of([&] { warnings(); });
     EXPECT_EQ(failure.status, ExitStatus::kConfig) << on;
@@ -128,7 +128,7 @@ TEST_F(RecipeTest, TwoWhoWantTheSameLockAreRefused) {
   recipe_.failover = false;
   EXPECT_NO_THROW(warnings());
   recipe_.failover = true;
-  for (const char* const off : {"", "0", "false", "Off"}) {
+  for (const char* const off : {"", "0", "false", "Off", "n", "F", "2"}) {
     variables_["DYN_VLLM_GMS_SHADOW_MODE"] = off;
     EXPECT_NO_THROW(warnings()) << off;
   }

@@ -284,6 +284,7 @@ TEST(Supervision, ShadowModeIsRefusedUnderWhatHoldsTheLock) {
     EXPECT_EQ(supervised(env(R"("value":"false")")), "");
     EXPECT_EQ(supervised(env(R"("value":"False")")), "");
     EXPECT_EQ(supervised(env(R"("value":"0")")), "");
+    EXPECT_EQ(supervised(env(R"("value":"2")")), "");
     EXPECT_EQ(
         supervised(R"("command":["sh","-c","DYN_VLLM_GMS_SHADOW_MODE=1 python3 -m dynamo.vllm"])"),
         in_command);
@@ -342,6 +343,8 @@ TEST(Supervision, ShadowModeIsNeededByWhatHoldsTheLockItself) {
     EXPECT_EQ(script("DYN_VLLM_GMS_SHADOW_MODE=true"), "");
     EXPECT_EQ(script("DYN_VLLM_GMS_SHADOW_MODE=off"),
               "command: it sets DYN_VLLM_GMS_SHADOW_MODE to 'off': " + without + "that out");
+    EXPECT_EQ(script("DYN_VLLM_GMS_SHADOW_MODE=enabled"),
+              "command: it sets DYN_VLLM_GMS_SHADOW_MODE to 'enabled': " + without + "that out");
     EXPECT_EQ(
         alone(R"("command":["env","DYN_VLLM_GMS_SHADOW_MODE=false","python3","-m","dynamo.vllm"])"),
         "command: it sets DYN_VLLM_GMS_SHADOW_MODE to 'false': " + without + "that out");
