@@ -231,10 +231,20 @@ std::optional<ssl::context> ServerTls::context() {
   if (files_ == TlsFiles{}) return std::nullopt;
   // Taken before the files are read, so that a change meanwhile is read again.
   const Stamps stamps{stamp_of(files_.ca), stamp_of(files_.certificate), stamp_of(files_.key)};
-  if (!context_ || stamps != stamps_) {
+  if (stamps != stamps_) {
     context_.reset();
-    context_.emplace(make_tls_server(files_));
+    refusal_.reset();
     stamps_ = stamps;
+  }
+  if (refusal_) throw Error(*refusal_);
+  if (!context_) {
+    try {
+      context_.emplace(make_tls_server(files_));
+    } catch (const Error& error) {
+      // Other errors are not those of the content, and may be transient.
+      if (error.status() == ExitStatus::kConfig) refusal_ = error;
+      throw;
+    }
   }
   if (::SSL_CTX_up_ref(context_->native_handle()) != 1) {
     throw Error(ExitStatus::kOsError, "share the TLS context");

@@ -25,9 +25,9 @@ boost::asio::ssl::context make_tls_client(const TlsFiles& files, const std::stri
 /// kUsage unless `certificate` and `key` are named, and the errors of make_tls_client for files.
 boost::asio::ssl::context make_tls_server(const TlsFiles& files);
 
-/// The context of a server whose files may be replaced while it runs. The context is created again
-/// only after a file has changed: reading the files for each connection, before the client is
-/// authenticated, would make floods expensive.
+/// The context of a server whose files may be replaced while it runs. Files are read again only
+/// after one has changed, invalid ones, too: reading the files for each connection, before the
+/// client is authenticated, would make floods expensive.
 class ServerTls {
  public:
   explicit ServerTls(TlsFiles files) : files_(std::move(files)) {}
@@ -44,6 +44,8 @@ class ServerTls {
 
   const TlsFiles files_;
   std::optional<boost::asio::ssl::context> context_;
+  // The error of files that are invalid until one of them changes.
+  std::optional<base::Error> refusal_;
   Stamps stamps_{};
 };
 

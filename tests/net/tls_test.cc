@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -68,6 +70,23 @@ TEST_F(Tls, AFileThatIsNoneIsNamedWithTheReason) {
   failure = server_failure({"", files_.certificate, none});
   EXPECT_EQ(failure.status, ExitStatus::kConfig);
   EXPECT_THAT(failure.message, StartsWith("key file '" + none + "': "));
+}
+
+TEST_F(Tls, InvalidFilesAreReadAgainOnceOneHasChanged) {
+  const TlsFiles files{"", write("certificate", "nothing\n"), files_.key};
+  ServerTls server(files);
+  const base::UniqueFd opened(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  ASSERT_GE(::inotify_add_watch(opened.get(), files.certificate.c_str(), IN_OPEN), 0);
+  const fo::test::Failure first = failure_of([&] { server.context(); });
+  EXPECT_EQ(first.status, ExitStatus::kConfig);
+  inotify_event event{};
+  EXPECT_EQ(::read(opened.get(), &event, sizeof event), ssize_t{sizeof event});
+  const fo::test::Failure second = failure_of([&] { server.context(); });
+  EXPECT_EQ(second.status, ExitStatus::kConfig);
+  EXPECT_EQ(second.message, first.message);
+  EXPECT_FALSE(os::is_readable(opened.get())) << "the file was opened again";
+  write("certificate", os::read_file(files_.certificate, base::kMiB));
+  EXPECT_TRUE(server.context());
 }
 
 TEST_F(Tls, EveryTruncationOfACertificateIsRefused) {
