@@ -72,6 +72,7 @@ Address split_authority(std::string_view text, std::optional<std::uint16_t> defa
   return address;
 }
 
+// The host and port of a server to connect to.
 Address parse_authority(std::string_view text, std::optional<std::uint16_t> default_port,
                         const std::string& what) {
   Address address = split_authority(text, default_port, what);
@@ -80,6 +81,7 @@ Address parse_authority(std::string_view text, std::optional<std::uint16_t> defa
   } else if (!is_name(address.host)) {
     throw Error(ExitStatus::kUsage, what + ": the host is neither an address nor a name");
   }
+  if (address.port == 0) throw Error(ExitStatus::kUsage, what + ": not a port number");
   return address;
 }
 
@@ -99,9 +101,7 @@ Address parse_address(std::string_view text) {
 
 Address parse_server(std::string_view text) {
   const std::string what = "server " + base::quoted(text);
-  Address address = parse_authority(text, std::nullopt, what);
-  if (address.port == 0) throw Error(ExitStatus::kUsage, what + ": not a port number");
-  return address;
+  return parse_authority(text, std::nullopt, what);
 }
 
 std::string to_string(const Address& address) {

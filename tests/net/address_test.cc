@@ -97,6 +97,13 @@ TEST(Url, RefusesHostsThatAreNeitherAddressNorName) {
   }
 }
 
+TEST(Url, RefusesPortsThatNoServerHas) {
+  for (const char* port : {"0", "00", "65536", "-1", "", "x"}) {
+    EXPECT_EQ(failure(std::string("http://127.0.0.1:") + port + "/"), base::ExitStatus::kUsage)
+        << port;
+  }
+}
+
 TEST(Url, SplitsUnixUrls) {
   const Url url = parse_url("unix:/run/x.sock:/health?v=1");
   EXPECT_EQ(url.socket_path, "/run/x.sock");
