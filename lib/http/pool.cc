@@ -157,6 +157,7 @@ Pool::~Pool() {
   // Other owners may keep the state for a moment longer.
   state_->limits.idle_per_origin = 0;
   state_->shelves.clear();
+  state_->idle = 0;
 }
 
 // The caller has made room for it.

@@ -334,6 +334,33 @@ TEST_F(HttpPool, AConnectionMayOutliveThePool) {
   loop_.run_until([&] { return server.ended() == 2; });
 }
 
+TEST_F(HttpPool, AWaitMayOutliveThePool) {
+  PoolLimits limits;
+  limits.connections = 1;
+  ScriptedServer server(loop_.io().get_executor(), serve);
+  auto pool = std::make_unique<Pool>(loop_.io().get_executor(), limits);
+  Lease lease = loop_.run(get(*pool, server));
+  loop_.run(ask(*lease));
+  Lease next;
+  bool is_over = false;
+  boost::asio::co_spawn(loop_.io(), get(*pool, server, soon()),
+                        [&](const std::exception_ptr&, Lease got) {
+                          next = std::move(got);
+                          is_over = true;
+                        });
+  loop_.io().restart();
+  loop_.io().poll();
+  EXPECT_FALSE(is_over);
+  // The connection becomes an idle one, and the pool ends before the wait does.
+  lease.reset();
+  pool.reset();
+  loop_.run_until([&] { return is_over; });
+  ASSERT_TRUE(next);
+  next.reset();
+  server.stop();
+  loop_.run_until([&] { return server.ended() == 2; });
+}
+
 TEST_F(HttpPool, CancelledWaitsLeaveNothingBehind) {
   PoolLimits limits;
   limits.connections = 1;
