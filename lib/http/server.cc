@@ -188,7 +188,9 @@ class Session : public std::enable_shared_from_this<Session> {
                               base::equal_ignoring_case(name, "Transfer-Encoding");
       if (!is_framing) add_field(text, name, value);
     }
-    left_ = base::parse_uint(head.header("Content-Length").value_or(""));
+    // RFC 9110 allows no length for these, but one for 304 and for the answer to HEAD.
+    const bool may_have_length = head.status >= 200 && head.status != 204;
+    if (may_have_length) left_ = base::parse_uint(head.header("Content-Length").value_or(""));
     if (left_) add_field(text, "Content-Length", std::to_string(*left_));
     // HTTP/1.0 has no chunks: there the end of the connection ends the answer.
     const bool has_end = left_ || is_bodiless(head.status);

@@ -137,6 +137,10 @@ TEST(HttpStreams, OfAnotherLengthThanTheyHaveAreCut) {
 TEST(HttpStreams, WithoutABodyEndWithTheirHead) {
   EXPECT_THAT(answer_of(streaming({}, 204), get()), EndsWith("\r\n\r\n"));
   EXPECT_THAT(answer_of(streaming({}, 204), get()), Not(HasSubstr("chunked")));
+  EXPECT_THAT(answer_of(streaming({{"Content-Length", "7"}}, 204), get()),
+              Not(HasSubstr("Content-Length")));
+  EXPECT_THAT(answer_of(streaming({{"Content-Length", "7"}}, 304), get()),
+              EndsWith("Content-Length: 7\r\nConnection: keep-alive\r\n\r\n"));
   const std::string head = "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n";
   EXPECT_THAT(answer_of(streaming({{"Content-Length", "9"}}), head),
               EndsWith("Content-Length: 9\r\nConnection: keep-alive\r\n\r\n"));
