@@ -149,9 +149,14 @@ class DirWatch {
     if (!inotify_) warn(errno);
   }
 
-  void look() {
-    next_look_ = Clock::now() + kLookInterval;
-    view_.look();
+  /// Reports the present records. Retries what may succeed later; throws kNotPermitted.
+  awaitable<void> begin() {
+    for (;;) {
+      const std::optional<Error> failure = look();
+      if (!failure) co_return;
+      if (failure->status() == ExitStatus::kNotPermitted) throw Error(*failure);
+      co_await loop::pause_for(kCheckInterval);
+    }
   }
 
   awaitable<void> run() {
@@ -162,7 +167,7 @@ class DirWatch {
       co_await loop::until_ready(inotify_.get(), POLLIN, until);
       read_events();
       query_locks();
-      if (Clock::now() >= next_look_ || store_.is_replaced()) look_again();
+      if (Clock::now() >= next_look_ || store_.is_replaced()) look();
     }
   }
 
@@ -210,7 +215,7 @@ class DirWatch {
   }
 
   void handle(const inotify_event& event, const std::string& name) {
-    if ((event.mask & IN_Q_OVERFLOW) != 0) return view_.look();
+    if ((event.mask & IN_Q_OVERFLOW) != 0) next_look_ = Clock::now();
     const auto folder = folders_.find(event.wd);
     if (folder == folders_.end()) return;
     if ((event.mask & IN_IGNORED) != 0) {
@@ -219,8 +224,7 @@ class DirWatch {
     }
     const std::string begin = folder->second.empty() ? "" : folder->second + "/";
     if ((event.mask & IN_ISDIR) != 0) {
-      if ((event.mask & (IN_CREATE | IN_MOVED_TO)) != 0) return view_.look_in(begin + name);
-      if ((event.mask & (IN_DELETE | IN_MOVED_FROM)) != 0) return view_.look();
+      next_look_ = Clock::now();
       return;
     }
     const std::string_view record = DirStore::record_of(name);
@@ -250,16 +254,25 @@ class DirWatch {
     }
   }
 
-  void look_again() {
+  // Compares the whole registry. While that fails, the workers are stale; the failure is logged
+  // once, and returned.
+  std::optional<Error> look() {
     try {
+      next_look_ = Clock::now() + kLookInterval;
       if (store_.is_replaced()) {
         store_.reopen(true);
         folders_.clear();
       }
-      look();
+      view_.look();
+      failure_.clear();
+      return std::nullopt;
     } catch (const Error& error) {
-      next_look_ = Clock::now() + kLookInterval;
-      log_limit_.log(os::LogLevel::kWarning, error.what(), error.what());
+      next_look_ = Clock::now() + kCheckInterval;
+      view_.set_unreachable();
+      if (std::exchange(failure_, error.what()) != error.what()) {
+        os::log(os::LogLevel::kWarning, "{}", error.what());
+      }
+      return error;
     }
   }
 
@@ -271,7 +284,8 @@ class DirWatch {
   std::list<Query> queries_;
   Clock::time_point next_look_;
   bool has_warned_ = false;
-  os::LogLimit log_limit_;
+  // The message of the last comparison's failure; empty after a success.
+  std::string failure_;
   DirView view_;
 };
 
@@ -346,7 +360,7 @@ class DirRegistry final : public Registry {
                         std::function<void(const RegistryChange&)> on_change) override {
     const std::shared_ptr<DirStore> store = open(true);
     DirWatch watch(*store, std::move(prefix), on_change);
-    watch.look();
+    co_await watch.begin();
     on_change({RegistryChange::Kind::kListed});
     co_await watch.run();
   }

@@ -11,7 +11,8 @@ namespace fo::fleet {
 
 /// The folder is opened by the first call, and created by those that write or watch. Calls throw
 /// kNotPermitted for a folder that other users may write to, kUnavailable for one that does not
-/// exist, and the status of the errno.
+/// exist, and the status of the errno. A watch reports all workers as stale while a folder cannot
+/// be read.
 std::unique_ptr<Registry> make_dir_registry(std::string path);
 
 }  // namespace fo::fleet

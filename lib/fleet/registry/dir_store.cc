@@ -37,6 +37,10 @@ struct CloseFolder {
 };
 using Entries = std::unique_ptr<DIR, CloseFolder>;
 
+// True if the error of an open means that there is no such file or folder. Other errors say nothing
+// about it.
+bool is_missing(int err) { return err == ENOENT || err == ENOTDIR || err == ELOOP; }
+
 UniqueFd open_folder(int root, const std::string& folder) {
   return UniqueFd(::openat(root, folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
@@ -101,7 +105,7 @@ void DirStore::fail(int err, const std::string& action, std::string_view key) co
 UniqueFd DirStore::find_file(const Place& place, const std::string& path) const {
   UniqueFd fd(::openat(place.folder, path.c_str(),
                        O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!fd && errno != ENOENT && errno != ENOTDIR && errno != ELOOP) fail(errno, "read", place.key);
+  if (!fd && !is_missing(errno)) fail(errno, "read", place.key);
   return fd;
 }
 
@@ -145,12 +149,19 @@ void DirStore::walk(const std::string& folder, std::string_view prefix,
   const std::string begin = folder.empty() ? "" : folder + "/";
   if (!begin.starts_with(prefix) && !prefix.starts_with(begin)) return;
   on_folder(folder);
-  UniqueFd fd = open_folder(root_.get(), folder.empty() ? "." : folder);
-  if (!fd) return;
-  const Entries entries(::fdopendir(fd.get()));
-  if (!entries) return;
+  const std::string path_of_folder = folder.empty() ? "." : folder;
+  UniqueFd fd = open_folder(root_.get(), path_of_folder);
+  if (!fd && is_missing(errno)) return;
+  const Entries entries(fd ? ::fdopendir(fd.get()) : nullptr);
+  if (!entries) fail(errno, "read folder", path_of_folder);
   const int opened = fd.release();
-  while (const dirent* const entry = ::readdir(entries.get())) {
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = ::readdir(entries.get());
+    if (entry == nullptr) {
+      if (errno != 0 && !is_missing(errno)) fail(errno, "read folder", path_of_folder);
+      return;
+    }
     const std::string_view name = entry->d_name;
     if (name.starts_with('.')) continue;
     unsigned char type = entry->d_type;

@@ -19,8 +19,11 @@ DirView::DirView(const DirStore& store, std::string prefix,
       reports_("dir:" + store.path(), std::move(on_change)) {}
 
 void DirView::look() {
+  // A stale record is not present again before all folders can be read.
+  if (is_unreachable_) store_.walk("", prefix_, on_folder_, [](const DirStore::Place&) {});
+  is_unreachable_ = false;
   ++round_;
-  look_in("");
+  store_.walk("", prefix_, on_folder_, [this](const DirStore::Place& place) { compare(place); });
   for (auto seen = known_.begin(); seen != known_.end();) {
     const auto next = std::next(seen);
     if (seen->second.round != round_) vanish(seen);
@@ -28,9 +31,10 @@ void DirView::look() {
   }
 }
 
-void DirView::look_in(const std::string& folder) {
-  store_.walk(folder, prefix_, on_folder_,
-              [this](const DirStore::Place& place) { compare(place); });
+void DirView::set_unreachable() {
+  is_unreachable_ = true;
+  reports_.set_unreachable();
+  for (auto& [key, seen] : known_) seen.stamp = {};
 }
 
 bool DirView::refresh(const std::string& key) {
@@ -63,7 +67,7 @@ bool DirView::compare(const DirStore::Place& place) {
   } catch (const base::Error& error) {
     // A record that cannot be read has not vanished.
     const auto unread = known_.find(key);
-    if (unread != known_.end()) unread->second.round = round_;
+    if (unread != known_.end()) unread->second = {{}, unread->second.is_alive, round_};
     log_limit_.log(os::LogLevel::kWarning, error.what(), error.what());
     return true;
   }

@@ -21,10 +21,11 @@ class DirView {
           std::function<void(const RegistryChange&)> on_change,
           std::function<void(const std::string& folder)> on_folder);
 
-  /// Compares the whole registry with the records that were seen before.
+  /// Compares the whole registry with the records that were seen before. Throws what
+  /// DirStore::walk() throws; records that were not compared then have not vanished.
   void look();
-  /// Compares the records in and below `folder`; does not notice those that have vanished.
-  void look_in(const std::string& folder);
+  /// Reports the records of processes as stale until the next comparison.
+  void set_unreachable();
   /// Compares one record. Returns false if it does not exist or its process has ended; true also if
   /// it cannot be read.
   bool refresh(const std::string& key);
@@ -46,6 +47,7 @@ class DirView {
   Known known_;
   RecordReports reports_;
   unsigned round_ = 0;
+  bool is_unreachable_ = false;
   os::LogLimit log_limit_;
 };
 

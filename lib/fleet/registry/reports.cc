@@ -38,8 +38,20 @@ void RecordReports::vanish(const std::string& key) {
   end(key, is_kept_kind(key) ? Kind::kStale : Kind::kGone);
 }
 
+void RecordReports::set_unreachable() {
+  for (auto& [key, hash] : reported_) {
+    if (!hash || !is_kept_kind(key)) continue;
+    hash.reset();
+    on_change_({Kind::kStale, {key, {}}});
+  }
+}
+
 void RecordReports::end(const std::string& key, Kind kind) {
-  if (reported_.erase(key) > 0) on_change_({kind, {key, {}}});
+  const auto known = reported_.find(key);
+  if (known == reported_.end()) return;
+  const bool is_already_stale = !known->second && kind == Kind::kStale;
+  reported_.erase(known);
+  if (!is_already_stale) on_change_({kind, {key, {}}});
 }
 
 }  // namespace fo::fleet

@@ -30,9 +30,13 @@ class RecordReports {
   /// Reports a record that was deleted: kStale for a kept kind, because a process deregisters
   /// before it ends in order; else kGone.
   void vanish(const std::string& key);
+  /// Reports kStale for all records of kept kinds, because the registry is unreachable. Each of
+  /// them is new for the next put().
+  void set_unreachable();
 
-  /// Hashes of the texts that were last reported with kPut, by key.
-  using Reported = std::unordered_map<std::string, std::size_t>;
+  /// Hashes of the texts that were last reported with kPut, by key; nullopt for a record that is
+  /// stale because the registry was unreachable.
+  using Reported = std::unordered_map<std::string, std::optional<std::size_t>>;
   [[nodiscard]] const Reported& reported() const { return reported_; }
 
  private:

@@ -8,12 +8,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -180,10 +183,12 @@ TEST_F(DirRegistryTest, AFolderThatIsAwayEndsNothing) {
     EXPECT_EQ(status_of([&] { list(); }), ExitStatus::kUnavailable);
     EXPECT_EQ(status_of([&] { keep(2); }), ExitStatus::kUnavailable);
     fo::test::await([&] { return log.contains("Not a directory"); });
+    EXPECT_EQ(watch.next(), "stale " + id_number(1));
     ASSERT_EQ(::unlink(path_.c_str()), 0);
     fo::test::await([&] { return log.contains("was lost, and is written again"); });
   }
   // The lock in the old folder is released by now, which is not the end of the process.
+  EXPECT_EQ(watch.next(), "put " + id_number(1));
   const auto other = keep(2);
   EXPECT_EQ(watch.next(), "put " + id_number(2));
   EXPECT_EQ(list(), (std::vector<Record>{record_number(1), record_number(2)}));
@@ -202,6 +207,79 @@ TEST_F(DirRegistryTest, AReaderWithoutDescriptorsDoesNotTakeAProcessForDead) {
         status_of([&] { static_cast<void>(store.find(kEndpoint + id_number(1))); }));
   });
   EXPECT_EQ(reader.wait(), static_cast<int>(ExitStatus::kOsError));
+}
+
+// No more files can be opened while it lives.
+class NoMoreDescriptors {
+ public:
+  NoMoreDescriptors() {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    // The lowest free number.
+    const int next = ::dup(STDERR_FILENO);
+    ::close(next);
+    const rlimit none{static_cast<rlim_t>(next), before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  NoMoreDescriptors(const NoMoreDescriptors&) = delete;
+  NoMoreDescriptors& operator=(const NoMoreDescriptors&) = delete;
+  ~NoMoreDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(DirRegistryTest, AFolderThatCannotBeReadIsNotEmpty) {
+  const auto kept = keep(1);
+  const DirStore store(path_, false);
+  const NoMoreDescriptors none;
+  const auto failure = failure_of([&] {
+    store.walk(
+        "", "", [](const std::string&) {}, [](const DirStore::Place&) {});
+  });
+  EXPECT_EQ(failure.status, ExitStatus::kOsError);
+  EXPECT_EQ(failure.message, "registry 'dir:" + path_ + "': read folder '.': Too many open files");
+}
+
+TEST_F(DirRegistryTest, AWatchWithoutDescriptorsLosesNothing) {
+  const auto kept = keep(1);
+  loop::run_to_end(open()->put({"weights/llama", "{}"}, soon()));
+  const std::string hidden = file("weights/.hidden");
+  fo::test::spill(hidden, "{}");
+  Watching watch(open(), "");
+  watch.listing();
+  const std::string error = "read folder '.': Too many open files\n";
+  const fo::test::StderrText log;
+  {
+    const NoMoreDescriptors none;
+    // A new folder is looked at.
+    ASSERT_EQ(::mkdir(file("wanted").c_str(), 0700), 0);
+    EXPECT_EQ(watch.next(), "stale " + id_number(1));
+    ASSERT_EQ(::rmdir(file("wanted").c_str()), 0);
+    ASSERT_EQ(::rename(hidden.c_str(), file("weights/mistral").c_str()), 0);
+    watch.run_until([&] { return log.contains("read 'weights/mistral': Too many open files\n"); });
+  }
+  EXPECT_TRUE(log.contains(error));
+  EXPECT_EQ(log.text().find(error), log.text().rfind(error)) << "it is logged once";
+  // All other changes would be earlier.
+  std::vector<std::string> changes{watch.next(), watch.next()};
+  std::sort(changes.begin(), changes.end());
+  EXPECT_EQ(changes, (std::vector<std::string>{"put " + id_number(1), "put mistral"}));
+  loop::run_to_end(kept->leave(soon()));
+  EXPECT_EQ(watch.next(), "gone " + id_number(1));
+}
+
+TEST_F(DirRegistryTest, AWatchBeginsWhenTheFoldersCanBeRead) {
+  const auto kept = keep(1);
+  // The registry is open before it runs out of descriptors.
+  auto registry = open();
+  loop::run_to_end(registry->list("", soon()));
+  const fo::test::StderrText log;
+  std::optional<Watching> watch(std::in_place, std::move(registry), "instances/");
+  {
+    const NoMoreDescriptors none;
+    watch->run_until([&] { return log.contains("read folder '.': Too many open files\n"); });
+  }
+  EXPECT_EQ(watch->listing(), "put " + id_number(1));
 }
 
 TEST_F(DirRegistryTest, ADiskThatIsFullLosesNothing) {

@@ -1,13 +1,17 @@
 // What runs beside a test of a registry: the process that keeps a record, and a watch.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -44,6 +48,8 @@ class Watching {
  public:
   Watching(std::unique_ptr<fleet::RecordReader> registry, const std::string& prefix)
       : registry_(std::move(registry)) {
+    // With its first timer, the loop opens the descriptors that it needs.
+    const boost::asio::steady_timer timer(loop_);
     boost::asio::co_spawn(
         loop_,
         registry_->watch(
@@ -78,6 +84,14 @@ class Watching {
         break;
     }
     return "listed";
+  }
+  /// Runs the watch until `holds()`.
+  void run_until(const std::function<bool()>& holds) {
+    const base::Deadline deadline = soon();
+    while (!holds()) {
+      ASSERT_FALSE(deadline.expired());
+      loop_.run_one_for(std::chrono::milliseconds(100));
+    }
   }
   /// The changes up to "listed", which is left out, separated by ", ".
   std::string listing() {
