@@ -187,7 +187,9 @@ awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worke
               base::quoted(worker->name), base::format_duration(options.stale));
     }
     const bool may_have_ended = worker->is_stale && result == Check::kEnded;
-    if (is_forgotten || (may_have_ended && was_known)) {
+    const bool is_takeover_over = worker->unreachable_since &&
+                                  Clock::now() - *worker->unreachable_since >= options.takeover;
+    if (is_forgotten || (may_have_ended && was_known && is_takeover_over)) {
       state->on_ended(worker);
       break;
     }

@@ -32,14 +32,17 @@ class WorkerMonitor {
     base::Duration load_timeout = std::chrono::seconds(1);
     /// How long a stale worker is used at most.
     base::Duration stale = std::chrono::hours(1);
+    /// How long a stale worker may refuse connections, or another model answer at its address,
+    /// before it has ended: the standby of its pair may take over.
+    base::Duration takeover = std::chrono::seconds(10);
     /// Sent with each query, such as the engines' key.
     http::Fields headers;
   };
   /// Called after a worker has become reachable or unreachable, its first answer was late, its
   /// models have changed, or its engine's queue has lowered its share.
   using OnChange = std::function<void(const WorkerPtr& worker)>;
-  /// Called for a stale worker that refuses connections or serves another model, so that it has
-  /// ended, and for one that has been stale for too long.
+  /// Called for a stale worker that has refused connections, or served another model, for as long as
+  /// `takeover`, so that it has ended, and for one that has been stale for too long.
   using OnEnded = std::function<void(const WorkerPtr& worker)>;
 
   WorkerMonitor(boost::asio::any_io_executor executor, Options options, OnChange on_change,

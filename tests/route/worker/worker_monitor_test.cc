@@ -62,6 +62,7 @@ class WorkerMonitorTest : public FdCounting {
     options.check = std::chrono::milliseconds(20);
     options.timeout = options.load_timeout = std::chrono::seconds(10);
     options.load = std::chrono::milliseconds(5);
+    options.takeover = std::chrono::milliseconds(0);
     options.headers = {{"authorization", "Bearer engine-key"}};
     return options;
   }
@@ -339,6 +340,16 @@ class ForgetfulMonitor : public WorkerMonitorTest {
   ForgetfulMonitor() : WorkerMonitorTest(forgetful()) {}
 };
 
+class PairMonitor : public WorkerMonitorTest {
+ protected:
+  static WorkerMonitor::Options with_takeover() {
+    WorkerMonitor::Options options = WorkerMonitorTest::options();
+    options.takeover = std::chrono::hours(1);
+    return options;
+  }
+  PairMonitor() : WorkerMonitorTest(with_takeover()) {}
+};
+
 class RareMonitor : public WorkerMonitorTest {
  protected:
   static WorkerMonitor::Options rare() {
@@ -348,6 +359,19 @@ class RareMonitor : public WorkerMonitorTest {
   }
   RareMonitor() : WorkerMonitorTest(rare()) {}
 };
+
+TEST_F(PairMonitor, AStandbyMayTakeOverTheAddressOfAStaleWorker) {
+  start_engine();
+  const WorkerPtr worker = watch();
+  until_reachable(worker, true);
+  worker->is_stale = true;
+  engine_.reset();
+  loop_.run_until([&] { return worker->may_have_ended; });
+  start_engine();
+  until_reachable(worker, true);
+  EXPECT_FALSE(worker->may_have_ended);
+  EXPECT_EQ(ended_, 0);
+}
 
 TEST_F(RareMonitor, AFaultDuringACheckLeadsToAnother) {
   int checks = 0;
