@@ -29,6 +29,8 @@ constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
 // The timeout of the requests of a watch.
 constexpr Duration kListTimeout = std::chrono::seconds(10);
+// The time of one connection of a watch. A dead connection may not report an error.
+constexpr Duration kWatchTime = std::chrono::seconds(30);
 
 // The cluster, and where the registry is in it.
 struct Cluster {
@@ -219,14 +221,17 @@ class EtcdRegistry final : public Registry {
     os::LogLimit log_limit;
     loop::Backoff backoff(kFirstPause, kLongestPause);
     bool is_listed = false;
+    bool is_reached = false;
     for (;;) {
       try {
+        is_reached = false;
         const etcd::Revision revision = co_await look(reports, keys);
+        is_reached = true;
         if (!std::exchange(is_listed, true)) on_change({RegistryChange::Kind::kListed});
-        backoff.reset();
-        co_await follow(reports, keys, revision + 1, log_limit);
+        co_await follow(reports, keys, revision + 1, backoff);
       } catch (const Error& error) {
         if (!is_listed && !loop::is_transient(error)) throw;
+        if (!is_reached) reports.set_unreachable();
         log_limit.log(os::LogLevel::kWarning, error.what(), error.what());
       }
       co_await loop::pause_for(backoff.next());
@@ -253,18 +258,16 @@ class EtcdRegistry final : public Registry {
     co_return found.revision;
   }
 
-  // Reports changes from `revision` on. Returns if the keys must be listed again: etcd has
-  // compacted some changes, has an older revision, or was reconnected. A reconnected etcd may have
-  // lost its data, and its revision may have grown past the old one since.
+  // Reports changes from `revision` on, over one connection, and resets `backoff` when it is made.
+  // After its end the keys must be listed again: etcd may have compacted some changes, may have an
+  // older revision, or may have lost its data, and its revision may have grown past the old one
+  // since.
   awaitable<void> follow(RecordReports& reports, etcd::KeyRange keys, etcd::Revision revision,
-                         os::LogLimit& log_limit) {
+                         loop::Backoff& backoff) {
     etcd::WatchStream stream({keys, revision});
-    bool is_connected = false;
     const auto on_message = [&](const etcd::WatchMessage& message) {
-      if (message.is_created) {
-        const bool is_older = message.revision + 1 < stream.next_revision();
-        if (is_older || std::exchange(is_connected, true)) return false;
-      }
+      if (message.is_created && message.revision + 1 < stream.next_revision()) return false;
+      backoff.reset();
       for (const etcd::Event& event : message.events) {
         if (event.kind == etcd::Event::Kind::kPut) {
           report(reports, event.key);
@@ -274,11 +277,8 @@ class EtcdRegistry final : public Registry {
       }
       return true;
     };
-    const auto on_failure = [&](const Error& failure) {
-      log_limit.log(os::LogLevel::kWarning, failure.what(), failure.what());
-    };
-    const Deadline never = Deadline::never();
-    co_await cluster_->client.watch(stream, never, on_message, on_failure);
+    const Deadline deadline = Deadline::after(kWatchTime);
+    co_await cluster_->client.watch_once(stream, deadline, on_message);
   }
 
   ClusterPtr cluster_;

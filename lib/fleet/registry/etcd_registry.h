@@ -24,7 +24,8 @@ struct EtcdRegistryConfig {
 };
 
 /// Calls also throw what etcd::Client throws. A watch reports the record of a killed process as
-/// kStale when its lease expires, because etcd reports an expiry as a deletion.
+/// kStale when its lease expires, because etcd reports an expiry as a deletion, and all workers as
+/// kStale while etcd is unreachable.
 std::unique_ptr<Registry> make_etcd_registry(EtcdRegistryConfig config);
 
 }  // namespace fo::fleet

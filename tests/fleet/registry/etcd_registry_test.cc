@@ -6,8 +6,10 @@
 #include <chrono>
 #include <csignal>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "etcd/server.h"
 #include "fleet/record/instance.h"
@@ -56,6 +58,27 @@ TEST_F(EtcdRegistryTest, AServerThatRestartsLosesNothing) {
   etcd.restart();
   const auto second = loop::run_to_end(registry->keep(record_number(2), soon()));
   EXPECT_EQ(watch.next(), "put " + id_number(2));
+}
+
+TEST_F(EtcdRegistryTest, WorkersAreStaleWhileNoServerIsReachable) {
+  fo::test::Etcd etcd(folder_);
+  const auto registry = open({etcd.url()}, std::chrono::minutes(10));
+  const auto first = loop::run_to_end(registry->keep(record_number(1), soon()));
+  const auto second = loop::run_to_end(registry->keep(record_number(2), soon()));
+  loop::run_to_end(registry->put({"weights/llama", "{}"}, soon()));
+  Watching watch(open({etcd.url()}), "");
+  EXPECT_EQ(watch.listing(), "put " + id_number(1) + ", put " + id_number(2) + ", put llama");
+  etcd.kill();
+  EXPECT_EQ((std::set<std::string>{watch.next(), watch.next()}),
+            (std::set<std::string>{"stale " + id_number(1), "stale " + id_number(2)}));
+  etcd.start();
+  // The watch does not run meanwhile.
+  loop::run_to_end(second->leave(soon()));
+  EXPECT_EQ(watch.next(), "put " + id_number(1));
+  loop::run_to_end(registry->put({"weights/mistral", "{}"}, soon()));
+  EXPECT_EQ(watch.next(), "put mistral");
+  loop::run_to_end(first->leave(soon()));
+  EXPECT_EQ(watch.next(), "gone " + id_number(1));
 }
 
 TEST_F(EtcdRegistryTest, AServerThatIsAwayLongerThanALeaseEndsNothing) {
