@@ -11,6 +11,7 @@
 #include "json/object.h"
 #include "kube/reading.h"
 #include "net/address.h"
+#include "text/time_text.h"
 
 namespace fo::fleet {
 namespace {
@@ -54,6 +55,13 @@ SlicePort port_in(const json& slice) {
   if (named) return *named;
   if (all.size() != 1) throw Misfit("expected one TCP port, or one named http or https");
   return all.front();
+}
+
+// The time of the object's creation, which Kubernetes writes in whole seconds; empty if unknown.
+std::string created_at(const json& object) {
+  std::string time = text_in(object_in(object, "metadata"), "creationTimestamp");
+  if (time.ends_with('Z')) time.insert(time.size() - 1, ".000");
+  return text::parse_time(time) ? time : std::string();
 }
 
 SliceWorker worker_in(const json& endpoint, const EndpointId& id, const SlicePort& port) {
@@ -105,9 +113,13 @@ EndpointSlice slice_in(const json& object) {
   // The slice of a Service without pods has no ports.
   if (endpoints.empty()) return slice;
   const SlicePort port = port_in(object);
+  // A slice does not say when its pods started. It is about as old as the Service, so the workers
+  // of an older version of a deployment remain the older ones when their pods are replaced.
+  const std::string started_at = created_at(object);
   for (const json& endpoint : endpoints) {
     try {
       slice.workers.push_back(worker_in(endpoint, id, port));
+      slice.workers.back().instance.started_at = started_at;
     } catch (const std::runtime_error& error) {
       if (slice.fault.empty()) slice.fault = error.what();
     }

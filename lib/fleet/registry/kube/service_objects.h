@@ -23,7 +23,8 @@ struct SliceWorker {
   /// Key of its record, "instances/SERVICE/worker/generate/ID".
   std::string key;
   /// The record without the members that a card has. Its id is the pod's uid, or the digest of its
-  /// URL for an endpoint that is not a pod; it is draining while the pod terminates.
+  /// URL for an endpoint that is not a pod; it is draining while the pod terminates. It started
+  /// when the slice was created.
   Instance instance;
   /// False if Kubernetes sends it no requests; it may answer nevertheless.
   bool is_ready = false;

@@ -66,6 +66,16 @@ TEST(EndpointSliceWorkers, FollowTheConditions) {
   EXPECT_EQ(state(unknown), "ready");
 }
 
+TEST(EndpointSliceWorkers, StartedWhenTheirSliceWasCreated) {
+  json slice = slice_object("a", {pod_endpoint(1)});
+  const auto started_at = [&] { return only_worker(slice).instance.started_at; };
+  EXPECT_EQ(started_at(), "");
+  slice["metadata"]["creationTimestamp"] = "2026-11-27T05:33:00Z";
+  EXPECT_EQ(started_at(), "2026-11-27T05:33:00.000Z");
+  slice["metadata"]["creationTimestamp"] = "yesterday";
+  EXPECT_EQ(started_at(), "");
+}
+
 TEST(EndpointSliceWorkers, HaveTheSameIdEachTime) {
   json endpoint = pod_endpoint(1);
   const auto id = [&] { return only_worker(slice_object("a", {endpoint})).instance.id; };
