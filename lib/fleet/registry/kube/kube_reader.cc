@@ -1,6 +1,5 @@
 #include "fleet/registry/kube/kube_reader.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <map>
@@ -140,16 +139,22 @@ class KubeReader final : public RecordReader {
       : config_(std::move(config)), client_(config_.kube) {}
 
   awaitable<std::vector<Record>> list(std::string prefix, Deadline deadline) override {
-    std::vector<Record> records;
-    KubeView view(config_.uri, std::move(prefix),
-                  [&](const RegistryChange& change) { records.push_back(change.record); });
+    // The view reports a worker again if another slice has a better address of it.
+    std::map<std::string, std::string> texts;
+    KubeView view(config_.uri, std::move(prefix), [&](const RegistryChange& change) {
+      if (change.kind == RegistryChange::Kind::kPut) {
+        texts[change.record.key] = change.record.text;
+      } else {
+        texts.erase(change.record.key);
+      }
+    });
     // The records of workers contain members of their cards, so the cards are listed first.
     Mirror cards = mirror_cards(view);
     co_await cards.list(deadline);
     Mirror slices = mirror_slices(view);
     co_await slices.list(deadline);
-    std::sort(records.begin(), records.end(),
-              [](const Record& a, const Record& b) { return a.key < b.key; });
+    std::vector<Record> records;
+    for (const auto& [key, text] : texts) records.push_back({key, text});
     co_return records;
   }
 

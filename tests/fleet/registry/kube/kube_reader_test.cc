@@ -68,6 +68,16 @@ TEST_F(KubeReaderTest, ListsTheReadyWorkersOfItsServiceAndTheirCard) {
   EXPECT_EQ(list().size(), 3U);
 }
 
+TEST_F(KubeReaderTest, AWorkerWithTwoAddressesIsListedOnce) {
+  json v6 = slice_object("a", {pod_endpoint(1, "fd00::1")});
+  v6["addressType"] = "IPv6";
+  api_.put(v6);
+  api_.put(slice_object("b", {pod_endpoint(1)}));
+  const std::vector<Record> workers = list("instances/");
+  ASSERT_EQ(workers.size(), 1U);
+  EXPECT_EQ(decode_instance(workers[0]).url, "http://10.0.0.1:8000");
+}
+
 TEST_F(KubeReaderTest, AWatchFollowsSlicesAndCards) {
   api_.put(slice_object("a", {pod_endpoint(1)}));
   Watching watch(open(), "instances/");
