@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fleet/registry/follow.h"
 #include "loop/backoff.h"
 #include "loop/both.h"
 #include "os/log.h"
@@ -134,7 +135,8 @@ class JoinedRegistry final : public Registry {
           if (!is_worker(change.record.key)) receive(change);
         };
     awaitable<void> workers = workers_->watch(prefix, joined.receiver(0));
-    awaitable<void> others = state_->watch(prefix, receive_others);
+    // A failure of this registry must not end the watch of the workers.
+    awaitable<void> others = follow(*state_, prefix, receive_others);
     co_await loop::run_both(std::move(workers), std::move(others));
   }
 

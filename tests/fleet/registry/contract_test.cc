@@ -30,6 +30,7 @@
 #include "support/must_run.h"
 #include "support/soon.h"
 #include "support/temp_dir.h"
+#include "support/text_file.h"
 
 namespace fo::fleet {
 namespace {
@@ -391,6 +392,20 @@ TEST_P(ReadOnlyContract, AWatchReportsBothRegistries) {
   Watching weights(open(), "weights/");
   EXPECT_EQ(weights.next(), "put llama");
   EXPECT_EQ(weights.next(), "listed");
+}
+
+TEST(ReadOnlyRegistry, AStateRegistryThatCannotBeOpenedHidesNoCard) {
+  const fo::test::TempDir folder;
+  const fo::test::KubeApi api;
+  api.put(fo::test::card_object("card", R"({"version":1,"name":"llama"})"));
+  const std::string state = folder.path("state");
+  fo::test::spill(state, "a file");
+  Watching watch(
+      make_registry("k8s:ns/kubernetes.io/service-name=llama?api=" + api.url(), "dir:" + state),
+      "cards/");
+  EXPECT_EQ(watch.next().substr(0, 4), "put ");
+  ASSERT_EQ(::unlink(state.c_str()), 0);
+  EXPECT_EQ(watch.next(), "listed");
 }
 
 TEST(ReadOnlyRegistry, ACardIsGoneWhenBothRegistriesHaveLostIt) {
