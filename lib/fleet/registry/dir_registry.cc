@@ -330,7 +330,9 @@ class DirRegistry final : public Registry {
 
   awaitable<bool> remove(std::string key, Deadline deadline) override {
     const std::shared_ptr<DirStore> store = open(false);
-    if (!is_key(key) || !store->find(key)) co_return false;
+    if (!is_key(key)) co_return false;
+    check_key(key, false);
+    if (!store->find(key)) co_return false;
     const UniqueFd lock = co_await lock_folder(*store, key, deadline);
     co_return store->remove(key);
   }

@@ -196,6 +196,7 @@ class EtcdRegistry final : public Registry {
 
   awaitable<bool> remove(std::string key, Deadline deadline) override {
     if (!is_key(key)) co_return false;
+    check_key(key, false);
     const etcd::KeyRange keys{cluster_->path(key)};
     const std::uint64_t count = co_await cluster_->client.erase(keys, deadline);
     co_return count > 0;

@@ -115,7 +115,8 @@ class Registry : public RecordReader {
   /// the record is created unless the new text is empty, too. Throws kBadData like keep().
   virtual boost::asio::awaitable<void> edit_or_create(std::string key, Edit edit,
                                                       base::Deadline deadline) = 0;
-  /// Removes a record of a kind that is not kept; false if there is none.
+  /// Removes a record of a kind that is not kept; false if there is none. Throws kSoftware for a
+  /// kept kind.
   virtual boost::asio::awaitable<bool> remove(std::string key, base::Deadline deadline) = 0;
 };
 

@@ -161,6 +161,13 @@ TEST_P(RegistryContract, OtherRecordsStayUntilTheyAreRemoved) {
   EXPECT_TRUE(list().empty());
 }
 
+TEST_P(RegistryContract, ARecordThatAProcessKeepsIsNotRemoved) {
+  const Record record = record_number(1);
+  const auto kept = keep(record);
+  EXPECT_EQ(status_of([&] { run(registry_->remove(record.key, soon())); }), ExitStatus::kSoftware);
+  EXPECT_EQ(list(), std::vector<Record>{record});
+}
+
 TEST_P(RegistryContract, RecordsThatAreNoneAreRefused) {
   const std::string id = id_number(1);
   run(keep(record_number(1))->leave(soon()));
