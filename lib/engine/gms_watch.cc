@@ -209,6 +209,7 @@ GmsWatch::GmsWatch(asio::any_io_executor executor, std::vector<GmsPlace> places,
 GmsWatch::~GmsWatch() {
   state_->called_off = true;
   state_->on_change = [](std::size_t, bool) {};
+  state_->on_lost = [](const Error&) {};
   release();
 }
 
