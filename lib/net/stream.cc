@@ -1,5 +1,6 @@
 #include "net/stream.h"
 
+#include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
@@ -283,7 +284,15 @@ bool Stream::is_quiet() {
   char byte = 0;
   const ssize_t count =
       ::recv(socket_.native_handle(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
-  return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  if (count >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return false;
+  if (!tls_) return true;
+  // Bytes that have left the socket may be with OpenSSL. Session tickets are not for the reader.
+  SSL* const ssl = tls_->native_handle();
+  ::ERR_clear_error();
+  const int peeked = ::SSL_peek(ssl, &byte, sizeof byte);
+  const bool is_empty = peeked <= 0 && ::SSL_get_error(ssl, peeked) == SSL_ERROR_WANT_READ;
+  ::ERR_clear_error();
+  return is_empty && ::SSL_has_pending(ssl) == 0;
 }
 
 std::string Stream::peer_host() {

@@ -37,7 +37,10 @@ using Side = Stream::Side;
 /// Both ends of a connection, without and with TLS.
 class NetStream : public fo::test::FdCounting, public testing::WithParamInterface<bool> {
  protected:
-  void SetUp() override {
+  void SetUp() override { connect(0); }
+
+  // With TLS, the server sends `tickets` session tickets.
+  void connect(std::size_t tickets) {
     int fds[2] = {-1, -1};
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
     const bool is_tls = GetParam();
@@ -49,6 +52,7 @@ class NetStream : public fo::test::FdCounting, public testing::WithParamInterfac
       client = make_tls_client({authority_->ca(), "", ""}, "localhost");
       files.ca.clear();
       server = make_tls_server(files);
+      ::SSL_CTX_set_num_tickets(server->native_handle(), tickets);
     }
     client_ = make(base::UniqueFd(fds[0]), std::move(client));
     server_ = make(base::UniqueFd(fds[1]), std::move(server));
@@ -182,6 +186,37 @@ TEST_P(NetStream, AReadPreparesSpaceOnceBytesHaveArrived) {
     co_await client_->read_some(prepare, soon(), error);
     EXPECT_EQ(error, asio::error::operation_aborted);
   };
+  loop_.run(body());
+}
+
+TEST_P(NetStream, IsNotQuietWhileBytesWaitForAReader) {
+  const auto body = [&]() -> awaitable<void> {
+    // Session tickets have arrived, which are read with the first bytes.
+    EXPECT_EQ(client_->is_quiet(), !GetParam());
+    co_await write(*server_, "a");
+    co_await read(*client_);
+    EXPECT_TRUE(client_->is_quiet());
+    // With TLS, one read of the socket takes both records, and then half of the second is
+    // decrypted.
+    co_await write(*server_, "bc");
+    co_await write(*server_, "de");
+    std::array<char, 1> space{};
+    for (const char expected : std::string("bcde")) {
+      EXPECT_FALSE(client_->is_quiet()) << expected;
+      error_code error;
+      co_await client_->read_some(asio::buffer(space), soon(), error);
+      EXPECT_FALSE(error) << error.message();
+      EXPECT_EQ(space[0], expected);
+    }
+    EXPECT_TRUE(client_->is_quiet());
+    // With TLS, the end is a record, too.
+    co_await write(*server_, "f");
+    co_await server_->shut_down(soon());
+    const std::string last = co_await read(*client_);
+    EXPECT_EQ(last, "f");
+    EXPECT_FALSE(client_->is_quiet());
+  };
+  connect(2);
   loop_.run(body());
 }
 
