@@ -192,10 +192,10 @@ class Session : public std::enable_shared_from_this<Session> {
     const bool may_have_length = head.status >= 200 && head.status != 204;
     if (may_have_length) left_ = base::parse_uint(head.header("Content-Length").value_or(""));
     if (left_) add_field(text, "Content-Length", std::to_string(*left_));
-    // HTTP/1.0 has no chunks: there the end of the connection ends the answer.
     const bool has_end = left_ || is_bodiless(head.status);
     is_chunked_ = !has_end && is_http11_;
     if (!has_end && !is_http11_) keep_alive_ = false;
+    if (ends_with_connection()) stream_.reset_on_close(true);
     if (is_chunked_) add_field(text, "Transfer-Encoding", "chunked");
     add_connection(text);
     text += "\r\n";
@@ -525,6 +525,7 @@ class Session : public std::enable_shared_from_this<Session> {
                   request.method, base::quoted(request.path));
           co_return;
         }
+        if (ends_with_connection()) stream_.reset_on_close(false);
       } else {
         enter(Stage::kSending);
         const Response response = failed ? error_response(500, "internal error") : reply.response();
@@ -534,6 +535,12 @@ class Session : public std::enable_shared_from_this<Session> {
     co_await stop_watching();
     const base::Deadline deadline = base::Deadline::after(state_->limits.write_timeout);
     co_await stream_.shut_down(deadline);
+  }
+
+  // HTTP/1.0 has no chunks: there the end of the connection ends a streamed answer without a
+  // length, and only a reset shows that it is incomplete.
+  [[nodiscard]] bool ends_with_connection() const {
+    return !is_chunked_ && !is_bodiless_ && !left_;
   }
 
   // Sends what is kept, and the end of the answer unless the handler has failed. False if the

@@ -271,11 +271,14 @@ void Stream::close() {
   socket_.close(ignored);
 }
 
+void Stream::reset_on_close(bool wanted) {
+  const linger discard{.l_onoff = wanted ? 1 : 0, .l_linger = 0};
+  if (!socket_.is_open()) return;
+  ::setsockopt(socket_.native_handle(), SOL_SOCKET, SO_LINGER, &discard, sizeof discard);
+}
+
 void Stream::reset() {
-  const linger discard{.l_onoff = 1, .l_linger = 0};
-  if (socket_.is_open()) {
-    ::setsockopt(socket_.native_handle(), SOL_SOCKET, SO_LINGER, &discard, sizeof discard);
-  }
+  reset_on_close(true);
   close();
 }
 

@@ -84,6 +84,8 @@ class Stream {
   /// Closes the socket so that the peer of a TCP connection sees a reset. Bytes that have not been
   /// sent are discarded.
   void reset();
+  /// Whether each close(), and the end of this process, does the same as reset().
+  void reset_on_close(bool wanted);
   [[nodiscard]] bool is_open() const { return socket_.is_open(); }
   /// True if the stream is open and nothing can be read, not even the end.
   [[nodiscard]] bool is_quiet();

@@ -51,9 +51,9 @@ std::string answer_of(Handler handler, const std::string& request) {
   return client.read_to_end();
 }
 
-// Cuts an answer after its first piece. Returns the errno of the client that reads it, 0 for an
-// end.
-int error_after_cut(Reply::Cut how, std::string& got) {
+// Cuts the answer to `request` after its first piece. Returns the errno of the client that reads
+// it, 0 for an end.
+int error_after_cut(Reply::Cut how, std::string& got, const std::string& request = get()) {
   std::promise<void> is_read;
   std::shared_future<void> when_read = is_read.get_future().share();
   TestServer server([how, when_read](const Request&, Reply& reply) -> awaitable<void> {
@@ -64,7 +64,7 @@ int error_after_cut(Reply::Cut how, std::string& got) {
     EXPECT_THROW(co_await reply.write("two"), std::exception);
   });
   RawClient client(server.port());
-  client.send(get());
+  client.send(request);
   got = client.read_until("one ");
   is_read.set_value();
   char byte = 0;
@@ -112,6 +112,23 @@ TEST(HttpStreams, OldClientsGetNoChunks) {
   const std::string answer = answer_of(streaming({}), get("Connection: keep-alive\r\n", "1.0"));
   EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
   EXPECT_THAT(answer, EndsWith("\r\n\r\none two"));
+}
+
+TEST(HttpStreams, OldClientsSeeThatAnAnswerIsIncomplete) {
+  std::string got;
+  EXPECT_EQ(error_after_cut(Reply::Cut::kClose, got, get("", "1.0")), ECONNRESET);
+  EXPECT_THAT(got, EndsWith("\r\n\r\none "));
+  TestServer server([](const Request&, Reply& reply) -> awaitable<void> {
+    co_await reply.begin(200, "text/plain");
+    co_await reply.write("half");
+    throw std::runtime_error("engine died");
+  });
+  testing::internal::CaptureStderr();
+  RawClient client(server.port());
+  client.send(get("", "1.0"));
+  client.read_to_end();
+  EXPECT_EQ(client.end(), ECONNRESET);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("engine died"));
 }
 
 TEST(HttpStreams, MayHaveALength) {
