@@ -191,7 +191,7 @@ awaitable<std::unique_ptr<Connection>> Connection::open(Origin origin, Deadline 
 awaitable<std::unique_ptr<Connection>> Connection::open(Origin origin, Deadline deadline,
                                                         std::string what, Limits limits) {
   std::optional<asio::ssl::context> context;
-  if (origin.tls) context = net::make_tls_client(*origin.tls, origin.address.host);
+  if (origin.tls) context = net::tls_client(*origin.tls);
   if (deadline.expired()) throw Error(ExitStatus::kTryAgain, what + ": timed out");
   std::unique_ptr<State> state;
   if (!origin.socket_path.empty()) {

@@ -69,7 +69,7 @@ awaitable<std::unique_ptr<LineStream>> LineStream::connect(std::string server, T
   std::vector<tcp::endpoint> endpoints = co_await resolve(address.host, address.port, deadline);
   std::optional<asio::ssl::context> tls;
   if (!files.ca.empty()) {
-    tls = make_tls_client(files, address.host);
+    tls = make_tls_client(files);
   } else if (!std::all_of(endpoints.begin(), endpoints.end(),
                           [](const tcp::endpoint& one) { return one.address().is_loopback(); })) {
     throw Error(ExitStatus::kUsage, "connect to " + base::quoted(server) +

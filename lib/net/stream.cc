@@ -117,7 +117,7 @@ awaitable<void> Stream::handshake(Side side, std::string host, Deadline deadline
                                   error_code& error) {
   error = {};
   if (!tls_) co_return;
-  if (!host.empty()) name_server(tls_->native_handle(), host);
+  if (side == Side::kClient) expect_host(tls_->native_handle(), host);
   const auto role =
       side == Side::kClient ? asio::ssl::stream_base::client : asio::ssl::stream_base::server;
   const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;

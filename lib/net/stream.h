@@ -36,9 +36,9 @@ class Stream {
   // In the functions below, `error` is kDeadlinePassed if the deadline has passed, and
   // asio::error::operation_aborted if the coroutine is cancelled or close() was called.
 
-  /// Performs the TLS handshake, and sends `host` to the server unless it is empty or a numeric
-  /// address. Does nothing without TLS. After an error, shut_down() and drain() let the peer read
-  /// the alert. Throws what name_server() throws.
+  /// Performs the TLS handshake, for a client with the server `host`. Does nothing without TLS.
+  /// After an error, shut_down() and drain() let the peer read the alert. Throws what expect_host()
+  /// throws.
   boost::asio::awaitable<void> handshake(Side side, std::string host, base::Deadline deadline,
                                          boost::system::error_code& error);
 

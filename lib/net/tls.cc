@@ -10,6 +10,7 @@
 #include <array>
 #include <boost/asio/error.hpp>
 #include <boost/asio/ssl/error.hpp>
+#include <map>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -152,17 +153,6 @@ void show(SSL_CTX* context, const TlsFiles& files) {
   key.check(::SSL_CTX_check_private_key(context));
 }
 
-void require_host(SSL_CTX* context, const std::string& host) {
-  X509_VERIFY_PARAM* wanted = ::SSL_CTX_get0_param(context);
-  ::X509_VERIFY_PARAM_set_hostflags(
-      wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
-  const int result = numeric_address(host)
-                         ? ::X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str())
-                         : ::X509_VERIFY_PARAM_set1_host(wanted, host.data(), host.size());
-  // An empty name would disable the check.
-  if (host.empty() || result != 1) refuse_files("missing host name");
-}
-
 ExitStatus status_of_refusal(long verdict) {
   const bool is_transient =
       verdict == X509_V_ERR_CERT_NOT_YET_VALID || verdict == X509_V_ERR_CERT_HAS_EXPIRED;
@@ -196,7 +186,7 @@ bool is_transient(int reason) {
 
 }  // namespace
 
-ssl::context make_tls_client(const TlsFiles& files, const std::string& host) {
+ssl::context make_tls_client(const TlsFiles& files) {
   if (files.ca.empty()) refuse_files("a client needs a CA file");
   if (files.certificate.empty() != files.key.empty()) {
     refuse_files("a certificate needs its key, and a key its certificate");
@@ -205,9 +195,13 @@ ssl::context make_tls_client(const TlsFiles& files, const std::string& host) {
   SSL_CTX* native = context.native_handle();
   ::SSL_CTX_set_verify(native, SSL_VERIFY_PEER, nullptr);
   trust(native, files.ca);
-  require_host(native, host);
   if (!files.certificate.empty()) show(native, files);
   return context;
+}
+
+ssl::context tls_client(const TlsFiles& files) {
+  static thread_local std::map<TlsFiles, CachedTls> all;
+  return all.try_emplace(files, files, make_tls_client).first->second.context();
 }
 
 ssl::context make_tls_server(const TlsFiles& files) {
@@ -227,8 +221,7 @@ ssl::context make_tls_server(const TlsFiles& files) {
   return context;
 }
 
-std::optional<ssl::context> ServerTls::context() {
-  if (files_ == TlsFiles{}) return std::nullopt;
+ssl::context CachedTls::context() {
   // Taken before the files are read, so that a change meanwhile is read again.
   const Stamps stamps{stamp_of(files_.ca), stamp_of(files_.certificate), stamp_of(files_.key)};
   if (stamps != stamps_) {
@@ -239,7 +232,7 @@ std::optional<ssl::context> ServerTls::context() {
   if (refusal_) throw Error(*refusal_);
   if (!context_) {
     try {
-      context_.emplace(make_tls_server(files_));
+      context_.emplace(make_(files_));
     } catch (const Error& error) {
       // Other errors are not those of the content, and may be transient.
       if (error.status() == ExitStatus::kConfig) refusal_ = error;
@@ -252,7 +245,7 @@ std::optional<ssl::context> ServerTls::context() {
   return ssl::context(context_->native_handle());
 }
 
-ServerTls::Stamp ServerTls::stamp_of(const std::string& path) {
+CachedTls::Stamp CachedTls::stamp_of(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return {};
   return {static_cast<std::int64_t>(info.st_dev),
@@ -264,8 +257,16 @@ ServerTls::Stamp ServerTls::stamp_of(const std::string& path) {
           info.st_ctim.tv_nsec};
 }
 
-void name_server(SSL* ssl, const std::string& host) {
-  if (numeric_address(host)) return;
+void expect_host(SSL* ssl, const std::string& host) {
+  X509_VERIFY_PARAM* wanted = ::SSL_get0_param(ssl);
+  ::X509_VERIFY_PARAM_set_hostflags(
+      wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+  const bool is_numeric = numeric_address(host).has_value();
+  const int result = is_numeric ? ::X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str())
+                                : ::X509_VERIFY_PARAM_set1_host(wanted, host.data(), host.size());
+  // An empty name would disable the check.
+  if (host.empty() || result != 1) refuse_files("missing host name");
+  if (is_numeric) return;
   std::string name = host;
   // The expansion of SSL_set_tlsext_host_name, without its C cast.
   if (::SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, name.data()) != 1) {

@@ -15,26 +15,30 @@
 
 namespace fo::net {
 
-/// For a client, which needs `ca`: the server's certificate must have `host` (a name or a numeric
-/// address) among its alternative names. TLS 1.2 and later. Throws kUsage if `ca` or `host` is
-/// empty, or if only one of certificate and key is named; kNoInput for a missing file,
-/// kNotPermitted, and kConfig for an unusable file, with its name.
-boost::asio::ssl::context make_tls_client(const TlsFiles& files, const std::string& host);
+/// For a client, which needs `ca`. TLS 1.2 and later. expect_host() must follow for each stream.
+/// Throws kUsage if `ca` is empty, or if only one of certificate and key is named; kNoInput for a
+/// missing file, kNotPermitted, and kConfig for an unusable file, with its name.
+boost::asio::ssl::context make_tls_client(const TlsFiles& files);
+
+/// The same for files that may be replaced: this thread keeps the context, and reads the files
+/// again only after one has changed (CachedTls). Hundreds of authorities take as long as many
+/// requests.
+boost::asio::ssl::context tls_client(const TlsFiles& files);
 
 /// For a server. With `ca`, it accepts only clients with a certificate of that authority. Throws
 /// kUsage unless `certificate` and `key` are named, and the errors of make_tls_client for files.
 boost::asio::ssl::context make_tls_server(const TlsFiles& files);
 
-/// The context of a server whose files may be replaced while it runs. Files are read again only
-/// after one has changed, invalid ones, too: reading the files for each connection, before the
-/// client is authenticated, would make floods expensive.
-class ServerTls {
+/// A context whose files may be replaced while the process runs. Files are read again only after
+/// one has changed, invalid ones, too.
+class CachedTls {
  public:
-  explicit ServerTls(TlsFiles files) : files_(std::move(files)) {}
+  /// make_tls_client or make_tls_server.
+  using Make = boost::asio::ssl::context (*)(const TlsFiles&);
+  CachedTls(TlsFiles files, Make make) : files_(std::move(files)), make_(make) {}
 
-  /// The context for one connection; nullopt (no TLS) if no file is named. Throws what
-  /// make_tls_server throws.
-  std::optional<boost::asio::ssl::context> context();
+  /// The context for one connection, which shares it with others. Throws what `make` throws.
+  boost::asio::ssl::context context();
 
  private:
   // Identity and last change of a file.
@@ -43,15 +47,35 @@ class ServerTls {
   static Stamp stamp_of(const std::string& path);
 
   const TlsFiles files_;
+  const Make make_;
   std::optional<boost::asio::ssl::context> context_;
   // The error of files that are invalid until one of them changes.
   std::optional<base::Error> refusal_;
   Stamps stamps_{};
 };
 
-/// Sets the host name (SNI) in a client's stream before its handshake, for servers with several
-/// certificates; does nothing for a numeric address. Throws kOsError.
-void name_server(SSL* ssl, const std::string& host);
+/// The context of a server, which is cached because reading the files for each connection, before
+/// the client is authenticated, would make floods expensive.
+class ServerTls {
+ public:
+  explicit ServerTls(const TlsFiles& files)
+      : is_used_(files != TlsFiles{}), cached_(files, make_tls_server) {}
+
+  /// The context for one connection; nullopt (no TLS) if no file is named. Throws what
+  /// make_tls_server throws.
+  std::optional<boost::asio::ssl::context> context() {
+    return is_used_ ? std::optional(cached_.context()) : std::nullopt;
+  }
+
+ private:
+  const bool is_used_;
+  CachedTls cached_;
+};
+
+/// For a client's stream before its handshake: the server's certificate must have `host` (a name or
+/// a numeric address) among its alternative names. Sends a name to the server (SNI), which may have
+/// several certificates. Throws kUsage if `host` is empty, and kOsError.
+void expect_host(SSL* ssl, const std::string& host);
 
 /// The common name in the peer's certificate; nullopt if the peer sent no certificate, or one
 /// without a common name.

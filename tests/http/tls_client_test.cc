@@ -1,6 +1,7 @@
 // The client with TLS and with host names, and failures in the middle of both.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -24,6 +25,7 @@
 #include "net/dns_server.h"
 #include "net/tls.h"
 #include "net/tls_server.h"
+#include "os/file/file.h"
 #include "os/socket/unix_socket.h"
 #include "support/authority.h"
 #include "support/fds.h"
@@ -177,6 +179,26 @@ TEST_F(TlsClient, AnotherNameIsNotTrusted) {
   outcome = ask(authority_.issue("DNS:localhost,IP:127.0.0.2"), "127.0.0.1");
   EXPECT_EQ(outcome.status, ExitStatus::kConfig);
   EXPECT_THAT(outcome.reason, HasSubstr("the certificate was rejected: IP address mismatch"));
+}
+
+TEST_F(TlsClient, ReadsItsFilesAgainOnlyAfterAChangeAndChecksEachHost) {
+  net::TlsFiles files = authority_.issue("IP:127.0.0.1");
+  options_.tls->ca = authority_.path("authorities");
+  os::write_file_atomic(options_.tls->ca, os::read_file(files.ca, base::kMiB));
+  files.ca.clear();
+  const TlsServer server(loop_.get_executor(), net::make_tls_server(files), {});
+  Outcome outcome = run(server.url());
+  EXPECT_TRUE(outcome.response) << outcome.reason;
+  const base::UniqueFd opened(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  ASSERT_GE(::inotify_add_watch(opened.get(), options_.tls->ca.c_str(), IN_OPEN), 0);
+  outcome = run(server.url("localhost"));
+  EXPECT_THAT(outcome.reason, HasSubstr("the certificate was rejected: hostname mismatch"));
+  outcome = run(server.url());
+  EXPECT_TRUE(outcome.response) << outcome.reason;
+  EXPECT_FALSE(os::is_readable(opened.get())) << "the file was opened again";
+  const fo::test::Authority other;
+  os::write_file_atomic(options_.tls->ca, os::read_file(other.ca(), base::kMiB));
+  EXPECT_EQ(run(server.url()).status, ExitStatus::kConfig);
 }
 
 TEST_F(TlsClient, ANameThatOnlyTheSubjectHasIsNotTrusted) {

@@ -49,7 +49,7 @@ class NetStream : public fo::test::FdCounting, public testing::WithParamInterfac
     if (is_tls) {
       authority_ = std::make_unique<fo::test::Authority>();
       TlsFiles files = authority_->issue("DNS:localhost");
-      client = make_tls_client({authority_->ca(), "", ""}, "localhost");
+      client = make_tls_client({authority_->ca(), "", ""});
       files.ca.clear();
       server = make_tls_server(files);
       ::SSL_CTX_set_num_tickets(server->native_handle(), tickets);

@@ -5,6 +5,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
 
 #include "os/file/file.h"
@@ -21,8 +22,8 @@ using testing::StartsWith;
 
 class Tls : public fo::test::FdCounting {
  protected:
-  fo::test::Failure client_failure(const TlsFiles& files, const std::string& host = "localhost") {
-    return failure_of([&] { make_tls_client(files, host); });
+  fo::test::Failure client_failure(const TlsFiles& files) {
+    return failure_of([&] { make_tls_client(files); });
   }
   fo::test::Failure server_failure(const TlsFiles& files) {
     return failure_of([&] { make_tls_server(files); });
@@ -37,8 +38,8 @@ class Tls : public fo::test::FdCounting {
 };
 
 TEST_F(Tls, TakesWhatTheAuthorityMade) {
-  EXPECT_NO_THROW(make_tls_client({authority_.ca(), "", ""}, "localhost"));
-  EXPECT_NO_THROW(make_tls_client(files_, "::1"));
+  EXPECT_NO_THROW(make_tls_client({authority_.ca(), "", ""}));
+  EXPECT_NO_THROW(make_tls_client(files_));
   EXPECT_NO_THROW(make_tls_server(files_));
   EXPECT_NO_THROW(make_tls_server({"", files_.certificate, files_.key}));
 }
@@ -48,9 +49,17 @@ TEST_F(Tls, WantsTheFilesThatAreNeeded) {
   EXPECT_EQ(client_failure({"", files_.certificate, files_.key}).status, ExitStatus::kUsage);
   EXPECT_EQ(client_failure({authority_.ca(), files_.certificate, ""}).status, ExitStatus::kUsage);
   EXPECT_EQ(client_failure({authority_.ca(), "", files_.key}).status, ExitStatus::kUsage);
-  EXPECT_EQ(client_failure({authority_.ca(), "", ""}, "").status, ExitStatus::kUsage);
   EXPECT_EQ(server_failure({authority_.ca(), "", ""}).status, ExitStatus::kUsage);
   EXPECT_EQ(server_failure({"", files_.certificate, ""}).status, ExitStatus::kUsage);
+}
+
+TEST_F(Tls, AClientNeedsAHost) {
+  boost::asio::ssl::context context = make_tls_client({authority_.ca(), "", ""});
+  const std::unique_ptr<SSL, decltype(&::SSL_free)> ssl(::SSL_new(context.native_handle()),
+                                                        &::SSL_free);
+  EXPECT_NO_THROW(expect_host(ssl.get(), "::1"));
+  EXPECT_NO_THROW(expect_host(ssl.get(), "localhost"));
+  EXPECT_EQ(failure_of([&] { expect_host(ssl.get(), ""); }).status, ExitStatus::kUsage);
 }
 
 TEST_F(Tls, AMissingFileIsNamed) {
