@@ -300,20 +300,29 @@ RequestReader::Step RequestReader::parse_until(IsDone is_done) {
       if (unread_.size() <= limits_.head_bytes) return Step::kNeedsMore;
       error = HttpError::header_limit;
     }
-    refusal_ = error.message();
-    refusal_status_ = 400;
-    if (error == HttpError::header_limit) refusal_status_ = 431;
-    if (error == HttpError::body_limit) refusal_status_ = 413;
-    return Step::kRefused;
+    int status = 400;
+    if (error == HttpError::header_limit) status = 431;
+    if (error == HttpError::body_limit) status = 413;
+    return refuse(status, error.message());
   }
   return Step::kDone;
+}
+
+RequestReader::Step RequestReader::refuse(int status, std::string reason) {
+  refusal_status_ = status;
+  refusal_ = std::move(reason);
+  return Step::kRefused;
 }
 
 RequestReader::Step RequestReader::read_head() {
   const Step step = parse_until([this] { return parser_->is_header_done(); });
   // A body's length is checked after all fields are read.
   const bool is_read = step == Step::kDone || refusal_status_ == 413;
-  if (is_read) parser_->request.headers = std::move(parser_->headers());
+  Request& request = parser_->request;
+  if (is_read) request.headers = std::move(parser_->headers());
+  if (step == Step::kDone && !split_target(request.target, request.path, request.query)) {
+    return refuse(400, "bad request target");
+  }
   return step;
 }
 
@@ -321,8 +330,11 @@ RequestReader::Step RequestReader::read_body() {
   return parse_until([this] { return parser_->is_done(); });
 }
 
+const Request& RequestReader::head() const { return parser_->request; }
+bool RequestReader::has_body() const { return !parser_->is_done(); }
+
 bool RequestReader::wants_continue() const {
-  if (parser_->is_done()) return false;
+  if (!has_body()) return false;
   const auto expect = parser_->request.header("Expect");
   return expect && base::equal_ignoring_case(*expect, "100-continue");
 }

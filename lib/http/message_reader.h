@@ -131,12 +131,15 @@ class RequestReader {
   [[nodiscard]] std::size_t unread() const { return unread_.size(); }
 
   /// Parses the bytes that have arrived. kNeedsMore: call it again after commit(). kRefused: the
-  /// request is invalid or exceeds a limit.
+  /// request is invalid or exceeds a limit. The target is split into path and query.
   Step read_head();
   /// The same for the body, once the head is done.
   Step read_body();
 
-  /// After the head: true if the client waits for "100 Continue" before it sends the body.
+  /// After the head: the request without its body.
+  [[nodiscard]] const Request& head() const;
+  [[nodiscard]] bool has_body() const;
+  /// True if the client waits for "100 Continue" before it sends the body.
   [[nodiscard]] bool wants_continue() const;
   [[nodiscard]] bool is_http11() const;
   [[nodiscard]] bool is_head() const;
@@ -156,6 +159,7 @@ class RequestReader {
   class Parser;
   template <typename IsDone>
   Step parse_until(IsDone is_done);
+  Step refuse(int status, std::string reason);
 
   Limits limits_;
   UnreadBytes unread_;

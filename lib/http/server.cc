@@ -115,17 +115,20 @@ enum class Stage { kIdle, kReading, kSending, kHandling };
 constexpr std::size_t kStages = 4;
 
 struct Server::State {
-  State(asio::any_io_executor on, Handler with, const ServerLimits& within, EarlyAnswer early)
+  State(asio::any_io_executor on, Handler with, const ServerLimits& within, EarlyAnswer early,
+        HeadCheck check)
       : executor(std::move(on)),
         handler(std::move(with)),
         limits(within),
         early_answer(std::move(early)),
+        head_check(std::move(check)),
         session_ended(executor) {}
 
   asio::any_io_executor executor;
   Handler handler;
   ServerLimits limits;
   EarlyAnswer early_answer;
+  HeadCheck head_check;
   std::list<loop::Acceptor> acceptors;
   /// Sessions by stage; the one that has been in it for longest is first.
   std::array<std::list<Session*>, kStages> sessions;
@@ -449,10 +452,16 @@ class Session : public std::enable_shared_from_this<Session> {
     Step step = Step::kNeedsMore;
     bool is_read =
         co_await read_part(&RequestReader::read_head, state_->limits.header_timeout, step);
+    is_head_ = reader_.is_head();
     if (is_read && step == Step::kDone) {
       is_http11_ = reader_.is_http11();
-      is_head_ = reader_.is_head();
       keep_alive_ = reader_.keeps_alive();
+      std::optional<Response> refusal;
+      if (state_->head_check && reader_.has_body()) refusal = state_->head_check(reader_.head());
+      if (refusal) {
+        co_await refuse(*std::move(refusal));
+        co_return false;
+      }
       if (reader_.wants_continue()) co_await write_all("HTTP/1.1 100 Continue\r\n\r\n");
       is_read = co_await read_part(&RequestReader::read_body, state_->limits.body_timeout, step);
     }
@@ -460,22 +469,16 @@ class Session : public std::enable_shared_from_this<Session> {
     if (step == Step::kRefused) {
       EarlyError error{reader_.refusal_status(), reader_.refusal()};
       error.request = take_head();
-      co_await refuse(std::move(error));
+      co_await refuse(state_->early_answer(error));
       co_return false;
     }
     if (is_beyond_all()) {
       EarlyError error = busy("the requests of all clients are too long together");
       error.request = take_head();
-      co_await refuse(std::move(error));
+      co_await refuse(state_->early_answer(error));
       co_return false;
     }
     request = reader_.take();
-    if (!split_target(request.target, request.path, request.query)) {
-      EarlyError error{400, "bad request target"};
-      error.request = std::move(request);
-      co_await refuse(std::move(error));
-      co_return false;
-    }
     co_return true;
   }
 
@@ -489,9 +492,8 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   /// Answers a request that the handler does not get, and gives the client time to read the answer.
-  awaitable<void> refuse(EarlyError error) {
+  awaitable<void> refuse(Response response) {
     keep_alive_ = false;
-    const Response response = state_->early_answer(error);
     co_await write_response(response);
     const base::Deadline deadline = base::Deadline::after(kRefusalTime);
     co_await stream_.shut_down(deadline);
@@ -710,9 +712,9 @@ ServerLimits limits_for_probes(std::size_t connections) {
 }
 
 Server::Server(asio::any_io_executor executor, Handler handler, const ServerLimits& limits,
-               EarlyAnswer early_answer)
+               EarlyAnswer early_answer, HeadCheck head_check)
     : state_(std::make_shared<State>(std::move(executor), std::move(handler), limits,
-                                     std::move(early_answer))) {}
+                                     std::move(early_answer), std::move(head_check))) {}
 
 Server::~Server() {
   state_->stop_accepting();

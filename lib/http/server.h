@@ -139,10 +139,16 @@ using EarlyAnswer = std::function<Response(const EarlyError&)>;
 /// The default one: error_response(), with Retry-After if the server is busy.
 Response early_response(const EarlyError& error);
 
+/// Checks the head of a request that has a body before the server reads the body, or asks for it
+/// with "100 Continue". Such requests have no limit but those on all clients, so that a client
+/// without a right to send them must be refused here. An answer refuses the request: it is sent,
+/// and the connection ends. It must not throw.
+using HeadCheck = std::function<std::optional<Response>(const Request& head)>;
+
 class Server {
  public:
   Server(boost::asio::any_io_executor executor, Handler handler, const ServerLimits& limits = {},
-         EarlyAnswer early_answer = early_response);
+         EarlyAnswer early_answer = early_response, HeadCheck head_check = {});
   /// Closes everything at once. Running handlers continue with a closed connection while the loop
   /// runs.
   ~Server();

@@ -180,6 +180,7 @@ TEST(RequestReader, SaysWhyAndWithWhichStatusItRefuses) {
   const RequestReader::Limits limits{.head_bytes = 100, .body_bytes = 10};
   for (const auto& [stream, status] : std::vector<std::pair<std::string, int>>{
            {"GET / HTTP/3.0\r\n\r\n", 400},
+           {"GET x HTTP/1.1\r\n\r\n", 400},
            {"GET / HTTP/1.1\r\nX: a\r\n b\r\n\r\n", 400},
            {"GET / HTTP/1.1\r\nX: a\r\n\tb\r\n\r\n", 400},
            {"GET / HTTP/1.1\r\nX: " + std::string(200, 'x') + "\r\n\r\n", 431},

@@ -27,6 +27,7 @@ namespace fo::http::test {
 namespace {
 
 using fo::test::inherited_fds;
+using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
@@ -250,6 +251,9 @@ TEST(HttpServer, WhatIsNotHttpIs400) {
     EXPECT_THAT(answer, HasSubstr("invalid_request_error")) << text;
   }
   EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
+  RawClient client(server.port());
+  client.send("HEAD x HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(client.read_to_end(), AllOf(StartsWith("HTTP/1.1 400 "), EndsWith("\r\n\r\n")));
 }
 
 TEST(HttpServer, ItsOwnErrorsCanBeAnsweredInAnotherFormat) {
@@ -288,6 +292,35 @@ TEST(HttpServer, ItsOwnErrorsCanBeAnsweredInAnotherFormat) {
     EXPECT_THAT(answer, HasSubstr("X-Own: 1\r\n")) << text;
     EXPECT_THAT(answer, EndsWith("\r\n\r\n" + std::string(body))) << text;
   }
+}
+
+TEST(HttpServer, ARequestCanBeRefusedBeforeItsBodyIsRead) {
+  const HeadCheck check = [](const Request& head) -> std::optional<Response> {
+    EXPECT_EQ(head.body, "");
+    if (head.header("Authorization") == "a" && head.path == "/p") return std::nullopt;
+    return Response{401, "text/plain", "no key", {{"X-Own", "1"}}};
+  };
+  TestServer server(echo(), {}, early_response, check);
+  for (const std::string more : {"", "Expect: 100-continue\r\n", "Authorization: b\r\n"}) {
+    RawClient client(server.port());
+    client.send("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n" + more + "\r\n");
+    const std::string answer = client.read_to_end();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 401 Unauthorized\r\n")) << more;
+    EXPECT_THAT(answer, HasSubstr("X-Own: 1\r\nConnection: close\r\n")) << more;
+    EXPECT_THAT(answer, EndsWith("no key")) << more;
+  }
+  // A client that sends all of its body gets the answer, too.
+  FetchOptions options;
+  options.body = std::string(8 << 20, 'x');
+  EXPECT_EQ(fetch("POST", server.url("/p"), soon(), options).status, 401);
+  RawClient client(server.port());
+  client.send(get("/p"));
+  client.read_until("GET /p ");  // without a body, the handler decides
+  const std::string head = "POST /p?q HTTP/1.1\r\nHost: x\r\nAuthorization: a\r\n";
+  client.send(head + "Expect: 100-continue\r\nContent-Length: 1\r\n\r\n");
+  EXPECT_EQ(client.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  client.send("y");
+  EXPECT_THAT(client.read_until("POST /p?q y"), StartsWith("HTTP/1.1 200 OK\r\n"));
 }
 
 TEST(HttpServer, ARequestCutShortEndsItsConnectionOnly) {

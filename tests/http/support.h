@@ -105,9 +105,9 @@ class TestServer {
   }
 
   explicit TestServer(Handler handler, const ServerLimits& limits = {},
-                      EarlyAnswer early_answer = early_response)
+                      EarlyAnswer early_answer = early_response, HeadCheck head_check = {})
       : server_(std::make_unique<Server>(loop_.executor(), std::move(handler), limits,
-                                         std::move(early_answer))),
+                                         std::move(early_answer), std::move(head_check))),
         port_(server_->listen("127.0.0.1:0")) {
     loop_.start();
   }
