@@ -334,7 +334,7 @@ const Request& RequestReader::head() const { return parser_->request; }
 bool RequestReader::has_body() const { return !parser_->is_done(); }
 
 bool RequestReader::wants_continue() const {
-  if (!has_body()) return false;
+  if (!has_body() || !is_http11()) return false;
   const auto expect = parser_->request.header("Expect");
   return expect && base::equal_ignoring_case(*expect, "100-continue");
 }

@@ -168,6 +168,10 @@ TEST(HttpServer, SendsContinueWhenAskedTo) {
   client.read_until("HTTP/1.1 100 Continue\r\n\r\n");
   client.send("ok");
   client.read_until("PUT / ok");
+  // HTTP/1.0 has no such answers.
+  RawClient old(server.port());
+  old.send("PUT / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nok");
+  EXPECT_THAT(old.read_to_end(), StartsWith("HTTP/1.1 200 OK\r\n"));
 }
 
 TEST(HttpServer, TooLongHeadersAre431) {
