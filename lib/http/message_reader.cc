@@ -276,7 +276,10 @@ class RequestReader::Parser final : public MessageParser<true> {
 RequestReader::RequestReader(const Limits& limits) : limits_(limits) { begin(); }
 RequestReader::~RequestReader() = default;
 
-void RequestReader::begin() { parser_ = std::make_unique<Parser>(limits_); }
+void RequestReader::begin() {
+  parser_ = std::make_unique<Parser>(limits_);
+  may_skip_line_ = true;
+}
 
 void RequestReader::set_limits(const Limits& limits) {
   if (limits == limits_) return;
@@ -315,6 +318,9 @@ RequestReader::Step RequestReader::refuse(int status, std::string reason) {
 }
 
 RequestReader::Step RequestReader::read_head() {
+  // Some clients send an empty line after a body (RFC 9112, section 2.2).
+  if (may_skip_line_ && unread_.view().starts_with("\r\n")) unread_.consume(2);
+  if (unread_.size() > 1) may_skip_line_ = false;
   const Step step = parse_until([this] { return parser_->is_header_done(); });
   // A body's length is checked after all fields are read.
   const bool is_read = step == Step::kDone || refusal_status_ == 413;

@@ -164,6 +164,7 @@ class RequestReader {
   Limits limits_;
   UnreadBytes unread_;
   std::unique_ptr<Parser> parser_;
+  bool may_skip_line_ = true;
   int refusal_status_ = 0;
   std::string refusal_;
 };

@@ -154,7 +154,7 @@ TEST(RequestReader, TakesRequestsInAnyPieces) {
       "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
       "POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-Continue\r\n\r\n"
       "3\r\nabc\r\n0\r\nX: y\r\n\r\n"
-      "GET /c HTTP/1.0\r\n\r\n";
+      "\r\nGET /c HTTP/1.0\r\n\r\n";
   for (std::size_t size = 1; size <= stream.size(); ++size) {
     RequestReader reader({});
     std::vector<std::string> seen;
@@ -181,6 +181,8 @@ TEST(RequestReader, SaysWhyAndWithWhichStatusItRefuses) {
   for (const auto& [stream, status] : std::vector<std::pair<std::string, int>>{
            {"GET / HTTP/3.0\r\n\r\n", 400},
            {"GET x HTTP/1.1\r\n\r\n", 400},
+           {"\r\n\r\nGET / HTTP/1.1\r\n\r\n", 400},
+           {"\nGET / HTTP/1.1\r\n\r\n", 400},
            {"GET / HTTP/1.1\r\nX: a\r\n b\r\n\r\n", 400},
            {"GET / HTTP/1.1\r\nX: a\r\n\tb\r\n\r\n", 400},
            {"GET / HTTP/1.1\r\nX: " + std::string(200, 'x') + "\r\n\r\n", 431},
