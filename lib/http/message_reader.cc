@@ -326,7 +326,15 @@ RequestReader::Step RequestReader::read_head() {
   const bool is_read = step == Step::kDone || refusal_status_ == 413;
   Request& request = parser_->request;
   if (is_read) request.headers = std::move(parser_->headers());
-  if (step == Step::kDone && !split_target(request.target, request.path, request.query)) {
+  if (step != Step::kDone) return step;
+  // Proxies that disagree about the host could be made to send requests to the wrong server (RFC
+  // 9112, section 3.2).
+  const auto hosts = std::count_if(
+      request.headers.begin(), request.headers.end(),
+      [](const auto& field) { return base::equal_ignoring_case(field.first, "Host"); });
+  if (hosts > 1) return refuse(400, "several Host fields");
+  if (hosts == 0 && is_http11()) return refuse(400, "missing Host field");
+  if (!split_target(request.target, request.path, request.query)) {
     return refuse(400, "bad request target");
   }
   return step;

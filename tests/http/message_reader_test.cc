@@ -151,8 +151,8 @@ TEST(ResponseReader, SaysTheSameErrorAgain) {
 
 TEST(RequestReader, TakesRequestsInAnyPieces) {
   const std::string stream =
-      "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-      "POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-Continue\r\n\r\n"
+      "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+      "POST /b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nExpect: 100-Continue\r\n\r\n"
       "3\r\nabc\r\n0\r\nX: y\r\n\r\n"
       "\r\nGET /c HTTP/1.0\r\n\r\n";
   for (std::size_t size = 1; size <= stream.size(); ++size) {
@@ -180,13 +180,16 @@ TEST(RequestReader, SaysWhyAndWithWhichStatusItRefuses) {
   const RequestReader::Limits limits{.head_bytes = 100, .body_bytes = 10};
   for (const auto& [stream, status] : std::vector<std::pair<std::string, int>>{
            {"GET / HTTP/3.0\r\n\r\n", 400},
-           {"GET x HTTP/1.1\r\n\r\n", 400},
-           {"\r\n\r\nGET / HTTP/1.1\r\n\r\n", 400},
-           {"\nGET / HTTP/1.1\r\n\r\n", 400},
-           {"GET / HTTP/1.1\r\nX: a\r\n b\r\n\r\n", 400},
-           {"GET / HTTP/1.1\r\nX: a\r\n\tb\r\n\r\n", 400},
-           {"GET / HTTP/1.1\r\nX: " + std::string(200, 'x') + "\r\n\r\n", 431},
-           {"POST / HTTP/1.1\r\nContent-Length: 11\r\n\r\n", 413}}) {
+           {"GET x HTTP/1.1\r\nHost: x\r\n\r\n", 400},
+           {"\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n", 400},
+           {"GET / HTTP/1.1\r\n\r\n", 400},
+           {"GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n", 400},
+           {"GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", 400},
+           {"\nGET / HTTP/1.1\r\nHost: x\r\n\r\n", 400},
+           {"GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\n\r\n", 400},
+           {"GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n\tb\r\n\r\n", 400},
+           {"GET / HTTP/1.1\r\nHost: x\r\nX: " + std::string(200, 'x') + "\r\n\r\n", 431},
+           {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\n", 413}}) {
     RequestReader reader(limits);
     give(reader, stream);
     EXPECT_EQ(reader.read_head(), RequestReader::Step::kRefused);

@@ -390,7 +390,8 @@ TEST_F(HttpKept, TheServerMayGoFirst) {
 TEST(HttpRequests, WhoseEndIsNotPlainAreRefused) {
   for (const char* const fields : {"Transfer-Encoding: gzip", "Transfer-Encoding: gzip, chunked",
                                    "Transfer-Encoding: identity"}) {
-    EXPECT_THAT(answer_of(streaming({}), "POST / HTTP/1.1\r\n" + std::string(fields) + "\r\n\r\n"),
+    EXPECT_THAT(answer_of(streaming({}),
+                          "POST / HTTP/1.1\r\nHost: x\r\n" + std::string(fields) + "\r\n\r\n"),
                 StartsWith("HTTP/1.1 400 "))
         << fields;
   }
@@ -530,15 +531,15 @@ TEST(HttpClientStays, FurtherRequestsAreAnsweredAfterAWatchedOne) {
   FirstHeld first;
   TestServer server(first.handler());
   RawClient client(server.port());
-  client.send("GET /first HTTP/1.1\r\n\r\n");
+  client.send("GET /first HTTP/1.1\r\nHost: x\r\n\r\n");
   first.wait_until_entered();
   // One complete request, and the first part of another.
-  client.send("GET /second HTTP/1.1\r\n\r\nGET /thi");
+  client.send("GET /second HTTP/1.1\r\nHost: x\r\n\r\nGET /thi");
   first.answer();
   client.read_until("answer to /second");
   client.send("rd HTTP/1.1\r\n\r\n");
   client.read_until("answer to /third");
-  client.send("GET /fourth HTTP/1.1\r\n\r\n");
+  client.send("GET /fourth HTTP/1.1\r\nHost: x\r\n\r\n");
   client.read_until("answer to /fourth");
 }
 
@@ -547,7 +548,7 @@ TEST(HttpClientStays, AConnectionIsClosedIfItIsIdleAfterAWatchedRequest) {
   FirstHeld first;
   TestServer server(first.handler(), limits);
   RawClient client(server.port());
-  client.send("GET /second HTTP/1.1\r\n\r\n");
+  client.send("GET /second HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(client.read_to_end(), EndsWith("answer to /second"));
 }
 
@@ -555,7 +556,7 @@ TEST(HttpClientStays, AConnectionEndsWithAWatchedRequestThatAsksForIt) {
   FirstHeld first;
   TestServer server(first.handler());
   RawClient client(server.port());
-  client.send("GET /second HTTP/1.1\r\nConnection: close\r\n\r\n");
+  client.send("GET /second HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(client.read_to_end(), EndsWith("answer to /second"));
 }
 
@@ -563,9 +564,10 @@ TEST(HttpClientStays, OneThatSendsTooMuchAheadIsNotWatchedAndNotCutOff) {
   FirstHeld first;
   TestServer server(first.handler());
   RawClient client(server.port());
-  client.send("GET /first HTTP/1.1\r\n\r\n");
+  client.send("GET /first HTTP/1.1\r\nHost: x\r\n\r\n");
   first.wait_until_entered();
-  client.send("POST /second HTTP/1.1\r\nContent-Length: 200000\r\n\r\n" + std::string(200000, 'x'));
+  client.send("POST /second HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" +
+              std::string(200000, 'x'));
   first.answer();
   client.read_until("answer to /first");
   client.read_until("answer to /second");

@@ -131,7 +131,7 @@ TEST(HttpServer, AnswersRequestsThatComeByteByByte) {
   TestServer server(echo());
   RawClient client(server.port());
   for (const char c :
-       "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n") {
+       "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n") {
     if (c != '\0') client.send(std::string_view(&c, 1));
   }
   EXPECT_THAT(client.read_until("POST / abc"), StartsWith("HTTP/1.1 200 OK\r\n"));
@@ -148,7 +148,7 @@ TEST(HttpServer, AnswersAClientThatHasShutItsSide) {
 TEST(HttpServer, HeadGetsNoBody) {
   TestServer server(echo());
   RawClient client(server.port());
-  client.send("HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n");
+  client.send("HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   const std::string answer = client.read_to_end();
   EXPECT_THAT(answer, HasSubstr("Content-Length: 7\r\n"));
   EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
@@ -164,7 +164,7 @@ TEST(HttpServer, OldClientsAreClosedOn) {
 TEST(HttpServer, SendsContinueWhenAskedTo) {
   TestServer server(echo());
   RawClient client(server.port());
-  client.send("PUT / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  client.send("PUT / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   client.read_until("HTTP/1.1 100 Continue\r\n\r\n");
   client.send("ok");
   client.read_until("PUT / ok");
@@ -194,14 +194,14 @@ TEST(HttpServer, HeadersUpToTheLimitAreRead) {
 TEST(HttpServer, TooLongBodiesAre413) {
   TestServer server(echo(), {.body_bytes = 1000});
   RawClient declared(server.port());
-  declared.send("POST / HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n");
+  declared.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551615\r\n\r\n");
   EXPECT_THAT(declared.read_to_end(), StartsWith("HTTP/1.1 413 "));
   RawClient chunked(server.port());
-  chunked.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
+  chunked.send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
                std::string(1001, 'x'));
   EXPECT_THAT(chunked.read_to_end(), StartsWith("HTTP/1.1 413 "));
   RawClient huge(server.port());
-  huge.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n");
+  huge.send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n");
   EXPECT_THAT(huge.read_to_end(), StartsWith("HTTP/1.1 4"));
 }
 
@@ -214,7 +214,7 @@ TEST(HttpServer, TheBodiesOfAllRequestsHaveALimitTogether) {
   const auto post = [&] { return fetch("POST", server.url(), soon(), options); };
   for (int i = 0; i < 3; ++i) EXPECT_EQ(post().status, 200);
   RawClient slow(server.port());
-  slow.send("POST / HTTP/1.1\r\nContent-Length: 501\r\n\r\n" + std::string(500, 'x'));
+  slow.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 501\r\n\r\n" + std::string(500, 'x'));
   // The server may not have read it yet.
   const base::Deadline deadline = soon();
   int status = post().status;
@@ -222,7 +222,7 @@ TEST(HttpServer, TheBodiesOfAllRequestsHaveALimitTogether) {
   EXPECT_EQ(status, 503);
   // One that is refused does not count, although its client has not closed the connection.
   RawClient refused(server.port());
-  refused.send("POST / HTTP/1.1\r\nContent-Length: 600\r\n\r\n" + std::string(600, 'x'));
+  refused.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 600\r\n\r\n" + std::string(600, 'x'));
   EXPECT_THAT(refused.read_until("all clients"), HasSubstr("Retry-After: 1"));
   EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
   slow.send("x");
@@ -243,11 +243,12 @@ TEST(HttpServer, WhatIsNotHttpIs400) {
   TestServer server(echo());
   for (const char* text :
        {"\r\n\x01\x02\x03\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n",
-        "GET / HTTP/1.1\r\nbad\r\n\r\n", "GET /%zz HTTP/1.1\r\n\r\n", "GET x HTTP/1.1\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
+        "GET / HTTP/1.1\r\nHost: x\r\nbad\r\n\r\n", "GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET x HTTP/1.1\r\nHost: x\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
     RawClient client(server.port());
     client.send(text);
     const std::string answer = client.read_to_end();
@@ -272,17 +273,17 @@ TEST(HttpServer, ItsOwnErrorsCanBeAnsweredInAnotherFormat) {
             {{"X-Own", "1"}}};
   });
   const std::string id = "X-Request-Id: a\r\n";
-  const std::string post = "POST / HTTP/1.1\r\n" + id;
+  const std::string post = "POST / HTTP/1.1\r\nHost: x\r\n" + id;
   const std::string chunks = post + "Transfer-Encoding: chunked\r\n\r\n";
   const struct {
     std::string text;
     const char* status;
     const char* body;
   } cases[] = {
-      {"GET / HTTP/1.1\r\n" + id + "bad\r\n\r\n", "400", "none"},
+      {"GET / HTTP/1.1\r\nHost: x\r\n" + id + "bad\r\n\r\n", "400", "none"},
       {post + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n", "400", "none"},
       {get("/", id + "X: " + std::string(20000, 'x') + "\r\n"), "431", "none"},
-      {"GET x HTTP/1.1\r\n" + id + "\r\n", "400", "a"},
+      {"GET x HTTP/1.1\r\nHost: x\r\n" + id + "\r\n", "400", "a"},
       {post + "Content-Length: 1001\r\n\r\n", "413", "a"},
       {chunks + "3e9\r\n" + std::string(1001, 'x'), "413", "a"},
       {chunks + "1\r\nx\r\nzz\r\n", "400", "a"},
@@ -329,7 +330,7 @@ TEST(HttpServer, ARequestCanBeRefusedBeforeItsBodyIsRead) {
 
 TEST(HttpServer, ARequestCutShortEndsItsConnectionOnly) {
   TestServer server(echo());
-  const std::string whole = "POST /x HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello";
+  const std::string whole = "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello";
   for (std::size_t length = 0; length < whole.size(); ++length) {
     RawClient client(server.port());
     client.send(whole.substr(0, length));
@@ -349,7 +350,7 @@ TEST(HttpServer, SlowHeadersAreCutOff) {
 TEST(HttpServer, SlowBodiesAreCutOff) {
   TestServer server(echo(), {.body_timeout = std::chrono::milliseconds(20)});
   RawClient client(server.port());
-  client.send("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhel");
+  client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhel");
   EXPECT_EQ(client.read_to_end(), "");
 }
 
@@ -413,7 +414,7 @@ TEST(HttpServer, HundredsOfIdleAndSlowConnectionsDisturbNobody) {
   std::list<RawClient> idle;
   for (int i = 0; i < 400; ++i) {
     idle.emplace_back(server.port());
-    if (i % 2 == 0) idle.back().send("GET / HTTP/1.1\r\nX: ");
+    if (i % 2 == 0) idle.back().send("GET / HTTP/1.1\r\nHost: x\r\nX: ");
   }
   for (int i = 0; i < 20; ++i) EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
   EXPECT_GE(server.connections(), 400U);
@@ -446,8 +447,8 @@ TEST(HttpServer, ConnectionsInTheMiddleOfARequestMakeRoomWhereNoneIsIdle) {
   std::list<RawClient> slow;
   for (int i = 0; i < 200; ++i) {
     slow.emplace_back(server.port());
-    slow.back().send(i % 2 == 0 ? "GET / HTTP/1.1\r\nX: "
-                                : "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf");
+    slow.back().send(i % 2 == 0 ? "GET / HTTP/1.1\r\nHost: x\r\nX: "
+                                : "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf");
     EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
   }
   EXPECT_LE(server.connections(), 20U);
