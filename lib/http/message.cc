@@ -124,11 +124,12 @@ std::string encode_parameter(std::string_view text) {
 bool split_target(std::string_view target, std::string& path, Fields& query) {
   // RFC 3986 allows only graphic ASCII in a target, and Connection::send() refuses any other byte.
   if (!base::is_graphic(target)) return false;
-  constexpr std::string_view kHttp = "http://";
-  if (target.starts_with(kHttp)) {
-    const std::size_t slash = target.find('/', kHttp.size());
-    if (slash == std::string_view::npos) return false;
-    target.remove_prefix(slash);
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!base::equal_ignoring_case(target.substr(0, scheme.size()), scheme)) continue;
+    const std::size_t end = target.find_first_of("/?#", scheme.size());
+    if (end == std::string_view::npos || end == scheme.size()) return false;
+    target.remove_prefix(end);
+    break;
   }
   if (!target.starts_with('/')) return false;
   const std::size_t mark = target.find('?');

@@ -29,13 +29,19 @@ TEST(Target, MayBeAbsolute) {
   ASSERT_TRUE(split_target("http://host:1/p?q=r", path, query));
   EXPECT_EQ(path, "/p");
   EXPECT_EQ(query.size(), 1U);
+  ASSERT_TRUE(split_target("HTTP://host/q", path, query));
+  EXPECT_EQ(path, "/q");
+  ASSERT_TRUE(split_target("https://host/r?a=/b", path, query));
+  EXPECT_EQ(path, "/r");
 }
 
 TEST(Target, IsRefusedWhenBroken) {
   std::string path;
   Fields query;
-  for (const char* text : {"", "*", "a", "http://host", "/%", "/%1", "/%zz", "/%00", "/?%",
-                           "/?a=%g1", "/?%0", "?x", "/?\xff", "/\xc3\xa4", "/a b"}) {
+  for (const char* text :
+       {"", "*", "a", "http://host", "/%", "/%1", "/%zz", "/%00", "/?%", "/?a=%g1", "/?%0", "?x",
+        "/?\xff", "/\xc3\xa4", "/a b", "http://host?x=/live", "https://host#/live",
+        "ftp://host/live", "http:///live"}) {
     EXPECT_FALSE(split_target(text, path, query)) << text;
   }
 }
