@@ -42,7 +42,7 @@ using boost::system::error_code;
 using Protocol = asio::generic::stream_protocol;
 using Socket = Protocol::socket;
 
-// The timeout for reading the rest of a refused request.
+// The timeout for reading the rest of a refused request, and requests behind the last answer.
 constexpr base::Duration kRefusalTime = std::chrono::seconds(2);
 // The Retry-After of an answer to a client for which the server had no room.
 constexpr base::Duration kBusyPause = std::chrono::seconds(1);
@@ -535,8 +535,13 @@ class Session : public std::enable_shared_from_this<Session> {
       }
     } while (keep_alive_ && !state_->closes_idle);
     co_await stop_watching();
+    const bool has_more = reader_.unread() > 0 || !stream_.is_quiet();
     const base::Deadline deadline = base::Deadline::after(state_->limits.write_timeout);
     co_await stream_.shut_down(deadline);
+    if (!has_more) co_return;
+    enter(Stage::kReading);
+    const base::Deadline drained = base::Deadline::after(kRefusalTime);
+    co_await stream_.drain(drained);
   }
 
   // HTTP/1.0 has no chunks: there the end of the connection ends a streamed answer without a

@@ -608,6 +608,33 @@ TEST(HttpServer, ConnectionsEndWithTheirNextAnswersWhileOthersAreAccepted) {
   EXPECT_THAT(another.read_to_end(), HasSubstr("Connection: close"));
 }
 
+TEST(HttpServer, ARequestBehindTheLastAnswerDoesNotCutTheAnswer) {
+  std::promise<void> entered;
+  std::promise<void> is_sent;
+  TestServer server([&](const Request&, Reply& reply) -> awaitable<void> {
+    entered.set_value();
+    is_sent.get_future().wait();
+    reply.close_after();
+    reply.answer({200, "text/plain", std::string(60000, 'x') + "end", {}});
+    co_return;
+  });
+  Listener listener = small_listener();
+  const std::uint16_t port = listener.port;
+  server.listen(std::move(listener.fd));
+  RawClient client;
+  const int few = 4096;
+  ASSERT_EQ(::setsockopt(client.fd(), SOL_SOCKET, SO_RCVBUF, &few, sizeof few), 0);
+  client.connect(port);
+  client.send(get("/"));
+  entered.get_future().wait();
+  client.send(get("/next"));
+  is_sent.set_value();
+  // The loop has sent the answer once it answers this, and the client has read nothing of it.
+  server.connections();
+  EXPECT_THAT(client.read_to_end(), EndsWith("xend"));
+  EXPECT_EQ(client.end(), 0);
+}
+
 TEST(HttpServer, StopClosesIdleConnectionsInTheEnd) {
   TestServer server(echo());
   RawClient idle(server.port());
