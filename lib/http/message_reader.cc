@@ -319,8 +319,10 @@ RequestReader::Step RequestReader::refuse(int status, std::string reason) {
 
 RequestReader::Step RequestReader::read_head() {
   // Some clients send an empty line after a body (RFC 9112, section 2.2).
-  if (may_skip_line_ && unread_.view().starts_with("\r\n")) unread_.consume(2);
-  if (unread_.size() > 1) may_skip_line_ = false;
+  const std::string_view bytes = unread_.view();
+  if (may_skip_line_ && bytes == "\r") return Step::kNeedsMore;
+  if (may_skip_line_ && bytes.starts_with("\r\n")) unread_.consume(2);
+  if (!bytes.empty()) may_skip_line_ = false;
   const Step step = parse_until([this] { return parser_->is_header_done(); });
   // A body's length is checked after all fields are read.
   const bool is_read = step == Step::kDone || refusal_status_ == 413;

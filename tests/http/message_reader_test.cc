@@ -162,7 +162,9 @@ TEST(RequestReader, TakesRequestsInAnyPieces) {
     for (std::size_t at = 0; at < stream.size(); at += size) {
       give(reader, std::string_view(stream).substr(at, size));
       for (bool more = true; more;) {
-        if (!has_head) has_head = reader.read_head() == RequestReader::Step::kDone;
+        const auto step = has_head ? RequestReader::Step::kDone : reader.read_head();
+        EXPECT_NE(step, RequestReader::Step::kRefused) << size;
+        has_head = step == RequestReader::Step::kDone;
         more = has_head && reader.read_body() == RequestReader::Step::kDone;
         if (!more) break;
         const bool keeps_alive = reader.keeps_alive();
@@ -196,6 +198,17 @@ TEST(RequestReader, SaysWhyAndWithWhichStatusItRefuses) {
     EXPECT_EQ(reader.refusal_status(), status);
     EXPECT_NE(reader.refusal(), "");
   }
+}
+
+TEST(RequestReader, SkipsOneEmptyLineOnly) {
+  RequestReader reader({});
+  RequestReader::Step step = RequestReader::Step::kNeedsMore;
+  for (const char c : std::string("\r\n\r")) {
+    EXPECT_EQ(step, RequestReader::Step::kNeedsMore);
+    give(reader, std::string_view(&c, 1));
+    step = reader.read_head();
+  }
+  EXPECT_EQ(step, RequestReader::Step::kRefused);
 }
 
 TEST(RequestReader, NewLimitsAreThoseOfTheNextRequest) {
