@@ -43,6 +43,19 @@ ask() {
   run -1 grep -wE 'good|bad' "$T/router.err"
 }
 
+@test "the body of a client without a key, or of another path, is not read" {
+  key good
+  start_with_keys
+  local request line
+  for request in "/v1/completions 401" "/sleep 404"; do
+    exec 4<>"/dev/tcp/127.0.0.1/${URL##*:}"
+    printf 'POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n' "${request% *}" >&4
+    read -r -t 60 line <&4
+    exec 4>&-
+    [[ $line == "HTTP/1.1 ${request#* } "* ]]
+  done
+}
+
 @test "a key of other models does not see this one" {
   key limited 'models = ["llama"]'
   start_with_keys

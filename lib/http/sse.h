@@ -39,6 +39,8 @@ class SseReader {
   /// The stream's reconnection time for clients; nullopt if it has sent none.
   [[nodiscard]] std::optional<std::chrono::milliseconds> retry() const { return retry_; }
 
+  /// The stored bytes of an incomplete event.
+  [[nodiscard]] std::size_t stored() const { return line_.size() + data_.size(); }
   /// True if part of an incomplete event has arrived.
   [[nodiscard]] bool is_in_event() const {
     return !line_.empty() || !data_.empty() || !type_.empty();

@@ -113,8 +113,9 @@ Job* find_job(const Move& move) {
   const auto found = move.parts->jobs.find(move.id);
   if (found == move.parts->jobs.end()) return nullptr;
   Job& job = *found->second;
-  const bool is_there = job.call != nullptr && job.worker == move.source &&
-                        job.attempts == move.attempts && job.cut_for == Job::CutFor::kNothing;
+  const bool is_there = !job.exchange.is_away() && job.call != nullptr &&
+                        job.worker == move.source && job.attempts == move.attempts &&
+                        job.cut_for == Job::CutFor::kNothing;
   return is_there ? &job : nullptr;
 }
 
@@ -296,6 +297,7 @@ bool begin_move(const std::shared_ptr<RouterParts>& parts, Job& job) {
 // A job that is being resumed can move again once its worker has brought a token, because then its
 // last move is complete.
 bool can_move(const RouterParts& parts, const Job& job) {
+  if (job.exchange.is_away()) return false;
   const bool is_resuming = job.resume_until && !job.has_progressed;
   const bool may_move = parts.options.resume.enabled && !is_resuming && job.exchange.has_part() &&
                         job.exchange.asked() != Exchange::Asked::kAsGiven;

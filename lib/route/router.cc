@@ -194,6 +194,13 @@ struct Router::State : RouterParts {
   };
   void give(const Own& own, Response response);
   void refuse(const Own& own, RefusedFor reason, const ApiError& error);
+  /// What is wrong with a request without its body.
+  struct HeadRefusal {
+    RefusedFor reason;
+    ApiError error;
+  };
+  [[nodiscard]] std::optional<HeadRefusal> check_head(const Request& from) const;
+  Response refuse_early(const Request& from, RefusedFor reason, const ApiError& error);
   std::vector<std::string> models_for(const KeyRule& rule) const;
   std::optional<ApiError> find_target(Job& job, const std::vector<std::string>& models);
   awaitable<void> handle(const Request& from, Reply& reply);
@@ -315,19 +322,36 @@ std::vector<std::string> Router::State::models_for(const KeyRule& rule) const {
   return models;
 }
 
-awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
-  Own own{.reply = reply, .id = os::random_hex(kIdBytes), .client_id = find_client_id(from)};
+std::optional<Router::State::HeadRefusal> Router::State::check_head(const Request& from) const {
   const Api api = find_api(from.method, from.path, options.allowed_paths);
   if (api == Api::kNotFound || api == Api::kWrongMethod) {
-    refuse(own, RefusedFor::kPath, unknown_path(api, from));
+    return HeadRefusal{RefusedFor::kPath, unknown_path(api, from)};
+  }
+  if (admission.find_rule(find_key(from)) == nullptr) {
+    return HeadRefusal{RefusedFor::kKey, unknown_key()};
+  }
+  return std::nullopt;
+}
+
+// The answer to a request that was not read to its end.
+Response Router::State::refuse_early(const Request& from, RefusedFor reason,
+                                     const ApiError& error) {
+  ++metrics.requests[{"", error.status, ""}];
+  metrics.refuse(reason);
+  Response response = to_response(error);
+  add_ids(response.headers, os::random_hex(kIdBytes), find_client_id(from));
+  return response;
+}
+
+awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
+  Own own{.reply = reply, .id = os::random_hex(kIdBytes), .client_id = find_client_id(from)};
+  if (const auto refusal = check_head(from)) {
+    refuse(own, refusal->reason, refusal->error);
     co_return;
   }
+  const Api api = find_api(from.method, from.path, options.allowed_paths);
   const std::optional<std::string> key = find_key(from);
   const KeyRule* const rule = admission.find_rule(key);
-  if (rule == nullptr) {
-    refuse(own, RefusedFor::kKey, unknown_key());
-    co_return;
-  }
   own.tier = kTierNames.at(rule->tier);
   // The rule itself may be replaced while the body is read.
   const std::vector<std::string> models = models_for(*rule);
@@ -432,14 +456,17 @@ awaitable<void> Router::handle(const Request& from, Reply& reply) {
 
 Response Router::answer_early(const http::EarlyError& error) {
   const int status = error.status == 503 ? state_->options.dispatch.overload_status : error.status;
-  ++state_->metrics.requests[{"", status, ""}];
-  state_->metrics.refuse(RefusedFor::kHttp);
-  Response response = to_response({.status = status,
-                                   .message = std::string(error.message),
-                                   .code = code_of_early_error(error.status),
-                                   .retry_after = error.retry_after});
-  state_->add_ids(response.headers, os::random_hex(kIdBytes), find_client_id(error.request));
-  return response;
+  return state_->refuse_early(error.request, RefusedFor::kHttp,
+                              {.status = status,
+                               .message = std::string(error.message),
+                               .code = code_of_early_error(error.status),
+                               .retry_after = error.retry_after});
+}
+
+std::optional<Response> Router::check_head(const Request& from) {
+  const auto refusal = state_->check_head(from);
+  return refusal ? std::optional(state_->refuse_early(from, refusal->reason, refusal->error))
+                 : std::nullopt;
 }
 
 Workers& Router::workers() { return state_->workers; }

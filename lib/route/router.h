@@ -79,6 +79,10 @@ class Router {
   /// Makes and counts the answer to a request that handle() cannot get: for http::Server.
   http::Response answer_early(const http::EarlyError& error);
 
+  /// Checks the path and the key of a request whose body was not read. Makes and counts the answer
+  /// if one of them is refused: for http::Server.
+  std::optional<http::Response> check_head(const http::Request& from);
+
   Workers& workers();
   ResponseIds& response_ids();
   PoisonBodies& poison();

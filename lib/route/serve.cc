@@ -96,7 +96,10 @@ class Server {
             io_.get_executor(),
             [this](const http::Request& from, http::Reply& reply) { return handle(from, reply); },
             options_.limits,
-            [this](const http::EarlyError& error) { return router_.answer_early(error); }),
+            [this](const http::EarlyError& error) { return router_.answer_early(error); },
+            [this](const http::Request& from) {
+              return is_probe(from) ? std::nullopt : router_.check_head(from);
+            }),
         hold_(io_.get_executor()),
         listeners_(io_.get_executor(), options_.admin) {}
 
@@ -125,9 +128,11 @@ class Server {
             .on_removed = [this](const WorkerPtr& worker) { on_removed(worker); }};
   }
 
+  static bool is_probe(const http::Request& from) {
+    return from.path == "/live" || from.path == "/ready";
+  }
   awaitable<void> handle(const http::Request& from, http::Reply& reply) {
-    const bool is_probe = from.path == "/live" || from.path == "/ready";
-    return is_probe ? probes_(from, reply) : router_.handle(from, reply);
+    return is_probe(from) ? probes_(from, reply) : router_.handle(from, reply);
   }
 
   void on_new(const WorkerPtr& worker) {
@@ -200,7 +205,7 @@ class Server {
 // An invalid list, or an unusable file for the TLS of workers, changes nothing.
 NamedWorkers Server::check_named_workers(const ServeOptions& options) {
   // The files are read again for each connection, but an unusable one is to be noticed here.
-  if (options.source.tls) net::make_tls_client(*options.source.tls, "localhost");
+  if (options.source.tls) net::make_tls_client(*options.source.tls);
   NamedWorkers checked;
   for (const NamedWorker& named : options.workers) {
     const net::Url url = net::parse_url(named.url);

@@ -146,7 +146,8 @@ class Fleet {
             [this](const http::Request& from, http::Reply& reply) {
               return router_.handle(from, reply);
             },
-            limits, [this](const http::EarlyError& error) { return router_.answer_early(error); }) {
+            limits, [this](const http::EarlyError& error) { return router_.answer_early(error); },
+            [this](const http::Request& from) { return router_.check_head(from); }) {
     port_ = server_.listen("127.0.0.1:0");
     boost::asio::co_spawn(executor(), router_.keep_time(), boost::asio::detached);
   }

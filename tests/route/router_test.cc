@@ -283,19 +283,48 @@ TEST_F(Router, AClientThatItHasNoRoomForHasAnIdAndIsCounted) {
   EXPECT_NE(answer.find("\r\nRetry-After: 1\r\n"), std::string::npos);
 }
 
+// They are read on a thread.
+TEST_F(Router, LongAnswersAndEventsArriveAsTheyAre) {
+  const std::string text(1'000'000, 'x');
+  Fleet fleet;
+  ScriptedWorker worker(
+      fleet.executor(), [&](ScriptedWorker::Peer& peer, const std::string& request) {
+        if (request.find("\"stream\":true") == std::string::npos) {
+          return peer.write(json_answer(R"({"note":"error","text":")" + text + "\"}"));
+        }
+        return peer.write(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+            R"(data: {"choices":[{"index":0,"delta":{"content":")" +
+            text + "\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n");
+      });
+  fleet.add_worker(worker.url());
+  json body = chat(false);
+  body["tools"] = {{{"type", "function"}}};
+  const Client whole = fleet.ask(body);
+  EXPECT_EQ(whole->status(), 200);
+  EXPECT_EQ(whole->json()["text"], text);
+  body["stream"] = true;
+  const Client streamed = fleet.ask(body);
+  EXPECT_EQ(streamed->status(), 200);
+  EXPECT_EQ(streamed->text(), text);
+  EXPECT_TRUE(streamed->is_whole());
+}
+
 /// Two workers, each of which knows the responses that it has made: "resp_0" and "resp_1".
 class Responses : public FdCounting {
  protected:
   Responses() {
     for (int i = 0; i < 2; ++i) {
       workers_.push_back(std::make_unique<ScriptedWorker>(
-          fleet_.executor(), [i](ScriptedWorker::Peer& peer, const std::string& request) {
+          fleet_.executor(),
+          [i](ScriptedWorker::Peer& peer, const std::string& request) {
             const std::string id = "resp_" + std::to_string(i);
             const bool is_unknown =
                 request.find("resp_") != std::string::npos && request.find(id) == std::string::npos;
             if (is_unknown) return peer.write(json_answer("{}", "X-Failed: yes\r\n"));
             return peer.write(json_answer(R"({"id":")" + id + R"(","model":"oracle"})"));
-          }));
+          },
+          "lora"));
       fleet_.add_worker(workers_.back()->url());
     }
   }
@@ -330,10 +359,6 @@ TEST_F(Responses, AContinuationByAModelThatItsWorkerDoesNotServeIs404) {
 
 TEST_F(Responses, AKeyMayUseOnlyItsModelsOfTheWorker) {
   ASSERT_EQ(ask(json::object())->json()["id"], "resp_0");
-  route::WorkerMonitor::Options never = quick_checks();
-  never.check = std::chrono::hours(1);
-  fleet_.monitor().set_options(never);
-  fleet_.worker(0).other_models = {"lora"};
   route::RouterOptions options = in_turns();
   options.keys.emplace();
   (*options.keys)[fleet::sha256_hex("k")] = {.models = {"lora"}};

@@ -12,8 +12,8 @@
 
 namespace fo::test {
 
-/// Answers the router's checks as an engine with the model "oracle", and runs a script for each
-/// other request.
+/// Answers the router's checks as an engine with the model "oracle", and `adapter` if that is not
+/// empty, and runs a script for each other request.
 class ScriptedWorker {
  public:
   using Peer = http::test::Peer;
@@ -21,20 +21,23 @@ class ScriptedWorker {
   /// closed afterwards.
   using Script = std::function<boost::asio::awaitable<void>(Peer& peer, std::string request)>;
 
-  ScriptedWorker(const boost::asio::any_io_executor& loop, Script script)
+  ScriptedWorker(const boost::asio::any_io_executor& loop, Script script, std::string adapter = "")
       : script_(std::move(script)),
+        adapter_(std::move(adapter)),
         server_(loop, [this](Peer& peer, int) { return serve(peer, this); }) {}
   ScriptedWorker(const ScriptedWorker&) = delete;
   ScriptedWorker& operator=(const ScriptedWorker&) = delete;
 
   /// Answers checks until another request comes, which is returned, or the connection ends.
-  static boost::asio::awaitable<std::string> answer_checks(Peer& peer) {
+  static boost::asio::awaitable<std::string> answer_checks(Peer& peer, std::string adapter = "") {
+    const std::string more =
+        adapter.empty() ? "" : R"(,{"id":")" + adapter + R"(","parent":"oracle"})";
     for (;;) {
       std::string request = co_await peer.read_head();
       if (request.starts_with("GET /health ")) {
         co_await peer.write(answer(""));
       } else if (request.starts_with("GET /v1/models ")) {
-        co_await peer.write(answer(R"({"data":[{"id":"oracle"}]})"));
+        co_await peer.write(answer(R"({"data":[{"id":"oracle"})" + more + "]}"));
       } else if (request.starts_with("GET /metrics ")) {
         co_await peer.write("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
       } else {
@@ -57,7 +60,7 @@ class ScriptedWorker {
   }
 
   static boost::asio::awaitable<void> serve(Peer& peer, ScriptedWorker* self) {
-    std::string request = co_await answer_checks(peer);
+    std::string request = co_await answer_checks(peer, self->adapter_);
     if (request.empty()) co_return;
     ++self->requests_;
     co_await self->script_(peer, std::move(request));
@@ -72,6 +75,7 @@ class ScriptedWorker {
   }
 
   Script script_;
+  std::string adapter_;
   int requests_ = 0;
   http::test::ScriptedServer server_;
 };

@@ -20,6 +20,8 @@ constexpr std::string_view kEventStream = "text/event-stream";
 // The body of an error is cut here.
 constexpr std::size_t kMaxErrorBytes = std::size_t{64} * 1024;
 constexpr std::size_t kMaxReasonBytes = 200;
+// Reading as many bytes takes a few milliseconds.
+constexpr std::size_t kLongBytes = std::size_t{128} * 1024;
 // More choices than any engine serves; their ends are not tracked.
 constexpr std::uint64_t kMaxChoices = 4096;
 
@@ -363,6 +365,16 @@ bool Exchange::finish_here() {
 void Exchange::finish(std::uint64_t choice) {
   if (std::find(finished_.begin(), finished_.end(), choice) != finished_.end()) return;
   if (finished_.size() < choices_) finished_.push_back(choice);
+}
+
+bool Exchange::is_long(std::string_view bytes) const {
+  // The line end that completes a long event; JSON has none.
+  return mode_ == Mode::kChunks && events_.stored() >= kLongBytes &&
+         bytes.find_first_of("\r\n") != bytes.npos;
+}
+
+bool Exchange::has_long_end() const {
+  return mode_ == Mode::kWhole && !is_delivering_ && held_.size() >= kLongBytes;
 }
 
 void Exchange::on_end() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "loop/blocking.h"
 #include "loop/pause.h"
 #include "route/answer/outcome.h"
 
@@ -183,11 +184,36 @@ awaitable<void> UpstreamCall::read(Deadline deadline) {
     exchange_.on_head(std::move(head));
     co_return;
   }
-  const http::Connection::Take pass_on = [this](std::string_view bytes) {
-    exchange_.on_body(bytes);
+  std::string long_bytes;
+  const http::Connection::Take pass_on = [&](std::string_view bytes) {
+    exchange_.is_long(bytes) ? void(long_bytes = bytes) : exchange_.on_body(bytes);
   };
   const std::size_t count = co_await connection_->read_some(pass_on, deadline);
-  if (count == 0) exchange_.on_end();
+  if (!long_bytes.empty()) {
+    const std::function<void()> read_long = [&] { exchange_.on_body(long_bytes); };
+    co_await on_thread(read_long);
+  }
+  if (count > 0) co_return;
+  if (exchange_.has_long_end()) {
+    const std::function<void()> end = [this] { exchange_.on_end(); };
+    co_await on_thread(end);
+  } else {
+    exchange_.on_end();
+  }
+}
+
+awaitable<void> UpstreamCall::on_thread(std::function<void()> step) {
+  struct Away {
+    explicit Away(Exchange& its_exchange) : exchange(its_exchange) { exchange.set_away(true); }
+    ~Away() { exchange.set_away(false); }
+    Exchange& exchange;
+  };
+  const std::function<bool()> body = [&step] {
+    step();
+    return true;
+  };
+  const Away away(exchange_);
+  co_await loop::run_blocking<bool>(body);
 }
 
 awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& deliver,

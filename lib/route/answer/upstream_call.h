@@ -82,6 +82,7 @@ class UpstreamCall {
   boost::asio::awaitable<CallEnd> send(const http::RequestHead& head, std::string_view body,
                                        base::Deadline deadline);
   boost::asio::awaitable<void> read(base::Deadline deadline);
+  boost::asio::awaitable<void> on_thread(std::function<void()> step);
   boost::asio::awaitable<CallEnd> read_answer(base::Deadline deadline, const Deliver& deliver,
                                               const OnTokens& on_tokens);
   // The deadline of the next read, and how the attempt ends if it passes.

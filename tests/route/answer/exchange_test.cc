@@ -381,6 +381,25 @@ TEST(Exchange, ALongAnswerIsDeliveredAsItArrives) {
   EXPECT_FALSE(answer.exchange.is_chunk_stream());
 }
 
+TEST(Exchange, TellsWhichBytesTakeLongToRead) {
+  const std::string kLong(200'000, 'x');
+  Answer stream(streamed());
+  stream.head(kStreamHead);
+  EXPECT_FALSE(stream.exchange.is_long(kText));
+  stream.body(R"(data: {"choices":[{"index":0,"delta":{"content":")" + kLong);
+  EXPECT_FALSE(stream.exchange.is_long("yyy")) << "the event goes on";
+  EXPECT_TRUE(stream.exchange.is_long("\"}}]}\n\n"));
+  stream.body("\"}}]}\n\n");
+  EXPECT_FALSE(stream.exchange.is_long("\n"));
+  EXPECT_FALSE(stream.exchange.has_long_end());
+
+  Answer whole{route::ClientRequest{}};
+  whole.head(kJsonHead).body("{}");
+  EXPECT_FALSE(whole.exchange.has_long_end());
+  whole.body(kLong);
+  EXPECT_TRUE(whole.exchange.has_long_end());
+}
+
 TEST(Exchange, AStreamOfAnotherApiIsPassedOnFromItsFirstByte) {
   Answer answer(streamed(Api::kResponses));
   answer.head(kStreamHead);
