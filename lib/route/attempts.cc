@@ -752,8 +752,9 @@ awaitable<Attempts::Next> Attempts::attempt(Placed& placed) {
   const bool is_whole = attempt.end == AttemptEnd::kComplete;
   if (worker->is_convicted() && !is_whole && !job_.is_killed) co_return co_await leave(true);
   const Outcome outcome = classify(attempt, parts_.options.overload);
-  if (attempt.end == AttemptEnd::kBroken) co_await look_for_death(worker);
+  // First, because the client may leave meanwhile.
   note(outcome, began, reason);
+  if (attempt.end == AttemptEnd::kBroken) co_await look_for_death(worker);
   if (outcome.kind != OutcomeClass::kSuccess) {
     co_return co_await after_failure(worker, attempt, outcome, reason);
   }

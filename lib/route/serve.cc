@@ -204,7 +204,7 @@ class Server {
 
 // An invalid list, or an unusable file for the TLS of workers, changes nothing.
 NamedWorkers Server::check_named_workers(const ServeOptions& options) {
-  // The files are read again for each connection, but an unusable one is to be noticed here.
+  // Only connections read these files, but an unusable one is to be noticed here.
   if (options.source.tls) net::make_tls_client(*options.source.tls);
   NamedWorkers checked;
   for (const NamedWorker& named : options.workers) {
