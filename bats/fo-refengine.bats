@@ -213,7 +213,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 # answer_to_length BYTES: prints the status of a request with this Content-Length.
 answer_to_length() {
   {
-    printf 'POST /v1/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: %d\r\n' "$1" >&7
+    printf 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n' "$1" >&7
     printf 'Expect: 100-continue\r\n\r\n' >&7
     IFS=' ' read -r _ status_code _ <&7
     echo "$status_code"

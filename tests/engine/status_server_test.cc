@@ -161,7 +161,8 @@ TEST_F(Status, ASwitchOverHoldsNoProbeUpAndOutlivesWhoAskedForItAndTheServer) {
   });
   {
     const base::UniqueFd asking = os::connect_unix(socket(), soon());
-    const std::string_view request = "POST /switchover HTTP/1.1\r\nContent-Length: 0\r\n\r\n";
+    const std::string_view request =
+        "POST /switchover HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n";
     ASSERT_EQ(::send(asking.get(), request.data(), request.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(request.size()));
     const base::Deadline deadline = soon();
@@ -178,17 +179,17 @@ TEST_F(Status, ASwitchOverHoldsNoProbeUpAndOutlivesWhoAskedForItAndTheServer) {
 TEST_F(Status, AnIdleConnectionIsClosedAndSoIsADribblingOne) {
   RawClient idle(port_);
   RawClient slow(port_);
-  slow.send("GET /live HTTP/1.1\r\nX: ");
+  slow.send("GET /live HTTP/1.1\r\nHost: x\r\nX: ");
   EXPECT_EQ(idle.read_to_end(), "");
   EXPECT_EQ(slow.read_to_end(), "");
 }
 
 TEST_F(Status, ABodyOrAHeaderThatIsTooLongIsRefused) {
   RawClient body(port_);
-  body.send("POST /live HTTP/1.1\r\nContent-Length: 5000\r\n\r\n");
+  body.send("POST /live HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n");
   EXPECT_THAT(body.read_until("\r\n"), StartsWith("HTTP/1.1 413 "));
   RawClient header(port_);
-  header.send("GET /live HTTP/1.1\r\nX: " + std::string(9000, 'x') + "\r\n\r\n");
+  header.send("GET /live HTTP/1.1\r\nHost: x\r\nX: " + std::string(9000, 'x') + "\r\n\r\n");
   EXPECT_THAT(header.read_until("\r\n"), StartsWith("HTTP/1.1 431 "));
 }
 

@@ -115,7 +115,7 @@ class Unread : public FdCounting {
   }
   void send(const json& body) {
     const std::string text = body.dump();
-    client_.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " +
+    client_.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " +
                  std::to_string(text.size()) + "\r\n\r\n" + text);
   }
   /// What the router was ready to send.
@@ -205,8 +205,8 @@ TEST(RouterClients, TokensOfAnAnswerInOnePieceCountEvenIfItsClientLeaves) {
   fleet.listen(std::move(listener.fd));
   http::test::RawClient client;
   client.connect(listener.port);
-  client.send("POST /v1/chat/completions HTTP/1.1\r\nAuthorization: Bearer k\r\nContent-Length: " +
-              std::to_string(body.dump().size()) + "\r\n\r\n" + body.dump());
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\n");
+  client.send("Content-Length: " + std::to_string(body.dump().size()) + "\r\n\r\n" + body.dump());
   fleet.run_until([&] { return fleet.counts(0).generation_tokens == 500; });
   // The last tokens are on their way.
   for (int turns = 0; turns < 100; ++turns) fleet.loop().run_ready();

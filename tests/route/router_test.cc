@@ -256,7 +256,7 @@ TEST_F(Router, RequestsThatItCannotReadHaveIdsAndTheLevelAndAreCounted) {
   http::ServerLimits limits;
   limits.body_bytes = 1000;
   Fleet fleet(in_turns(), quick_checks(), limits);
-  const std::string post = "POST /v1/completions HTTP/1.1\r\nx-request-id: mine\r\n";
+  const std::string post = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nx-request-id: mine\r\n";
   const auto expect = [&](const std::string& bytes, const std::string& status,
                           const std::string& client_id, const std::string& code, int count) {
     expect_early(fleet, answer_to_bytes(fleet, bytes), status, client_id, code, count);

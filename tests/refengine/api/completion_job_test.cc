@@ -141,7 +141,7 @@ TEST_F(CompletionJobTest, AStreamThatIsNotReadDelaysNoOther) {
   http::test::RawClient slow;
   http::test::limit_buffers(slow.fd());
   slow.connect(engine.port());
-  slow.send("POST /v1/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: " +
+  slow.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: " +
             std::to_string(text.size()) + "\r\n\r\n" + text);
   std::string answer = slow.read_until("data: ");
   http::FetchOptions other;
