@@ -48,8 +48,9 @@ struct Response {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  /// Sent in addition to Content-Type, Content-Length and Connection, which the server writes.
-  /// Invalid fields are left out.
+  /// Sent in addition to Content-Type, Content-Length and Connection, which the server writes; but
+  /// the answer to a HEAD request may have Content-Length here instead of a body. Invalid fields
+  /// are left out.
   Fields headers;
 
   [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const {

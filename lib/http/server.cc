@@ -68,12 +68,13 @@ bool is_bodiless(int status) { return status < 200 || status == 204 || status ==
 
 EarlyError busy(std::string_view message) { return {503, message, kBusyPause}; }
 
-// Without Connection and the empty line.
-std::string head_of(const Response& response) {
+// Without Connection and the empty line. A handler may have no body for a HEAD request.
+std::string head_of(const Response& response, bool to_head = false) {
   std::string head = status_line(response.status);
   if (!is_bodiless(response.status)) {
     add_field(head, "Content-Type", response.content_type);
-    add_field(head, "Content-Length", std::to_string(response.body.size()));
+    const bool has_length = !to_head || !response.body.empty();
+    if (has_length) add_field(head, "Content-Length", std::to_string(response.body.size()));
   }
   for (const auto& [name, value] : response.headers) add_field(head, name, value);
   return head;
@@ -403,7 +404,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   awaitable<void> write_response(const Response& response) {
-    std::string message = head_of(response);
+    std::string message = head_of(response, is_head_);
     add_connection(message);
     message += "\r\n";
     if (!is_bodiless(response.status) && !is_head_) message += response.body;

@@ -154,6 +154,23 @@ TEST(HttpServer, HeadGetsNoBody) {
   EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
 }
 
+TEST(HttpServer, HeadGetsTheLengthThatTheHandlerKnows) {
+  TestServer server([](const Request& request, Reply& reply) -> awaitable<void> {
+    Response response{200, "a/b", "", {}};
+    if (request.path == "/known") response.headers = {{"Content-Length", "55"}};
+    reply.answer(std::move(response));
+    co_return;
+  });
+  RawClient client(server.port());
+  client.send("HEAD /known HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(client.read_until("\r\n\r\n"),
+            "HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nContent-Length: 55\r\n"
+            "Connection: keep-alive\r\n\r\n");
+  client.send("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(client.read_until("\r\n\r\n"),
+            "HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nConnection: keep-alive\r\n\r\n");
+}
+
 TEST(HttpServer, OldClientsAreClosedOn) {
   TestServer server(echo());
   RawClient client(server.port());
