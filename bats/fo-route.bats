@@ -389,7 +389,7 @@ ask_all_the_time() {
   for _ in 1 2 3 4; do post_gives 200 /v1/completions "$(members)"; done
   ctl drain "$idle"
   # Both are drained.
-  post_gives 503 /v1/completions "$(members)" -H 'x-request-timeout: 1'
+  post_gives 504 /v1/completions "$(members)" -H 'x-request-timeout: 1'
   # Without any worker, requests are refused for a moment longer.
   ctl undrain "$idle"
   wait_for 'post_gives 200 /v1/completions "$(members)"'
@@ -629,7 +629,7 @@ set_weight() { curl -sS "http://$1/metrics" | sed -n 's/^fo_route_set_weight{mod
   [ "$(metric oracle_requests_total "$WORKER")" -eq 0 ]
   # Not even as the only one.
   ctl drain "$other"
-  post_gives 503 /v1/completions "$(members)" -H 'x-request-timeout: 1'
+  post_gives 504 /v1/completions "$(members)" -H 'x-request-timeout: 1'
   [ "$(metric oracle_requests_total "$WORKER")" -eq 0 ]
   ctl undrain "$other"
   fo-reg rm "verdicts/$ID/c1"
