@@ -342,7 +342,7 @@ ReadRequest read_request(const http::Request& from, Api api, const RequestRules&
   const std::string_view type = from.header("content-type").value_or("");
   try {
     if (const auto value = from.header("x-request-timeout")) request.timeout = read_timeout(*value);
-    // The default of curl, for example, is another type, which engines refuse.
+    // Clients may name another type, as curl does by default, which engines refuse.
     std::string sent_type = "application/json";
     if (api == Api::kOther && text::lower(type).starts_with("multipart/")) {
       sent_type = type;

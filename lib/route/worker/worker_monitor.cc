@@ -186,13 +186,14 @@ awaitable<void> WorkerMonitor::run(std::shared_ptr<State> state, WorkerPtr worke
       os::log(os::LogLevel::kWarning, "worker {}: not used any more, because it was stale for {}",
               base::quoted(worker->name), base::format_duration(options.stale));
     }
-    const bool may_have_ended = worker->is_stale && result == Check::kEnded;
-    const bool is_takeover_over = worker->unreachable_since &&
-                                  Clock::now() - *worker->unreachable_since >= options.takeover;
-    if (is_forgotten || (may_have_ended && was_known && is_takeover_over)) {
+    const bool is_doubtful = worker->is_stale && result == Check::kEnded;
+    const bool is_takeover_over =
+        worker->unreachable_since && Clock::now() - *worker->unreachable_since >= options.takeover;
+    if (is_forgotten || (is_doubtful && was_known && is_takeover_over)) {
       state->on_ended(worker);
       break;
     }
+    const bool may_have_ended = is_doubtful && !was_known;
     if (std::exchange(worker->may_have_ended, may_have_ended) != may_have_ended) {
       state->on_change(worker);
     }

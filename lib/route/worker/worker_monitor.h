@@ -41,8 +41,8 @@ class WorkerMonitor {
   /// Called after a worker has become reachable or unreachable, its first answer was late, its
   /// models have changed, or its engine's queue has lowered its share.
   using OnChange = std::function<void(const WorkerPtr& worker)>;
-  /// Called for a stale worker that has refused connections, or served another model, for as long as
-  /// `takeover`, so that it has ended, and for one that has been stale for too long.
+  /// Called for a stale worker that has refused connections, or served another model, for as long
+  /// as `takeover`, so that it has ended, and for one that has been stale for too long.
   using OnEnded = std::function<void(const WorkerPtr& worker)>;
 
   WorkerMonitor(boost::asio::any_io_executor executor, Options options, OnChange on_change,
