@@ -15,6 +15,8 @@
 #include <functional>
 #include <optional>
 #include <thread>
+#include <type_traits>
+#include <variant>
 
 #include "base/error.h"
 #include "base/unique_fd.h"
@@ -28,7 +30,7 @@ namespace fo::loop {
 template <typename T>
 boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
   namespace asio = boost::asio;
-  std::optional<T> result;
+  std::optional<std::conditional_t<std::is_void_v<T>, std::monostate, T>> result;
   std::exception_ptr failure;
   base::UniqueFd done(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!done) base::throw_errno(errno, "create an eventfd");
@@ -37,7 +39,11 @@ boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
   adopt(event, duplicate(done.get(), what), what);
   std::jthread thread([&] {
     try {
-      result.emplace(body());
+      if constexpr (std::is_void_v<T>) {
+        body();
+      } else {
+        result.emplace(body());
+      }
     } catch (...) {
       failure = std::current_exception();
     }
@@ -53,7 +59,7 @@ boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
   }
   thread.join();
   if (failure) std::rethrow_exception(failure);
-  co_return std::move(*result);
+  if constexpr (!std::is_void_v<T>) co_return std::move(*result);
 }
 
 }  // namespace fo::loop

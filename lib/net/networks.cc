@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string_view>
 
 #include "base/error.h"
 #include "text/ascii.h"
@@ -19,10 +18,10 @@ constexpr unsigned short kBitsV6 = 128;
 
 // The metadata servers of cloud providers beside link-local ones: Alibaba's, Amazon's and Google's.
 bool is_metadata_server(const ip::address& address) {
-  constexpr std::array<std::string_view, 3> kServers{"100.100.100.200", "fd00:ec2::254",
-                                                     "fd20:ce::254"};
-  return std::ranges::any_of(
-      kServers, [&](std::string_view one) { return address == ip::make_address(one); });
+  static const std::array kServers{ip::make_address("100.100.100.200"),
+                                   ip::make_address("fd00:ec2::254"),
+                                   ip::make_address("fd20:ce::254")};
+  return std::ranges::find(kServers, address) != kServers.end();
 }
 
 template <typename Network>

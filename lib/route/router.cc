@@ -194,12 +194,17 @@ struct Router::State : RouterParts {
   };
   void give(const Own& own, Response response);
   void refuse(const Own& own, RefusedFor reason, const ApiError& error);
-  /// What is wrong with a request without its body.
+  // A request without its body.
+  struct Head {
+    Api api = Api::kNotFound;
+    std::optional<std::string> key = {};
+    const KeyRule* rule = nullptr;
+  };
   struct HeadRefusal {
     RefusedFor reason;
     ApiError error;
   };
-  [[nodiscard]] std::optional<HeadRefusal> check_head(const Request& from) const;
+  std::optional<HeadRefusal> read_head(const Request& from, Head& head) const;
   Response refuse_early(const Request& from, RefusedFor reason, const ApiError& error);
   std::vector<std::string> models_for(const KeyRule& rule) const;
   std::optional<ApiError> find_target(Job& job, const std::vector<std::string>& models);
@@ -322,14 +327,15 @@ std::vector<std::string> Router::State::models_for(const KeyRule& rule) const {
   return models;
 }
 
-std::optional<Router::State::HeadRefusal> Router::State::check_head(const Request& from) const {
-  const Api api = find_api(from.method, from.path, options.allowed_paths);
-  if (api == Api::kNotFound || api == Api::kWrongMethod) {
-    return HeadRefusal{RefusedFor::kPath, unknown_path(api, from)};
+std::optional<Router::State::HeadRefusal> Router::State::read_head(const Request& from,
+                                                                   Head& head) const {
+  head.api = find_api(from.method, from.path, options.allowed_paths);
+  if (head.api == Api::kNotFound || head.api == Api::kWrongMethod) {
+    return HeadRefusal{RefusedFor::kPath, unknown_path(head.api, from)};
   }
-  if (admission.find_rule(find_key(from)) == nullptr) {
-    return HeadRefusal{RefusedFor::kKey, unknown_key()};
-  }
+  head.key = find_key(from);
+  head.rule = admission.find_rule(head.key);
+  if (head.rule == nullptr) return HeadRefusal{RefusedFor::kKey, unknown_key()};
   return std::nullopt;
 }
 
@@ -345,13 +351,12 @@ Response Router::State::refuse_early(const Request& from, RefusedFor reason,
 
 awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
   Own own{.reply = reply, .id = os::random_hex(kIdBytes), .client_id = find_client_id(from)};
-  if (const auto refusal = check_head(from)) {
+  Head head;
+  if (const auto refusal = read_head(from, head)) {
     refuse(own, refusal->reason, refusal->error);
     co_return;
   }
-  const Api api = find_api(from.method, from.path, options.allowed_paths);
-  const std::optional<std::string> key = find_key(from);
-  const KeyRule* const rule = admission.find_rule(key);
+  const auto& [api, key, rule] = head;
   own.tier = kTierNames.at(rule->tier);
   // The rule itself may be replaced while the body is read.
   const std::vector<std::string> models = models_for(*rule);
@@ -464,7 +469,8 @@ Response Router::answer_early(const http::EarlyError& error) {
 }
 
 std::optional<Response> Router::check_head(const Request& from) {
-  const auto refusal = state_->check_head(from);
+  State::Head head;
+  const auto refusal = state_->read_head(from, head);
   return refusal ? std::optional(state_->refuse_early(from, refusal->reason, refusal->error))
                  : std::nullopt;
 }

@@ -118,11 +118,7 @@ TEST(HttpStreams, OldClientsSeeThatAnAnswerIsIncomplete) {
   std::string got;
   EXPECT_EQ(error_after_cut(Reply::Cut::kClose, got, get("", "1.0")), ECONNRESET);
   EXPECT_THAT(got, EndsWith("\r\n\r\none "));
-  TestServer server([](const Request&, Reply& reply) -> awaitable<void> {
-    co_await reply.begin(200, "text/plain");
-    co_await reply.write("half");
-    throw std::runtime_error("engine died");
-  });
+  TestServer server(answer_half);
   testing::internal::CaptureStderr();
   RawClient client(server.port());
   client.send(get("", "1.0"));

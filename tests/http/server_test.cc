@@ -570,11 +570,7 @@ TEST(HttpServer, StreamsToOldClientsWithoutChunks) {
 }
 
 TEST(HttpServer, AStreamThatFailsIsSeenToBeIncomplete) {
-  TestServer server([](const Request&, Reply& reply) -> awaitable<void> {
-    co_await reply.begin(200, "text/plain");
-    co_await reply.write("half");
-    throw std::runtime_error("engine died");
-  });
+  TestServer server(answer_half);
   testing::internal::CaptureStderr();
   RawClient client(server.port());
   client.send(get("/"));

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -15,6 +16,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -66,6 +68,13 @@ class ThreadLoop {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{executor()};
   std::thread thread_;
 };
+
+/// A handler that fails in the middle of its answer.
+inline boost::asio::awaitable<void> answer_half(const Request&, Reply& reply) {
+  co_await reply.begin(200, "text/plain");
+  co_await reply.write("half");
+  throw std::runtime_error("engine died");
+}
 
 /// Limits what the kernel keeps of a connection to about `kSmallBuffer`, at this end of it. Call it
 /// before connecting; connections inherit it from their listener.

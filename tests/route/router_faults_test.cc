@@ -476,10 +476,9 @@ TEST_F(RouterFaults, AnotherWorkerAnswersWhenTheFirstTokenIsLate) {
   fleet.run_until([&] { return fleet.counts(0).aborted == 1; });
 }
 
-TEST_F(RouterFaults, ALateFirstTokenBesideMovingStreamsIsOverload) {
-  route::RouterOptions options = in_turns();
-  options.times.first_token = std::chrono::seconds(1);
-  Fleet fleet(std::move(options));
+/// The first engine gives one request no token within a second, while another stream of it moves;
+/// the second engine answers that request.
+void expect_another_answers_a_late_one(Fleet& fleet) {
   fleet.add_engine();
   const Client moving = fleet.begin(chat(true, 10'000, {{"gap", "5ms"}}));
   fleet.run_until([&] { return !moving->text().empty(); });
@@ -487,6 +486,13 @@ TEST_F(RouterFaults, ALateFirstTokenBesideMovingStreamsIsOverload) {
   set_fault(fleet, 0, "stall@start", 1);
   while (fleet.counts(0).requests < 2) EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
   EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+}
+
+TEST_F(RouterFaults, ALateFirstTokenBesideMovingStreamsIsOverload) {
+  route::RouterOptions options = in_turns();
+  options.times.first_token = std::chrono::seconds(1);
+  Fleet fleet(std::move(options));
+  expect_another_answers_a_late_one(fleet);
   EXPECT_TRUE(fleet.worker(0).share.is_overloaded(base::Deadline::Clock::now()) ||
               fleet.worker(0).slots_now(1) < 64);
 }
@@ -496,13 +502,7 @@ TEST_F(RouterFaults, ALateFirstTokenIsAskedElsewhereThoughTheQueueHasAShorterTim
   options.times.first_token = std::chrono::seconds(1);
   options.dispatch.queue.timeout = std::chrono::milliseconds(500);
   Fleet fleet(std::move(options));
-  fleet.add_engine();
-  const Client moving = fleet.begin(chat(true, 10'000, {{"gap", "5ms"}}));
-  fleet.run_until([&] { return !moving->text().empty(); });
-  fleet.add_engine();
-  set_fault(fleet, 0, "stall@start", 1);
-  while (fleet.counts(0).requests < 2) EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
-  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+  expect_another_answers_a_late_one(fleet);
 }
 
 // --- Connections that were used before.

@@ -107,11 +107,8 @@ awaitable<void> LockHolder::release() {
   // may close in another thread.
   co_await end_watch();
   course_.check();
-  std::function<bool()> body = [this] {
-    lock_->release();
-    return true;
-  };
-  co_await loop::run_blocking<bool>(std::move(body));
+  std::function<void()> body = [this] { lock_->release(); };
+  co_await loop::run_blocking<void>(std::move(body));
   state_ = State::kReleased;
 }
 

@@ -37,8 +37,7 @@ struct CloseFolder {
 };
 using Entries = std::unique_ptr<DIR, CloseFolder>;
 
-// True if the error of an open means that there is no such file or folder. Other errors say nothing
-// about it.
+// True if open(2) has failed because there is no such file or folder.
 bool is_missing(int err) { return err == ENOENT || err == ENOTDIR || err == ELOOP; }
 
 UniqueFd open_folder(int root, const std::string& folder) {

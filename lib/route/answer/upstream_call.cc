@@ -208,12 +208,8 @@ awaitable<void> UpstreamCall::on_thread(std::function<void()> step) {
     ~Away() { exchange.set_away(false); }
     Exchange& exchange;
   };
-  const std::function<bool()> body = [&step] {
-    step();
-    return true;
-  };
   const Away away(exchange_);
-  co_await loop::run_blocking<bool>(body);
+  co_await loop::run_blocking<void>(std::move(step));
 }
 
 awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& deliver,

@@ -572,8 +572,7 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
       job.refused_for = RefusedFor::kLevel;
       refusal = overload(set, job, "capacity_shed", "requests of this tier are refused at present");
       // A level lasts at least that long.
-      refusal.retry_after =
-          std::chrono::duration_cast<base::Duration>(kLevelTime * (0.8 + 0.4 * os::random_unit()));
+      refusal.retry_after = set.queue.retry_after(kLevelTime, os::random_unit());
       return refusal;
     case SetQueue::Answer::kTooLate:
       job.refused_for = RefusedFor::kDeadline;

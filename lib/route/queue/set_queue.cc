@@ -204,9 +204,9 @@ base::Duration SetQueue::predicted_wait(std::size_t tier) const {
   return wait_behind(tiers_[tier].tokens, tier);
 }
 
-base::Duration SetQueue::retry_after(std::size_t tier, double random) const {
+base::Duration SetQueue::retry_after(base::Duration predicted, double random) const {
   const double factor = 1 + limits_.retry_after_spread * (2 * random - 1);
-  const Seconds wait = Seconds(predicted_wait(tier)) * factor;
+  const Seconds wait = Seconds(predicted) * factor;
   return std::chrono::duration_cast<base::Duration>(
       std::clamp(wait, kMinRetryAfter, Seconds(limits_.max_retry_after)));
 }

@@ -99,7 +99,11 @@ class SetQueue {
   [[nodiscard]] base::Duration predicted_wait(std::size_t tier) const;
   /// Returns the Retry-After of a refusal: the predicted wait, a random part more or less, at least
   /// 1 s. `random` is uniform in [0, 1).
-  [[nodiscard]] base::Duration retry_after(std::size_t tier, double random) const;
+  [[nodiscard]] base::Duration retry_after(std::size_t tier, double random) const {
+    return retry_after(predicted_wait(tier), random);
+  }
+  /// The same for a wait of `predicted`.
+  [[nodiscard]] base::Duration retry_after(base::Duration predicted, double random) const;
   /// Makes the pace unknown until it is measured again. To be called when a worker has joined, or
   /// accepts requests again: the pace that was measured without it would refuse requests that it
   /// can serve in time.

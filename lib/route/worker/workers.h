@@ -52,8 +52,8 @@ class Workers {
   /// Every name by which a worker of a set serves a model, sorted. Valid until a change.
   [[nodiscard]] const std::vector<std::string>& models() const;
   /// The sets with a worker that serves `model`, each with its weight. Without an entry of weights,
-  /// the set with the oldest worker has weight 1, and the others 0; a worker that may have ended
-  /// counts only if there is no other. Valid until a change.
+  /// the set with the oldest worker has weight 1, and the others 0; workers that may have ended
+  /// are compared only if all may have. The result is valid until a change.
   using WeightedSets = std::vector<std::pair<SetKey, double>>;
   [[nodiscard]] const WeightedSets& sets_of(const std::string& model) const;
   /// The weight of a set among those of its model; 0 if the set does not exist.

@@ -479,6 +479,19 @@ class LateRegistry : public fleet::Registry {
   int attempts_ = 0;
 };
 
+/// The next router, which begins with the listing that another one has saved.
+struct Next {
+  explicit Next(const RegistrySource& before)
+      : source({.namespaces = {*fleet::NamespacePattern::parse("llama")}}, workers,
+               {.on_new = [](const route::WorkerPtr&) {},
+                .on_change = [] {},
+                .on_removed = [](const route::WorkerPtr&) {}}) {
+    source.load(before.save());
+  }
+  route::Workers workers;
+  RegistrySource source;
+};
+
 // Follows the registry until everything is listed.
 void follow(TestLoop& loop, RegistrySource& source, fleet::Registry& registry) {
   for (const std::string_view prefix : RegistrySource::kPrefixes) {
@@ -512,16 +525,13 @@ TEST_F(RegistryVerdicts, ASavedConvictionCountsUntilTheRegistryIsListedWithoutIt
   say("c1", other);
   EXPECT_EQ(source_.changes(), before + 2);
 
-  route::Workers workers;
-  const auto ignore = [](const route::WorkerPtr&) {};
-  RegistrySource next(options({}), workers,
-                      {.on_new = ignore, .on_change = [] {}, .on_removed = ignore});
-  next.load(source_.save());
+  Next after(source_);
+  const route::Workers& workers = after.workers;
   EXPECT_TRUE(workers.find(kFirst)->is_convicted());
   EXPECT_TRUE(workers.find(kSecond)->is_convicted());
   TestLoop loop;
   LateRegistry registry(loop.io().get_executor(), {record_of(other, "c1")});
-  follow(loop, next, registry);
+  follow(loop, after.source, registry);
   EXPECT_FALSE(workers.find(kFirst)->is_convicted()) << "acquitted meanwhile";
   EXPECT_TRUE(workers.find(kSecond)->is_convicted());
 
@@ -539,20 +549,17 @@ TEST_F(RegistrySourceTest, SavedWeightsCountUntilTheRegistryIsListedWithoutThem)
   put(other);
   EXPECT_EQ(source_.changes(), before + 2);
 
-  route::Workers workers;
-  const auto ignore = [](const route::WorkerPtr&) {};
-  RegistrySource next(options({}), workers,
-                      {.on_new = ignore, .on_change = [] {}, .on_removed = ignore});
-  next.load(source_.save());
+  Next after(source_);
+  const route::Workers& workers = after.workers;
   EXPECT_EQ(workers.weights(), workers_.weights());
   TestLoop loop;
   LateRegistry registry(loop.io().get_executor(), {weights});
-  follow(loop, next, registry);
+  follow(loop, after.source, registry);
   EXPECT_THAT(workers.weights(), ElementsAre(Pair("llama", ElementsAre(Pair("sha256:1", 2)))));
 
   apply(ChangeKind::kGone, "weights/other");
   EXPECT_EQ(source_.changes(), before + 3);
-  EXPECT_EQ(source_.save(), next.save());
+  EXPECT_EQ(source_.save(), after.source.save());
 }
 
 TEST_F(RegistrySourceTest, ACardThatIsGoneIsNotSaved) {

@@ -5,6 +5,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -66,11 +67,17 @@ class WorkerMonitorTest : public FdCounting {
     options.headers = {{"authorization", "Bearer engine-key"}};
     return options;
   }
-  explicit WorkerMonitorTest(const WorkerMonitor::Options& options = WorkerMonitorTest::options())
+  WorkerMonitorTest()
       : monitor_(
-            loop_.io().get_executor(), options, [this](const WorkerPtr&) { ++changes_; },
+            loop_.io().get_executor(), options(), [this](const WorkerPtr&) { ++changes_; },
             [this](const WorkerPtr&) { ++ended_; }) {}
 
+  /// Before the first watch().
+  void change_options(const std::function<void(WorkerMonitor::Options&)>& change) {
+    WorkerMonitor::Options changed = options();
+    change(changed);
+    monitor_.set_options(changed);
+  }
   void start_engine(const std::string& model = "oracle") {
     oracle::EngineOptions options;
     options.model.name = model;
@@ -320,47 +327,8 @@ TEST_F(WorkerMonitorTest, MetricsThatAreLateDelayNothingAndAreAskedForOnce) {
   EXPECT_EQ(worker->slots_now(1), 64U);
 }
 
-class ImpatientMonitor : public WorkerMonitorTest {
- protected:
-  static WorkerMonitor::Options impatient() {
-    WorkerMonitor::Options options = WorkerMonitorTest::options();
-    options.timeout = std::chrono::milliseconds(200);
-    return options;
-  }
-  ImpatientMonitor() : WorkerMonitorTest(impatient()) {}
-};
-
-class ForgetfulMonitor : public WorkerMonitorTest {
- protected:
-  static WorkerMonitor::Options forgetful() {
-    WorkerMonitor::Options options = WorkerMonitorTest::options();
-    options.stale = std::chrono::milliseconds(1);
-    return options;
-  }
-  ForgetfulMonitor() : WorkerMonitorTest(forgetful()) {}
-};
-
-class PairMonitor : public WorkerMonitorTest {
- protected:
-  static WorkerMonitor::Options with_takeover() {
-    WorkerMonitor::Options options = WorkerMonitorTest::options();
-    options.takeover = std::chrono::hours(1);
-    return options;
-  }
-  PairMonitor() : WorkerMonitorTest(with_takeover()) {}
-};
-
-class RareMonitor : public WorkerMonitorTest {
- protected:
-  static WorkerMonitor::Options rare() {
-    WorkerMonitor::Options options = WorkerMonitorTest::options();
-    options.check = std::chrono::hours(1);
-    return options;
-  }
-  RareMonitor() : WorkerMonitorTest(rare()) {}
-};
-
-TEST_F(PairMonitor, AStandbyMayTakeOverTheAddressOfAStaleWorker) {
+TEST_F(WorkerMonitorTest, AStandbyMayTakeOverTheAddressOfAStaleWorker) {
+  change_options([](auto& options) { options.takeover = std::chrono::hours(1); });
   start_engine();
   const WorkerPtr worker = watch();
   until_reachable(worker, true);
@@ -373,7 +341,8 @@ TEST_F(PairMonitor, AStandbyMayTakeOverTheAddressOfAStaleWorker) {
   EXPECT_EQ(ended_, 0);
 }
 
-TEST_F(RareMonitor, AFaultDuringACheckLeadsToAnother) {
+TEST_F(WorkerMonitorTest, AFaultDuringACheckLeadsToAnother) {
+  change_options([](auto& options) { options.check = std::chrono::hours(1); });
   int checks = 0;
   WorkerPtr worker;
   http::test::ScriptedServer server(
@@ -387,7 +356,8 @@ TEST_F(RareMonitor, AFaultDuringACheckLeadsToAnother) {
   server.stop();
 }
 
-TEST_F(ForgetfulMonitor, AStaleWorkerIsUsedForALimitedTime) {
+TEST_F(WorkerMonitorTest, AStaleWorkerIsUsedForALimitedTime) {
+  change_options([](auto& options) { options.stale = std::chrono::milliseconds(1); });
   const StderrText logged;
   start_engine();
   const WorkerPtr worker = watch();
@@ -399,7 +369,8 @@ TEST_F(ForgetfulMonitor, AStaleWorkerIsUsedForALimitedTime) {
       << logged.text();
 }
 
-TEST_F(ImpatientMonitor, ALateAnswerChangesNothing) {
+TEST_F(WorkerMonitorTest, ALateAnswerChangesNothing) {
+  change_options([](auto& options) { options.timeout = std::chrono::milliseconds(200); });
   WorkerPtr worker;
   // Answers until it has become reachable, and then no more.
   http::test::ScriptedServer server(loop_.io().get_executor(), [&](http::test::Peer& peer, int) {
@@ -413,7 +384,8 @@ TEST_F(ImpatientMonitor, ALateAnswerChangesNothing) {
   EXPECT_EQ(changes_, 1);
 }
 
-TEST_F(ImpatientMonitor, AWorkerWhoseFirstAnswerIsLateHasChanged) {
+TEST_F(WorkerMonitorTest, AWorkerWhoseFirstAnswerIsLateHasChanged) {
+  change_options([](auto& options) { options.timeout = std::chrono::milliseconds(200); });
   http::test::ScriptedServer server(loop_.io().get_executor(),
                                     [](http::test::Peer& peer, int) { return read_only(peer); });
   const WorkerPtr worker =
