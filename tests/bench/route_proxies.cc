@@ -62,6 +62,7 @@ struct Sizes {
   std::size_t requests = 2000;
   std::size_t streams = 64;
   std::size_t tokens = 150;
+  std::size_t gaps = 300;
   std::size_t closes = 20;
   std::vector<std::size_t> held = {1000, 10'000};
   std::size_t long_streams = 32;
@@ -71,7 +72,7 @@ struct Sizes {
 
 Sizes read_sizes(const bench::Arguments& arguments) {
   Sizes sizes;
-  if (arguments.quick) sizes = {1, 2, 50, 8, 20, 2, {100}, 2, 64, 2};
+  if (arguments.quick) sizes = {1, 2, 50, 8, 20, 20, 2, {100}, 2, 64, 2};
   const std::vector<std::string>& rest = arguments.rest;
   bench::Arguments runs = arguments;
   runs.rest.resize(std::min<std::size_t>(rest.size(), 1));
@@ -169,6 +170,7 @@ class Bench {
   void run() {
     short_requests();
     streamed_tokens();
+    neighbours();
     memory();
     long_streams();
     pauses();
@@ -182,6 +184,7 @@ class Bench {
   bool is_installed(Kind kind, const std::string& reason);
   void short_requests();
   void streamed_tokens();
+  void neighbours();
   void memory();
   void long_streams();
   void pauses();
@@ -306,6 +309,64 @@ void Bench::streamed_tokens() {
   });
   cpu.report(report_, "CPU for a streamed token", "us", 1e6, bench::cost_at_most(2),
              bench::cost_at_most(1.2));
+}
+
+// Reads a stream of so many tokens: the longest time between two of its pieces.
+awaitable<void> find_longest_gap(std::uint16_t port, std::size_t tokens, double& seconds) {
+  Client client(port);
+  bool goes_on = co_await client.begin(bench::completion(tokens, true));
+  if (!goes_on) fail("a stream is refused");
+  goes_on = co_await client.read();
+  seconds = 0;
+  while (goes_on) {
+    const auto begin = Clock::now();
+    goes_on = co_await client.read();
+    seconds = std::max(seconds, seconds_since(begin));
+  }
+}
+
+// Asks for long answers, in one piece and as streams with a long first event, until `is_over`.
+awaitable<void> ask_for_long_answers(std::uint16_t port, const bool& is_over) {
+  const std::string request =
+      R"({"model":"oracle","prompt":"Long","ignore_eos":true,"max_tokens":1,)";
+  const std::vector<std::string> bodies{
+      request + R"("oracle":{"padding":4000000}})",
+      request + R"("stream":true,"oracle":{"padding":15000000}})",
+  };
+  Client client(port);
+  while (!is_over) {
+    for (const std::string& body : bodies) co_await ask(client, body);
+  }
+}
+
+awaitable<void> find_longest_gap_beside(std::uint16_t port, std::size_t tokens, double& seconds) {
+  const auto loop = co_await boost::asio::this_coro::executor;
+  bool is_over = false;
+  bool has_ended = false;
+  std::exception_ptr failure;
+  boost::asio::co_spawn(loop, ask_for_long_answers(port, is_over),
+                        [&](const std::exception_ptr& error) {
+                          failure = error;
+                          has_ended = true;
+                        });
+  co_await find_longest_gap(port, tokens, seconds);
+  is_over = true;
+  while (!has_ended) co_await loop::pause_for(std::chrono::milliseconds(1));
+  if (failure) std::rethrow_exception(failure);
+}
+
+void Bench::neighbours() {
+  const Engines engines = bench::start_engines(kEngines, {"-q", "--gap", "5ms"});
+  Results slowed;
+  take_turns(engines, {}, [&](const Proxy& proxy, const CpuMeter&, bool counts) {
+    double alone = 0;
+    double beside = 0;
+    loop::run_to_end(find_longest_gap(proxy.port(), sizes_.gaps, alone));
+    loop::run_to_end(find_longest_gap_beside(proxy.port(), sizes_.gaps, beside));
+    if (counts) slowed.add(proxy.kind(), beside - alone);
+  });
+  slowed.report(report_, "longest gap of a stream beside long answers, less that of one alone",
+                "ms", 1e3, bench::value_at_most(10));
 }
 
 // Opens streams that go on, and calls `on_open` when there are as many as each of `counts`.

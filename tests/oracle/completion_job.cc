@@ -59,6 +59,16 @@ nlohmann::json knobs_of_headers(const http::Fields& headers) {
   return object;
 }
 
+// Adds a list of strings to the first object in `text`.
+void add_padding(std::string& text, std::uint64_t bytes) {
+  if (bytes == 0) return;
+  constexpr std::string_view kItem = R"("error",)";
+  std::string member = R"("padding":[)";
+  while (member.size() < bytes) member += kItem;
+  member.back() = ']';
+  text.insert(text.find('{') + 1, member + ",");
+}
+
 struct Choice {
   Choice(const Weights& weights, const std::vector<TokenId>& of, GenerationOptions options)
       : generation(weights, of, std::move(options)), prompt(&of) {}
@@ -274,6 +284,7 @@ std::string Job::add(Choice& choice, ChoicePart part) {
     }
     if (knobs_.half_characters) choice.halves.split(part);
     events += choice.halves.escape(format_.part_event(part, so_far));
+    if (part.prompt != nullptr) add_padding(events, knobs_.padding);
     return events;
   }
   ChoicePart& whole = choice.whole;
@@ -369,7 +380,9 @@ Response Job::whole_answer(End end) {
   if (end == End::kError) return refengine::format_error(injected_error());
   std::vector<ChoicePart> parts;
   for (Choice& choice : choices_) parts.push_back(std::move(choice.whole));
-  return {200, "application/json", format_.whole(parts, usage_), {}};
+  std::string body = format_.whole(parts, usage_);
+  add_padding(body, knobs_.padding);
+  return {200, "application/json", std::move(body), {}};
 }
 
 }  // namespace

@@ -394,6 +394,19 @@ TEST(OracleKnob, LongCharactersMayBeSplitBetweenEvents) {
   EXPECT_EQ(text_of_stream(split), text_of_stream(whole));
 }
 
+TEST(OracleKnob, AnswersMayBePadded) {
+  RunningOracle oracle;
+  json body = with({{"padding", 100'000}});
+  json answer = json::parse(post(oracle, kText, body).body);
+  EXPECT_GT(answer["padding"].dump().size(), 99'000u);
+  answer.erase("padding");
+  EXPECT_EQ(answer["choices"], json::parse(post(oracle, kText, with({})).body)["choices"]);
+  const Streamed got = stream(oracle, kText, body);
+  EXPECT_EQ(got.tokens, right_answer(12));
+  EXPECT_TRUE(got.events.at(0).contains("padding"));
+  EXPECT_FALSE(got.events.at(1).contains("padding"));
+}
+
 TEST(OracleKnob, AResetCutsAStreamAfterItsTokens) {
   RunningOracle oracle;
   for (const char* kind : {"reset", "cut"}) {

@@ -42,6 +42,8 @@ const std::vector<Knob>& knobs_table() {
        kMaxCount},
       {"half_characters", &Knobs::half_characters,
        "split long characters between events, as halves of a JSON escape"},
+      {"padding", &Knobs::padding, "bytes of an unknown member in each answer; 0: none", 0,
+       kMaxCount},
       {"fail", &Knobs::fail, "KIND@N, KIND@N-M or KIND@start, or none"},
       {"fail_every", &Knobs::fail_every, "only one of this many requests fails", 1, kMaxCount},
       {"fail_next", &Knobs::fail_next, "only this many further requests fail; 0: no limit", 0,

@@ -50,6 +50,7 @@ struct Knobs {
   bool random_chunks = false;
   std::uint64_t write_bytes = 0;
   bool half_characters = false;
+  std::uint64_t padding = 0;
   Fault fail = {};
   std::uint64_t fail_every = 1;
   std::uint64_t fail_next = 0;
