@@ -144,6 +144,7 @@ void declare_tuning(CLI::App& app, route::ServeOptions& serve) {
   add.time("budget-time", dispatch.budget.time, seconds(1), hours(1));
   add.count("max-retries", dispatch.budget.retries_of_one, 0, 100);
   add.time("resume-comments", router.resume.comments, seconds(1), hours(1));
+  add.count("resume-min-tokens", router.resume.min_tokens, 0, kMany);
 
   // Admission.
   add.number("share-premium", dispatch.queue.shares[plan::kPremium], 0.001, 1000);

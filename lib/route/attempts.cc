@@ -1,9 +1,11 @@
 #include "route/attempts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -51,6 +53,21 @@ class Called {
   ~Called() { job_.call = nullptr; }
   Called(const Called&) = delete;
   Called& operator=(const Called&) = delete;
+
+ private:
+  Job& job_;
+};
+
+// A job that waits for its client to read.
+class Blocked {
+ public:
+  Blocked(Job& job, Reply& reply) : job_(job) {
+    job.blocked_reply = &reply;
+    job.blocked_since = Clock::now();
+  }
+  ~Blocked() { job_.blocked_reply = nullptr; }
+  Blocked(const Blocked&) = delete;
+  Blocked& operator=(const Blocked&) = delete;
 
  private:
   Job& job_;
@@ -222,6 +239,9 @@ class Attempts {
                                 const Outcome& outcome, const std::string& reason);
   awaitable<Next> resume(LossReason loss, const Attempt& attempt, const Outcome& outcome,
                          const std::string& reason);
+  [[nodiscard]] std::vector<WorkerPtr> usable_workers() const;
+  [[nodiscard]] bool lacks_continuation() const;
+  bool begins_anew();
   awaitable<void> refuse(const ApiError& refusal);
   awaitable<void> deliver();
   awaitable<void> give_up(ApiError error);
@@ -272,7 +292,7 @@ class Attempts {
 Asked Attempts::asked() const {
   if (job_.resume_until) return Asked::kContinuation;
   const bool may_continue = parts_.options.resume.enabled && exchange_.may_continue();
-  if (!may_continue) return Asked::kAsGiven;
+  if (!may_continue || parts_.options.resume.is_short(job_.request)) return Asked::kAsGiven;
   const bool as_text = job_.worker->is_plain && job_.request.resume->text_refusal.empty();
   if (!job_.worker->can_continue(as_text)) return Asked::kAsGiven;
   // An engine's parser may take out text in which a stop string would have ended the answer.
@@ -288,20 +308,10 @@ http::RequestHead Attempts::head() const {
   head.method = job_.request.method;
   head.target = job_.worker->base_path +
                 (is_of_tokens ? std::string("/v1/completions") : job_.request.target);
-  head.headers = job_.request.headers;
-  // Others in the network could read the client's key.
-  Worker& worker = *job_.worker;
-  const bool has_key = !worker.is_private() && std::erase_if(head.headers, [](const auto& field) {
-                                                 return field.first == "authorization";
-                                               }) > 0;
-  if (has_key && !std::exchange(worker.is_known_open, true)) {
-    os::log(os::LogLevel::kWarning,
-            "worker {}: gets no Authorization of clients, because it has neither https nor a "
-            "loopback address",
-            base::quoted(worker.name));
-  }
-  const http::Fields own = parts_.worker_headers(job_.id);
-  head.headers.insert(head.headers.end(), own.begin(), own.end());
+  std::ranges::copy_if(job_.request.headers, std::back_inserter(head.headers),
+                       [](const auto& field) { return field.first != kAuthorization; });
+  http::Fields own = parts_.worker_headers(job_, *job_.worker);
+  std::ranges::move(own, std::back_inserter(head.headers));
   head.headers.emplace_back("x-fo-attempt", std::to_string(job_.attempts));
   return head;
 }
@@ -326,6 +336,7 @@ awaitable<void> Attempts::deliver() {
                  http::format_sse_comment("fo-route: resumed " + std::to_string(announced_) + how));
   }
   job_.bytes_sent += bytes.size();
+  const Blocked blocked(job_, reply_);
   if (is_first) {
     http::ResponseHead head = exchange_.head();
     add_ids(head.headers);
@@ -390,7 +401,12 @@ void Attempts::on_resumed(TimePoint began) {
 // `snapshot` is the KV cache that a continuation names; empty: none.
 awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapshot) {
   const WorkerPtr worker = job_.worker;
-  UpstreamCall call(parts_.pool, worker, exchange_, parts_.options.times, job_.prompt_tokens);
+  CallTimes times = parts_.options.times;
+  if (parts_.options.resume.is_short(job_.request)) {
+    // Such an answer takes little more time than its first token.
+    times.answer = std::min(times.answer, times.first_token_limit(job_.prompt_tokens));
+  }
+  UpstreamCall call(parts_.pool, worker, exchange_, times, job_.prompt_tokens);
   const Called called(job_, call);
   const auto deliver_all = [this] { return deliver(); };
   const auto on_tokens = [this](base::Duration gap, bool is_first) {
@@ -444,7 +460,7 @@ awaitable<Attempt> Attempts::ask(std::string& reason) {
   std::string snapshot;
   if (asked == Asked::kContinuation && !exchange_.continues_as_text()) {
     if (job_.worker->id == job_.preferred) snapshot = std::exchange(job_.snapshot, {});
-    http::Fields headers = parts_.worker_headers(job_.id);
+    http::Fields headers = parts_.worker_headers(job_, *job_.worker);
     const SeamCheck seam =
         co_await check_seam(job_.worker, std::move(headers), exchange_.resumption(), job_.deadline);
     reason = seam.reason;
@@ -548,8 +564,11 @@ void Attempts::note_success(TimePoint began) {
   }
   job_.status = exchange_.head().status;
   parts_.poison.on_success(job_.key, job_.request.body_identity());
+  // The last worker has produced a part of a resumed answer only.
+  if (job_.resumes > 0) return;
   const base::Duration total = Clock::now() - began;
-  parts_.served.add(job_.first_token ? *job_.first_token - began : total, total, job_.prompt_tokens,
+  const TimePoint first_token = job_.first_token.value_or(began);
+  parts_.served.add(first_token > began ? first_token - began : total, total, job_.prompt_tokens,
                     exchange_.delivered_tokens(), time_now());
 }
 
@@ -582,7 +601,9 @@ awaitable<void> Attempts::give_up(ApiError error) {
 awaitable<void> Attempts::refuse(const ApiError& refusal) {
   if (job_.resume_until) {
     if (!job_.is_killed) count_resume(ResumeEnd::kNoWorker);
-    ApiError error = error_of(job_, {}, "no other worker can continue the answer");
+    Attempt attempt;
+    if (job_.deadline.expired()) attempt.end = AttemptEnd::kDeadline;
+    ApiError error = error_of(job_, attempt, "no other worker can continue the answer");
     co_await give_up(error);
     co_return;
   }
@@ -599,6 +620,33 @@ awaitable<void> Attempts::refuse(const ApiError& refusal) {
   job_.status = response.status;
   add_ids(response.headers);
   reply_.answer(std::move(response));
+}
+
+// The workers of the set that may get requests now.
+std::vector<WorkerPtr> Attempts::usable_workers() const {
+  std::vector<WorkerPtr> usable;
+  std::ranges::copy_if(parts_.workers.set(job_.set), std::back_inserter(usable),
+                       [](const WorkerPtr& worker) { return worker->weight > 0; });
+  return usable;
+}
+
+// Whether the job's answer can only be produced from its beginning by the workers of the set.
+bool Attempts::lacks_continuation() const {
+  const std::vector<WorkerPtr> usable = usable_workers();
+  return !usable.empty() && std::ranges::none_of(usable, [this](const WorkerPtr& worker) {
+    return worker->can_continue(exchange_.continues_as_text());
+  });
+}
+
+// Gives up the continuation that the job has waited for in vain, if its answer can be produced from
+// its beginning.
+bool Attempts::begins_anew() {
+  const bool is_in_time = !job_.is_killed && !job_.deadline.expired();
+  const bool may_begin = is_in_time && !exchange_.is_delivered() &&
+                         job_.attempts < max_attempts() && !usable_workers().empty();
+  if (!job_.resume_until || !may_begin) return false;
+  job_.resume_until.reset();
+  return true;
 }
 
 // To be called when an answer fails after a part of it was delivered.
@@ -618,7 +666,8 @@ awaitable<Attempts::Next> Attempts::resume(LossReason loss, const Attempt& attem
   if (refusal.empty() && job_.fruitless >= kMaxFruitlessResumes) {
     refusal = "too many workers have failed";
   }
-  if (!refusal.empty() && !exchange_.is_delivered() && job_.attempts < max_attempts()) {
+  const bool is_alone = !refusal.empty() || lacks_continuation();
+  if (is_alone && !exchange_.is_delivered() && job_.attempts < max_attempts()) {
     // An answer in one piece can be produced again from its beginning.
     job_.resume_until.reset();
     co_return Next::kAgain;
@@ -809,6 +858,7 @@ awaitable<void> Attempts::run() {
   for (;;) {
     co_await wait_for_budget();
     const std::optional<ApiError> refusal = co_await parts_.dispatcher.place(job_, while_waiting);
+    if (refusal && begins_anew()) continue;
     if (refusal) {
       co_await refuse(*refusal);
       co_return;

@@ -120,11 +120,14 @@ Job* find_job(const Move& move) {
 }
 
 // Sends a request of the move to one of its workers.
-awaitable<http::Response> send(const Move& move, const Worker& worker, std::string method,
+awaitable<http::Response> send(const Move& move, Worker& worker, std::string method,
                                std::string target, std::string body, Deadline deadline) {
   http::FetchOptions options;
   options.body = std::move(body);
-  options.headers = move.parts->worker_headers(move.id);
+  const auto job = move.parts->jobs.find(move.id);
+  if (job != move.parts->jobs.end()) {
+    options.headers = move.parts->worker_headers(*job->second, worker);
+  }
   return http::async_fetch(std::move(method), worker.origin, worker.base_path + target, deadline,
                            std::move(options));
 }

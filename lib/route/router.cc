@@ -47,6 +47,8 @@ using nlohmann::json;
 constexpr std::size_t kIdBytes = 12;
 // The most long bodies that are read at a time, each on a thread.
 constexpr std::size_t kMaxReaders = 8;
+// How long a client that does not read may prolong its request beyond its deadline.
+constexpr base::Duration kLateClient = std::chrono::seconds(1);
 // Interval of Dispatcher::apply_time().
 constexpr base::Duration kTick = std::chrono::milliseconds(500);
 
@@ -78,12 +80,6 @@ ApiError unknown_model(const std::string& model, const std::vector<std::string>&
   for (const std::string& name : models) names += (names.empty() ? "" : ", ") + name;
   if (!names.empty()) message += "; models: " + names;
   return {.status = 404, .message = message, .code = "model_not_found", .param = "model"};
-}
-
-ApiError unknown_response(const std::string& id) {
-  return {.status = 404,
-          .message = "response " + base::quoted(id) + ": not found",
-          .code = "response_not_found"};
 }
 
 const char* code_of_early_error(int status) {
@@ -216,6 +212,7 @@ struct Router::State : RouterParts {
                                bool with_spares) const;
   void update_level();
   void apply_level();
+  void cut_late_clients() const;
   void tick(const char* what, const std::function<void()>& step);
 
   plan::DegradationSetting applied = plan::kDegradationLevels[0].setting;
@@ -243,13 +240,15 @@ awaitable<ReadRequest> Router::State::read(const Request& from, Api api, std::si
   const Reader counted(*this);
   // The options may be replaced meanwhile.
   const RequestRules rules = options.rules;
-  const bool is_resuming = options.resume.enabled;
+  const ResumeSettings resume = options.resume;
   const std::function<ReadRequest()> read_long = [&] {
     ReadRequest read = read_request(from, api, rules, tier);
     if (!read.request) return read;
     ClientRequest& request = *read.request;
     const bool may_resume = request.resume && request.resume->refusal.empty();
-    if (may_resume && is_resuming) request.resumable = resumable_body(request);
+    if (may_resume && resume.enabled && !resume.is_short(request)) {
+      request.resumable = resumable_body(request);
+    }
     request.body_hash = fleet::sha256_hex(request.body);
     return read;
   };
@@ -428,6 +427,15 @@ void Router::State::update_level() {
   apply_level();
 }
 
+// A client that does not read prevents its request from ending at its deadline.
+void Router::State::cut_late_clients() const {
+  for (const auto& [id, job] : jobs) {
+    if (job->blocked_reply == nullptr || !job->deadline.expired()) continue;
+    const TimePoint since = std::max(job->blocked_since, *job->deadline.at());
+    if (Clock::now() - since >= kLateClient) job->blocked_reply->cut(Reply::Cut::kReset);
+  }
+}
+
 // A step that fails must not end the other steps.
 void Router::State::tick(const char* what, const std::function<void()>& step) {
   try {
@@ -486,6 +494,7 @@ bool Router::kill(const std::string& request_id) {
   Job& job = *found->second;
   state_->dispatcher.kill(job);
   if (job.call != nullptr) job.call->cut();
+  if (job.blocked_reply != nullptr) job.blocked_reply->cut(Reply::Cut::kReset);
   return true;
 }
 
@@ -505,6 +514,7 @@ awaitable<void> Router::keep_time() {
     co_await loop::pause_for(kTick);
     state_->tick("health of workers", [this] { state_->dispatcher.apply_time(); });
     state_->tick("moves of requests", [this] { move_requests(state_); });
+    state_->tick("deadlines of requests", [this] { state_->cut_late_clients(); });
     state_->tick("level of degradation", [this] { state_->update_level(); });
   }
 }

@@ -37,7 +37,15 @@ struct ResumeSettings {
   base::Duration drain = std::chrono::seconds(30);
   /// Interval of the comments to a client that waits for the rest of its answer.
   base::Duration comments = std::chrono::seconds(2);
+  /// An answer in one piece whose client limits it to fewer tokens is asked for as the client gave
+  /// it, and not as a stream: it is produced again as quickly as it is continued.
+  std::uint64_t min_tokens = 16;
   KvMoveSettings moves;
+
+  [[nodiscard]] bool is_short(const ClientRequest& request) const {
+    return request.resume && !request.is_streamed &&
+           request.max_tokens.value_or(min_tokens) < min_tokens;
+  }
 };
 
 struct RouterOptions {

@@ -34,12 +34,9 @@ struct RouterParts {
     metrics.has_groups = options.metrics_groups;
   }
 
-  /// Returns the headers of each request to a worker.
-  [[nodiscard]] http::Fields worker_headers(const std::string& request_id) const {
-    http::Fields headers = options.worker_headers;
-    headers.emplace_back("x-request-id", request_id);
-    return headers;
-  }
+  /// Returns the headers of each request to a worker for a job: the router's own, and the client's
+  /// Authorization if it is forwarded.
+  [[nodiscard]] http::Fields worker_headers(const Job& job, Worker& worker) const;
 
   /// Adds the ids of a request and the level to the headers of its answer.
   void add_ids(http::Fields& headers, const std::string& id, const std::string& client_id) const {

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <boost/asio/awaitable.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "route/fleet.h"
+#include "route/resume/disturbed.h"
 #include "route/scripted_worker.h"
 #include "support/stderr_text.h"
 
@@ -13,6 +15,7 @@ namespace fo::test {
 namespace {
 
 using boost::asio::awaitable;
+using nlohmann::json;
 
 class RouterAuthorization : public FdCounting {
  protected:
@@ -77,6 +80,27 @@ TEST_F(RouterAuthorization, AWorkersRefusalOfAClientsKeyConcernsNoOtherClient) {
   for (const auto& [key, expected] : {std::pair{"good", 200}, {"bad", 401}, {"good", 200}}) {
     EXPECT_EQ(status(key), expected);
   }
+}
+
+TEST_F(RouterAuthorization, AContinuationHasTheClientsKey) {
+  route::RouterOptions options = in_turns();
+  options.rules.pass_authorization = true;
+  DisturbedFleet fleet(std::move(options));
+  fleet.add_engine();
+  std::string request;
+  ScriptedWorker worker(fleet.executor(), [&](http::test::Peer& peer, std::string from) {
+    request = std::move(from);
+    return peer.write("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}");
+  });
+  fleet.add_worker(worker.url());
+  fleet.fail_next(0, "cut@6");
+  const json body = long_answer(true);
+  while (fleet.counts(0).faults == 0) {
+    fleet.ask(body, path_of_answer(body), {{"authorization", "Bearer client-key"}});
+  }
+  EXPECT_NE(request.find("POST /detokenize "), std::string::npos) << request;
+  EXPECT_NE(request.find("Bearer client-key"), std::string::npos) << request;
+  EXPECT_TRUE(fleet.worker(1).refused.empty());
 }
 
 }  // namespace

@@ -113,15 +113,26 @@ class Unread : public FdCounting {
     http::test::limit_buffers(client_.fd());
     client_.connect(listener.port);
   }
-  void send(const json& body) {
+  void send(const json& body, const std::string& headers = "") {
     const std::string text = body.dump();
-    client_.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " +
-                 std::to_string(text.size()) + "\r\n\r\n" + text);
+    client_.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + headers +
+                 "Content-Length: " + std::to_string(text.size()) + "\r\n\r\n" + text);
   }
   /// What the router was ready to send.
   std::uint64_t sent() {
     const json list = fleet_.requests();
     return list.empty() ? 0 : list[0]["sent_bytes"].get<std::uint64_t>();
+  }
+  /// Waits until the router waits for the client. Returns what it was ready to send.
+  std::uint64_t wait_until_blocked() {
+    fleet_.run_until([this] { return sent() >= kKept; });
+    std::uint64_t before = 0;
+    for (int idle_turns = 0; idle_turns < 100; ++idle_turns) {
+      fleet_.loop().run_ready();
+      const std::uint64_t now = sent();
+      if (std::exchange(before, now) != now) idle_turns = 0;
+    }
+    return before;
   }
   void expect_cancelled() {
     fleet_.run_until([this] { return fleet_.busy(0) == 0 && fleet_.requests().empty(); });
@@ -151,15 +162,7 @@ TEST_F(Unread, AnAnswerHoldsItsWorkerUpOnceAMebibyteIsKept) {
   const json body = chat(true, 20'000);
   const std::string text = fleet_.text_of(body);
   send(body);
-  fleet_.run_until([this] { return sent() >= kKept; });
-  // Wait until nothing is ready.
-  std::uint64_t before = 0;
-  for (int idle_turns = 0; idle_turns < 100; ++idle_turns) {
-    fleet_.loop().run_ready();
-    const std::uint64_t now = sent();
-    if (std::exchange(before, now) != now) idle_turns = 0;
-  }
-  EXPECT_LT(before, kKept + kKept / 2);
+  EXPECT_LT(wait_until_blocked(), kKept + kKept / 2);
   read_until([this] { return got_.ends_with("\r\n0\r\n\r\n"); });
   EXPECT_GT(got_.size(), 2 * kKept);
   EXPECT_TRUE(text_of_events(http::test::body_of_chunks(got_)) == text);
@@ -181,6 +184,21 @@ TEST_F(Unread, AnAnswerLeavesNoMemoryOnceItIsRead) {
     return count >= sent();
   });
   fleet_.run_until([&] { return used() < before + kKept / 2; });
+}
+
+TEST_F(Unread, AnOperatorEndsAnAnswerThatIsNotRead) {
+  send(chat(true, 20'000));
+  wait_until_blocked();
+  EXPECT_TRUE(fleet_.router().kill(fleet_.requests()[0]["id"]));
+  fleet_.run_until([this] { return fleet_.requests().empty() && fleet_.busy(0) == 0; });
+  EXPECT_EQ(fleet_.worker(0).requests, 0U);
+}
+
+TEST_F(Unread, ADeadlineEndsAnAnswerThatIsNotRead) {
+  send(chat(true, 20'000), "x-request-timeout: 1\r\n");
+  fleet_.run_until([this] { return fleet_.counts(0).generation_tokens > 0; });
+  fleet_.run_until([this] { return fleet_.requests().empty() && fleet_.busy(0) == 0; });
+  EXPECT_EQ(fleet_.worker(0).requests, 0U);
 }
 
 TEST_F(Unread, AClientThatLeavesEndsTheWorkersRequest) {

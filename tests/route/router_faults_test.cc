@@ -476,6 +476,27 @@ TEST_F(RouterFaults, AnotherWorkerAnswersWhenTheFirstTokenIsLate) {
   fleet.run_until([&] { return fleet.counts(0).aborted == 1; });
 }
 
+TEST_F(RouterFaults, AnotherWorkerAnswersWhenAShortAnswerInOnePieceIsLate) {
+  route::RouterOptions options = in_turns();
+  options.times.first_token = std::chrono::seconds(1);
+  Fleet fleet(std::move(options));
+  fleet.add_engines(2);
+  set_fault(fleet, 0, "stall@start", 1);
+  const Client call = fleet.ask(chat(false));
+  EXPECT_EQ(call->status(), 200);
+  EXPECT_EQ(fleet.counts(1).requests, 1u);
+}
+
+TEST_F(RouterFaults, AShortAnswerThatIsLateBesideOthersIsOverload) {
+  route::RouterOptions options = in_turns();
+  options.times.first_token = std::chrono::seconds(2);
+  Fleet fleet(std::move(options));
+  fleet.add_engine();
+  const Client late = fleet.begin(chat(false, 8, {{"first_token", "1h"}}));
+  while (fleet.counts(0).aborted == 0) EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+}
+
 /// The first engine gives one request no token within a second, while another stream of it moves;
 /// the second engine answers that request.
 void expect_another_answers_a_late_one(Fleet& fleet) {

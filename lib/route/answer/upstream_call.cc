@@ -242,7 +242,7 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
     }
     if (exchange_.attempt_tokens() > tokens_before) {
       const TimePoint now = Clock::now();
-      const base::Duration gap = now - last_token_;
+      const base::Duration gap = now - last_token_ - held_up_;
       const bool is_first = tokens_before == 0;
       worker_->pace.on_token(now, is_first ? std::nullopt : std::optional(gap));
       on_tokens(gap, is_first);
@@ -259,6 +259,8 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
     co_await deliver();
     held_up_ += Clock::now() - begin;
   }
+  // Without it, a worker whose answers come in one piece would not seem to move.
+  if (!exchange_.is_read_as_stream()) worker_->pace.on_token(Clock::now(), std::nullopt);
   if (exchange_.is_cut_short()) {
     connection_->close();
   } else {

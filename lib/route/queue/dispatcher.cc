@@ -13,6 +13,7 @@
 #include "loop/event.h"
 #include "os/file/random.h"
 #include "os/log.h"
+#include "route/request/response_ids.h"
 
 namespace fo::route {
 namespace {
@@ -30,13 +31,18 @@ constexpr base::Duration kLevelTime = std::chrono::seconds(10);
 constexpr base::Duration kRefusal = std::chrono::minutes(1);
 // Interval in which a waiting request looks for another set while its own has no usable worker.
 constexpr base::Duration kLook = std::chrono::seconds(1);
-// Maximum number of requests beside the queue for which one call of pump() finds no worker, and of
-// those that have left the queue.
+// Maximum number of requests beside the queue for which one call of pump() finds no worker.
 constexpr std::size_t kMaxSought = 256;
+// How many of these are always the first ones of a tier.
+constexpr std::size_t kMaxFirst = 64;
 
-// Whether a request begins in the queue, because no worker has had it and any may get it. Others
-// wait beside the queue, before those of their tier that have left it.
-bool is_from_queue(const Job& job) { return !job.had_worker && job.pinned_to.empty(); }
+// Whether a request begins in the queue, because it is new and any worker may get it. Others wait
+// beside the queue, before those of their tier that have left it.
+bool is_from_queue(const Job& job) { return !job.is_admitted && job.pinned_to.empty(); }
+
+ApiError deadline_passed() {
+  return {.status = 504, .message = "the request's deadline has passed", .code = "timeout"};
+}
 
 }  // namespace
 
@@ -64,11 +70,11 @@ struct Dispatcher::State {
     std::map<std::uint64_t, Waiting*> queued;
     /// Requests that wait beside the queue, by tier, and answers that wait to be resumed.
     std::array<std::map<Waiting::Place, Waiting*>, plan::kTiers> beside;
-    /// Where the next search for their workers begins. A search that has failed for kMaxSought
-    /// requests goes on with the others next time.
+    /// Where the next search for their workers goes on, after the first ones. A search that has
+    /// failed for kMaxSought requests goes on with the others next time.
     std::array<Waiting::Place, plan::kTiers> search_from{};
-    /// How many of `beside` have left the queue.
-    std::size_t left_queue = 0;
+    /// Those of `beside` that have left the queue.
+    QueueLoad left_queue;
     std::map<std::uint64_t, Waiting*> resuming;
     Choice choice;
     std::map<WorkerNumber, WorkerPtr> workers;
@@ -137,6 +143,7 @@ struct Dispatcher::State {
   std::optional<SetKey> choose(const Job& job);
   std::optional<SetKey> choose_by_weight(const std::string& model);
   awaitable<bool> wait_without_set(Deadline deadline);
+  ApiError refuse_tier(const Set& set, Job& job);
   std::optional<ApiError> enter(Set& set, Waiting& waiting);
   ApiError overload(const Set& set, const Job& job, const char* code, const std::string& reason);
 
@@ -221,7 +228,8 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
     health.push_back(worker->as_member(time_now()));
   };
   const bool was_usable = is_usable(key);
-  bool lacks_one = false;
+  bool lacks_one = std::ranges::all_of(
+      members, [](const WorkerPtr& worker) { return worker->life == Life::kSpare; });
   for (const WorkerPtr& worker : members) {
     worker->weight = 0;
     worker->is_awaited = false;
@@ -346,7 +354,7 @@ std::optional<WorkerNumber> Dispatcher::State::choose_preferred(Set& set, const 
 bool Dispatcher::State::holds_up_others(const Set& set, const Job& job) const {
   if (set.lacks_prefill) return false;
   if (set.choice.is_oversized(job.tokens)) return true;
-  return set.choice.has_room(job.tokens) && set.left_queue < kMaxSought;
+  return set.choice.has_room(job.tokens);
 }
 
 // Gives the job to a worker; false if none has room.
@@ -372,20 +380,18 @@ bool Dispatcher::State::take_without(Set& set, Job& job,
     worker = set.workers.at(*number);
   }
   set.choice.begin(worker->number, candidate);
+  // Other suspects may be placed before this one is sent.
+  if (suspects.is_suspect(job.number)) suspects.assign(job.number, worker->number);
   ++worker->requests;
   worker->tokens += job.tokens;
   job.worker = std::move(worker);
   return true;
 }
 
-// The job leaves the queue, and waits beside it if there is a place.
+// The job leaves the queue, and waits beside it.
 void Dispatcher::State::wait_beside(Set& set, Waiting& waiting) {
-  if (set.left_queue >= kMaxSought) {
-    waiting.is_removed = true;
-    waiting.changed.notify();
-    return;
-  }
-  ++set.left_queue;
+  ++set.left_queue.requests;
+  set.left_queue.tokens += waiting.job.tokens;
   waiting.has_left_queue = true;
   set.beside[waiting.job.tier].emplace(waiting.place, &waiting);
 }
@@ -394,20 +400,18 @@ void Dispatcher::State::wait_beside(Set& set, Waiting& waiting) {
 // hold up the requests that other workers may get.
 void Dispatcher::State::pump(Set& set) {
   set.pumped_at = Clock::now();
-  std::size_t sought = 0;
-  set.resumes.begin_next([&](std::uint64_t answer) {
+  const auto resume = [&](std::uint64_t answer) {
     Waiting& waiting = *set.resuming.at(answer);
-    if (!take(set, waiting.job)) {
-      return ++sought < kMaxSought ? ResumeBudget::Begun::kNotThisOne : ResumeBudget::Begun::kNone;
-    }
+    if (!take(set, waiting.job)) return false;
     set.resuming.erase(answer);
     waiting.changed.notify();
-    return ResumeBudget::Begun::kYes;
-  });
-  sought = 0;
+    return true;
+  };
+  set.resumes.begin_next(resume, kMaxSought);
+  std::size_t sought = 0;
+  std::array<std::size_t, plan::kTiers> failures{};
   std::array<std::map<Waiting::Place, Waiting*>::iterator, plan::kTiers> at;
-  std::ranges::transform(set.beside, set.search_from, at.begin(),
-                         [](auto& of_tier, const auto& from) { return of_tier.lower_bound(from); });
+  std::ranges::transform(set.beside, at.begin(), [](auto& of_tier) { return of_tier.begin(); });
   std::array<bool, plan::kTiers> has_beside{};
   const auto next_tier = [&] {
     for (std::size_t tier = 0; tier < plan::kTiers; ++tier) {
@@ -427,6 +431,11 @@ void Dispatcher::State::pump(Set& set) {
       } else {
         ++at[*tier];
         ++sought;
+        // Beyond the first ones, the search goes on where the last one ended.
+        auto& of_tier = set.beside[*tier];
+        const bool is_beyond = ++failures[*tier] == kMaxFirst && at[*tier] != of_tier.end() &&
+                               at[*tier]->first < set.search_from[*tier];
+        if (is_beyond) at[*tier] = of_tier.lower_bound(set.search_from[*tier]);
       }
       continue;
     }
@@ -446,7 +455,8 @@ void Dispatcher::State::pump(Set& set) {
   for (std::size_t tier = 0; tier < plan::kTiers; ++tier) {
     const bool is_at_end = at[tier] == set.beside[tier].end();
     if (is_at_end) set.search_from[tier] = {};
-    if (!is_at_end && sought >= kMaxSought) set.search_from[tier] = at[tier]->first;
+    const bool goes_on = !is_at_end && sought >= kMaxSought && failures[tier] >= kMaxFirst;
+    if (goes_on) set.search_from[tier] = at[tier]->first;
   }
 }
 
@@ -545,6 +555,15 @@ ApiError Dispatcher::State::overload(const Set& set, const Job& job, const char*
           .retry_after = set.queue.retry_after(job.tier, os::random_unit())};
 }
 
+ApiError Dispatcher::State::refuse_tier(const Set& set, Job& job) {
+  job.refused_for = RefusedFor::kLevel;
+  ApiError refusal =
+      overload(set, job, "capacity_shed", "requests of this tier are refused at present");
+  // A level lasts at least that long.
+  refusal.retry_after = set.queue.retry_after(kLevelTime, os::random_unit());
+  return refusal;
+}
+
 // Puts the job into the queue, or beside it.
 std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
   Job& job = waiting.job;
@@ -554,32 +573,29 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
     return std::nullopt;
   }
   if (!is_from_queue(job)) {
-    // Those that had a worker were admitted before.
-    if (!job.had_worker && set.queue.size() + set.count_beside() >= options.queue.requests) {
+    if (!job.is_admitted && level.admitted_share[job.tier] <= 0) return refuse_tier(set, job);
+    if (!job.is_admitted && set.queue.size() + set.count_beside() >= options.queue.requests) {
       return overload(set, job, "queue_full", "the queue is full");
     }
+    job.is_admitted = true;
     set.beside[job.tier].emplace(waiting.place, &waiting);
     return std::nullopt;
   }
   QueuedRequest request{.id = job.number, .tier = job.tier, .tokens = job.tokens};
   if (job.deadline.at()) request.deadline = job.deadline.at()->time_since_epoch();
-  const SetQueue::Added added = set.queue.add(request, time_now());
-  ApiError refusal;
+  const SetQueue::Added added = set.queue.add(request, time_now(), set.left_queue);
   switch (added.answer) {
     case SetQueue::Answer::kQueued:
       break;
     case SetQueue::Answer::kTierRefused:
-      job.refused_for = RefusedFor::kLevel;
-      refusal = overload(set, job, "capacity_shed", "requests of this tier are refused at present");
-      // A level lasts at least that long.
-      refusal.retry_after = set.queue.retry_after(kLevelTime, os::random_unit());
-      return refusal;
+      return refuse_tier(set, job);
     case SetQueue::Answer::kTooLate:
       job.refused_for = RefusedFor::kDeadline;
       return overload(set, job, "capacity_shed", "the request would not be served in time");
     case SetQueue::Answer::kFull:
       return overload(set, job, "queue_full", "the queue is full");
   }
+  job.is_admitted = true;
   set.queued[job.number] = &waiting;
   for (const std::uint64_t id : added.removed) {
     const auto removed = set.queued.find(id);
@@ -605,7 +621,10 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
     bool is_kept = false;
     ~Stay() {
       set.beside[waiting.job.tier].erase(waiting.place);
-      if (waiting.has_left_queue) --set.left_queue;
+      if (waiting.has_left_queue) {
+        --set.left_queue.requests;
+        set.left_queue.tokens -= waiting.job.tokens;
+      }
       set.resuming.erase(waiting.job.number);
       if (set.queued.erase(waiting.job.number) > 0)
         set.queue.cancel(waiting.job.number, time_now());
@@ -615,12 +634,20 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
       }
     }
   };
+  const auto has_lost_its_worker = [&] {
+    return !job.pinned_to.empty() && !state.workers.find(job.pinned_to);
+  };
   while (!job.is_killed) {
+    if (has_lost_its_worker()) {
+      job.refused_for = RefusedFor::kModel;
+      co_return unknown_response(job.request.previous_response);
+    }
     const std::optional<SetKey> key = state.choose(job);
     if (!key) {
       if (state.workers.sets_of(job.model).empty()) break;
       const bool has_waited = co_await state.wait_without_set(deadline);
       if (has_waited) continue;
+      if (job.deadline.expired()) co_return deadline_passed();
       co_return ApiError{
           .status = 503,
           .message = "model " + base::quoted(job.model) + ": each set of its workers has weight 0",
@@ -650,7 +677,8 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
     if (refusal) co_return refusal;
     state.pump(set);
     const auto is_over = [&] {
-      return job.worker || job.is_killed || waiting.is_removed || deadline.expired();
+      return job.worker || job.is_killed || waiting.is_removed || deadline.expired() ||
+             has_lost_its_worker();
     };
     bool is_stuck = false;
     // Changes may be frequent, and do not postpone this.
@@ -661,7 +689,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
       look = deadline.sooner(Deadline::after(kLook));
       // The pause of an overloaded worker may be over.
       if (Clock::now() - set.pumped_at >= kLook / 2) state.pump(set);
-      is_stuck = !job.resume_until && !state.is_usable(*key);
+      is_stuck = !job.resume_until && !state.is_usable(*key) && state.choose(job) != key;
       if (while_waiting && !is_over()) co_await while_waiting();
     }
     if (job.worker) {
@@ -671,8 +699,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
       co_return std::nullopt;
     }
     if (!job.is_killed && job.deadline.expired()) {
-      co_return ApiError{
-          .status = 504, .message = "the request's deadline has passed", .code = "timeout"};
+      co_return deadline_passed();
     }
     if (!job.is_killed && set.lacks_prefill && deadline.expired()) {
       co_return ApiError{.status = 503,
@@ -701,6 +728,8 @@ void Dispatcher::release(Job& job, std::uint64_t answer_tokens) {
   --worker->requests;
   worker->tokens -= job.tokens;
   if (job.lease) worker->health.end_lease(*std::exchange(job.lease, std::nullopt));
+  // It may not have been sent.
+  state_->suspects.end_attempt(job.number);
   State::Set& set = state_->set(job.set);
   set.choice.end(worker->number, job.tokens);
   if (answer_tokens > 0) set.lengths.add(answer_tokens);

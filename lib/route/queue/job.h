@@ -18,6 +18,10 @@
 #include "route/request/client_request.h"
 #include "route/worker/workers.h"
 
+namespace fo::http {
+class Reply;
+}
+
 namespace fo::route {
 
 /// The status under which a request is counted whose client closed the connection, as nginx does.
@@ -62,11 +66,16 @@ struct Job {
   std::vector<std::uint64_t> prefixes;
   /// Its number in the dispatcher; 0 before it was placed.
   std::uint64_t number = 0;
+  /// The job has waited for a worker: it was admitted at the level of that time.
+  bool is_admitted = false;
   /// The job has had a worker.
   bool had_worker = false;
   /// Lease of the worker's health, for a worker in probation.
   std::optional<std::uint64_t> lease;
   UpstreamCall* call = nullptr;
+  /// Set while its client does not accept what it is sent.
+  http::Reply* blocked_reply = nullptr;
+  TimePoint blocked_since{};
   /// Attempts that were sent.
   unsigned attempts = 0;
   /// The largest number of tokens that its answer has had. A token that is generated again counts

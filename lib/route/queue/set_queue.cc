@@ -41,7 +41,8 @@ std::int64_t SetQueue::slice_of(base::Duration order) const {
   return order / std::max(limits_.timeout / kSlices, base::Duration(1));
 }
 
-SetQueue::Added SetQueue::add(const QueuedRequest& request, base::Duration now) {
+SetQueue::Added SetQueue::add(const QueuedRequest& request, base::Duration now,
+                              const QueueLoad& elsewhere) {
   measure(now);
   if (level_.admitted_share[request.tier] <= 0) return {.answer = Answer::kTierRefused};
   const auto timeout =
@@ -58,7 +59,7 @@ SetQueue::Added SetQueue::add(const QueuedRequest& request, base::Duration now) 
   if (expires <= now || wait_behind(before, request.tier) > expires - now) {
     return {.answer = Answer::kTooLate};
   }
-  const auto removals = removals_for(request);
+  const auto removals = removals_for(request, elsewhere);
   if (!removals) return {.answer = Answer::kFull};
   for (const std::uint64_t id : *removals) erase(id);
   insert(request, order, now);
@@ -67,8 +68,8 @@ SetQueue::Added SetQueue::add(const QueuedRequest& request, base::Duration now) 
 
 // The requests without which there is room for this one; nullopt if none of them has more than the
 // share of its tier.
-std::optional<std::vector<std::uint64_t>> SetQueue::removals_for(
-    const QueuedRequest& request) const {
+std::optional<std::vector<std::uint64_t>> SetQueue::removals_for(const QueuedRequest& request,
+                                                                 const QueueLoad& elsewhere) const {
   std::vector<std::uint64_t> removals;
   std::array<double, plan::kTiers> tokens{};
   std::array<std::set<Place>::const_reverse_iterator, plan::kTiers> last;
@@ -76,8 +77,8 @@ std::optional<std::vector<std::uint64_t>> SetQueue::removals_for(
     tokens[tier] = static_cast<double>(tiers_[tier].tokens);
     last[tier] = tiers_[tier].places.rbegin();
   }
-  std::size_t requests = entries_.size();
-  std::uint64_t all = all_tokens_;
+  std::size_t requests = entries_.size() + elsewhere.requests;
+  std::uint64_t all = all_tokens_ + elsewhere.tokens;
   while (requests > 0 && (requests >= limits_.requests || all + request.tokens > limits_.tokens)) {
     const auto used = [&](std::size_t tier) { return tokens[tier] / share(tier); };
     std::size_t most = request.tier;

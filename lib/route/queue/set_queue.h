@@ -47,6 +47,11 @@ struct QueuedRequest {
   base::Duration deadline = base::Duration::max();
 };
 
+struct QueueLoad {
+  std::size_t requests = 0;
+  std::uint64_t tokens = 0;
+};
+
 class SetQueue {
  public:
   explicit SetQueue(const QueueLimits& limits = {});
@@ -71,7 +76,8 @@ class SetQueue {
     /// tier that has less.
     std::vector<std::uint64_t> removed = {};
   };
-  Added add(const QueuedRequest& request, base::Duration now);
+  /// What waits elsewhere counts towards the limits, too.
+  Added add(const QueuedRequest& request, base::Duration now, const QueueLoad& elsewhere = {});
 
   /// The next request. nullopt if the queue is empty.
   [[nodiscard]] std::optional<QueuedRequest> head() const;
@@ -134,8 +140,8 @@ class SetQueue {
   [[nodiscard]] double share(std::size_t tier) const;
   [[nodiscard]] std::int64_t slice_of(base::Duration order) const;
   [[nodiscard]] base::Duration wait_behind(std::uint64_t tokens, std::size_t tier) const;
-  [[nodiscard]] std::optional<std::vector<std::uint64_t>> removals_for(
-      const QueuedRequest& request) const;
+  [[nodiscard]] std::optional<std::vector<std::uint64_t>> removals_for(const QueuedRequest& request,
+                                                                       const QueueLoad& elsewhere) const;
   void insert(QueuedRequest request, base::Duration order, base::Duration arrived);
   void erase(std::uint64_t id);
   void measure(base::Duration now);

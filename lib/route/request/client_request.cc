@@ -295,7 +295,7 @@ void copy_headers(const http::Request& from, const RequestRules& rules, ClientRe
   }
   if (rules.pass_authorization) {
     if (const auto value = from.header("authorization")) {
-      request.headers.emplace_back("authorization", *value);
+      request.headers.emplace_back(kAuthorization, *value);
     }
   }
   request.headers.emplace_back("accept-encoding", "identity");

@@ -84,6 +84,9 @@ struct ClientRequest {
   }
 };
 
+/// The name of the forwarded header with the client's key.
+inline constexpr char kAuthorization[] = "authorization";
+
 inline constexpr std::size_t kPrefixBytes = 64 * 1024;
 
 /// The router reads and changes a longer body once, on a thread, because that takes long. Its

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/error.h"
 #include "route/request/api_paths.h"
 
 namespace fo::route {
@@ -28,6 +29,12 @@ std::string ResponseIds::worker_of(const std::string& response_id) const {
 std::vector<std::pair<std::string, std::string>> ResponseIds::latest(std::size_t count) const {
   const std::size_t kept = std::min(count, order_.size());
   return {std::prev(order_.end(), static_cast<std::ptrdiff_t>(kept)), order_.end()};
+}
+
+ApiError unknown_response(const std::string& id) {
+  return {.status = 404,
+          .message = "response " + base::quoted(id) + ": not found",
+          .code = "response_not_found"};
 }
 
 std::string find_response_id(std::string_view answer) {

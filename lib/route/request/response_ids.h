@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "route/request/api_error.h"
+
 namespace fo::route {
 
 class ResponseIds {
@@ -28,6 +30,9 @@ class ResponseIds {
   std::list<std::pair<std::string, std::string>> order_;
   std::unordered_map<std::string, std::list<std::pair<std::string, std::string>>::iterator> places_;
 };
+
+/// The error for a response that no worker knows any more.
+ApiError unknown_response(const std::string& id);
 
 /// The id in the beginning of an answer of /v1/responses, in one piece or streamed: the first
 /// member "id" whose value begins with "resp"; empty if there is none.

@@ -1,6 +1,7 @@
 #include "route/resume/budget.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fo::route {
 namespace {
@@ -25,14 +26,22 @@ void ResumeBudget::add(std::uint64_t answer, std::size_t tier, base::Duration de
   places_.emplace(answer, place);
 }
 
-void ResumeBudget::begin_next(const std::function<Begun(std::uint64_t answer)>& begin) {
-  for (auto at = waiting_.begin(); at != waiting_.end() && running_.size() < max_running_;) {
+void ResumeBudget::begin_next(const std::function<bool(std::uint64_t answer)>& begin,
+                              std::size_t max_failures) {
+  auto at = waiting_.lower_bound(std::exchange(search_from_, {}));
+  std::size_t failures = 0;
+  while (at != waiting_.end() && running_.size() < max_running_) {
+    if (failures >= max_failures) {
+      search_from_ = at->first;
+      return;
+    }
     const std::uint64_t answer = (at++)->second;
-    const Begun begun = begin(answer);
-    if (begun == Begun::kNone) return;
-    if (begun != Begun::kYes) continue;
-    remove(answer);
-    running_.insert(answer);
+    if (begin(answer)) {
+      remove(answer);
+      running_.insert(answer);
+    } else {
+      ++failures;
+    }
   }
 }
 

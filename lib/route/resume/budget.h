@@ -43,14 +43,10 @@ class ResumeBudget {
 
   /// Adds an answer that waits to be resumed. Its number is unique among those here.
   void add(std::uint64_t answer, std::size_t tier, base::Duration deadline);
-  enum class Begun {
-    kYes,
-    kNotThisOne,  // no worker that may resume it has room
-    kNone,        // no other answer can begin now, either
-  };
-  /// Calls `begin` for the waiting answers, in order, until the budget is used up or `begin`
-  /// returns kNone. An answer that has begun counts until remove().
-  void begin_next(const std::function<Begun(std::uint64_t answer)>& begin);
+  /// Calls `begin` for the waiting answers, in order, until the budget is used up. `begin` returns
+  /// false if no worker that may resume the answer has room. After `max_failures` of these, the
+  /// search ends, and the next call goes on there. An answer that has begun counts until remove().
+  void begin_next(const std::function<bool(std::uint64_t answer)>& begin, std::size_t max_failures);
   /// To be called when an answer has been resumed, its resume has failed, or it does not wait any
   /// more. An unknown answer is ignored.
   void remove(std::uint64_t answer);
@@ -70,6 +66,7 @@ class ResumeBudget {
   std::size_t max_running_ = BudgetSettings{}.min_resumes;
   std::uint64_t arrivals_ = 0;
   std::map<Place, std::uint64_t> waiting_;
+  Place search_from_{};
   std::map<std::uint64_t, Place> places_;
   std::set<std::uint64_t> running_;
 };

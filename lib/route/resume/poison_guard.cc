@@ -16,8 +16,16 @@ std::string digest_of(std::string_view key, std::string_view body) {
 
 }  // namespace
 
+void Suspects::assign(std::uint64_t suspect, WorkerNumber worker) {
+  Request& request = requests_.at(suspect);
+  request.worker = worker;
+  request.is_sent = false;
+}
+
 void Suspects::begin(std::uint64_t request, WorkerNumber worker) {
-  requests_[request].worker = worker;
+  Request& begun = requests_[request];
+  begun.worker = worker;
+  begun.is_sent = true;
 }
 
 bool Suspects::on_token(std::uint64_t request) {
@@ -46,7 +54,7 @@ bool Suspects::remove(std::uint64_t request) {
 
 void Suspects::on_death(WorkerNumber worker) {
   for (auto& [number, request] : requests_) {
-    if (request.worker != worker) continue;
+    if (request.worker != worker || !request.is_sent) continue;
     request.worker.reset();
     ++request.deaths;
     suspects_.insert(number);

@@ -40,6 +40,8 @@ class Suspects {
   explicit Suspects(const PoisonSettings& settings = {}) : settings_(settings) {}
   void set_settings(const PoisonSettings& settings) { settings_ = settings; }
 
+  /// A suspect will be sent to a worker, which gets no other one meanwhile.
+  void assign(std::uint64_t suspect, WorkerNumber worker);
   /// The request is sent to a worker. Its number is unique.
   void begin(std::uint64_t request, WorkerNumber worker);
 
@@ -71,6 +73,7 @@ class Suspects {
  private:
   struct Request {
     std::optional<WorkerNumber> worker;
+    bool is_sent = false;
     unsigned deaths = 0;
   };
   PoisonSettings settings_;

@@ -214,21 +214,39 @@ TEST_F(DispatcherTest, ManyRequestsLargerThanEachCacheHoldUpNoOthers) {
   dispatcher_.on_change();
   const Placed first = place();
   std::vector<Placed> large;
-  while (large.empty() || !large.back()->is_over) {
+  for (int i = 0; i < 1000; ++i) {
     large.push_back(make(2000));
     place(large.back());
-    ASSERT_LT(large.size(), 1000U);
+    ASSERT_FALSE(large.back()->is_over);
   }
-  EXPECT_EQ(large.back()->refusal(), 503);
-  EXPECT_FALSE(large.front()->is_over);
   const Placed second = place();
   EXPECT_EQ(second->worker(), "a");
   const Placed again = make();
-  again->job.had_worker = true;
+  again->job.is_admitted = true;
   place(again);
   EXPECT_FALSE(again->is_over);
   release(first);
   EXPECT_EQ(again->worker(), "a");
+}
+
+TEST_F(DispatcherTest, WhatHasLeftTheQueueCountsTowardsItsLimits) {
+  const WorkerPtr a = add("a");
+  a->other_models = {"adapter"};
+  workers_.regroup(a);
+  add("b");
+  DispatchOptions options = in_order();
+  options.queue.requests = 5;
+  dispatcher_.set_options(options);
+  dispatcher_.on_change();
+  const auto place_for_adapter = [&] {
+    const Placed placed = make();
+    placed->job.model = "adapter";
+    place(placed);
+    return placed;
+  };
+  EXPECT_EQ(place_for_adapter()->worker(), "a");
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(place_for_adapter()->is_over);
+  EXPECT_EQ(place_for_adapter()->refusal(), 503);
 }
 
 TEST_F(DispatcherTest, APromptNeedsTheRoomThatTheEngineHasNamed) {
@@ -259,7 +277,7 @@ TEST_F(DispatcherTest, WhatHadAWorkerIsServedBeforeTheQueue) {
   const Placed first = place();
   const Placed queued = place();
   const Placed again = make();
-  again->job.had_worker = true;
+  again->job.is_admitted = true;
   place(again);
   release(first);
   EXPECT_EQ(again->worker(), "a");
@@ -273,7 +291,7 @@ TEST_F(DispatcherTest, WhatHadAWorkerDoesNotTakeTheShareOfOtherTiers) {
   for (int i = 0; i < 10; ++i) {
     const Placed again = waiting.emplace_back(make());
     again->job.tier = plan::kBestEffort;
-    again->job.had_worker = true;
+    again->job.is_admitted = true;
     place(again);
   }
   for (int i = 0; i < 10; ++i) waiting.push_back(place());
@@ -433,23 +451,87 @@ TEST_F(DispatcherTest, ManyRequestsForOtherWorkersHoldUpNoOthers) {
     const Placed placed = make();
     placed->job.pinned_to = pinned_to;
     placed->job.model = model;
-    placed->job.had_worker = pinned_to.empty();
+    placed->job.is_admitted = pinned_to.empty();
     place(placed);
     EXPECT_FALSE(placed->is_over);
   };
   for (int i = 0; i < 300; ++i) wait_for_a("a", "m");
   for (int i = 0; i < 300; ++i) wait_for_a("", "adapter");
   const Placed again = make();
-  again->job.had_worker = true;
+  again->job.is_admitted = true;
   place(again);
   // Each search is for some of them.
-  for (int search = 0; search < 2; ++search) dispatcher_.on_change();
+  for (int search = 0; search < 3; ++search) dispatcher_.on_change();
   loop_.run_ready();
   EXPECT_EQ(again->worker(), "b");
   const Placed for_adapter = make();
   for_adapter->job.model = "adapter";
   place(for_adapter);
   EXPECT_EQ(place()->worker(), "b") << "the head of the queue may not have it";
+}
+
+TEST_F(DispatcherTest, ManyNewRequestsForOtherWorkersHoldUpNoOthers) {
+  const WorkerPtr a = add("a");
+  a->other_models = {"adapter"};
+  workers_.regroup(a);
+  add("b");
+  const auto place_for_adapter = [&] {
+    const Placed placed = make();
+    placed->job.model = "adapter";
+    place(placed);
+    return placed;
+  };
+  ASSERT_EQ(place_for_adapter()->worker(), "a");
+  for (int i = 0; i < 600; ++i) ASSERT_FALSE(place_for_adapter()->is_over);
+  EXPECT_EQ(place()->worker(), "b");
+}
+
+TEST_F(DispatcherTest, ManyAnswersThatOtherWorkersContinueHoldUpNoOthers) {
+  const WorkerPtr a = add("a");
+  a->other_models = {"adapter"};
+  workers_.regroup(a);
+  const Placed running = place();
+  add("b");
+  for (int i = 0; i < 600; ++i) {
+    const Placed placed = make();
+    placed->job.model = "adapter";
+    ASSERT_FALSE(resume(placed)->is_over);
+  }
+  const Placed placed = resume(make());
+  for (int search = 0; search < 3; ++search) dispatcher_.on_change();
+  loop_.run_ready();
+  EXPECT_EQ(placed->worker(), "b");
+}
+
+TEST_F(DispatcherTest, SuspectsThatWaitTogetherGoToAWorkerOneAfterTheOther) {
+  const WorkerPtr worker = add("a", 10);
+  std::vector<Placed> suspects;
+  for (int i = 0; i < 3; ++i) {
+    suspects.push_back(place());
+    dispatcher_.suspects().begin(suspects.back()->job.number, worker->number);
+  }
+  dispatcher_.suspects().on_death(worker->number);
+  worker->is_reachable = false;
+  dispatcher_.on_change();
+  for (const Placed& suspect : suspects) release(suspect);
+  for (const Placed& suspect : suspects) place(suspect);
+  worker->is_reachable = true;
+  dispatcher_.on_change();
+  loop_.run_ready();
+  const auto placed = [&] {
+    return std::ranges::count_if(suspects,
+                                 [](const Placed& suspect) { return suspect->worker() == "a"; });
+  };
+  EXPECT_EQ(placed(), 1);
+  // The first one leaves before it is sent, and the second one has brought a token.
+  release(suspects[0]);
+  EXPECT_EQ(suspects[1]->worker(), "a");
+  EXPECT_EQ(placed(), 1);
+  dispatcher_.suspects().begin(suspects[1]->job.number, worker->number);
+  EXPECT_TRUE(dispatcher_.suspects().on_token(suspects[1]->job.number));
+  dispatcher_.on_change();
+  loop_.run_ready();
+  EXPECT_EQ(placed(), 2);
 }
 
 TEST_F(DispatcherTest, ADrainedWorkerGetsNothingNew) {
@@ -594,6 +676,12 @@ TEST_F(DispatcherTest, ASpareTakesRequestsWhileAWorkerIsOut) {
   spare->url = a->url;
   dispatcher_.on_change();
   EXPECT_FALSE(place()->is_over);
+}
+
+TEST_F(DispatcherTest, ASpareTakesRequestsWithoutAnyOtherWorker) {
+  add("spare", 10)->life = fleet::Life::kSpare;
+  dispatcher_.on_change();
+  EXPECT_EQ(place()->worker(), "spare");
 }
 
 TEST_F(DispatcherTest, ASpareInProbationGetsARequestWhileAWorkerIsOut) {
@@ -766,6 +854,80 @@ TEST_F(DispatcherTest, ALevelRefusesTiers) {
   EXPECT_EQ(place()->worker(), "a");
 }
 
+TEST_F(DispatcherTest, ALevelRefusesTiersOfPinnedRequests) {
+  add("a", 4);
+  dispatcher_.set_level(plan::kDegradationLevels[2].setting);
+  for (const std::size_t tier : {plan::kBestEffort, plan::kPremium}) {
+    const Placed placed = make();
+    placed->job.tier = tier;
+    placed->job.pinned_to = "a";
+    place(placed);
+    EXPECT_EQ(placed->refusal(), tier == plan::kPremium ? 0 : 503);
+  }
+}
+
+// Meanwhile it looks for another set each second.
+TEST_F(DispatcherTest, ARequestThatWaitsDuringAnOutageStaysAdmitted) {
+  const WorkerPtr worker = add("a", 4);
+  worker->is_reachable = false;
+  dispatcher_.on_change();
+  const Placed placed = make();
+  placed->job.tier = plan::kBestEffort;
+  place(placed);
+  dispatcher_.set_level(plan::kDegradationLevels[4].setting);
+  const auto age = [&] {
+    return dispatcher_.queued({"m", ""}).oldest_age.value_or(base::Duration::max());
+  };
+  loop_.run_until([&] { return placed->is_over || age() > std::chrono::milliseconds(2100); });
+  EXPECT_FALSE(placed->is_over);
+  worker->is_reachable = true;
+  dispatcher_.on_change();
+  loop_.run_ready();
+  EXPECT_EQ(placed->worker(), "a");
+}
+
+TEST_F(DispatcherTest, ARequestThatMovesToAnotherSetStaysAdmitted) {
+  const WorkerPtr worker = add("a", 4);
+  worker->is_reachable = false;
+  dispatcher_.on_change();
+  const Placed placed = make();
+  placed->job.tier = plan::kBestEffort;
+  place(placed);
+  dispatcher_.set_level(plan::kDegradationLevels[4].setting);
+  add("b", 4, "other");
+  workers_.set_weights("m", route::CardWeights{{"", 1}, {"other", 1}});
+  dispatcher_.on_change();
+  loop_.run_until([&] { return placed->is_over; });
+  EXPECT_EQ(placed->worker(), "b");
+}
+
+TEST_F(DispatcherTest, ARequestWhoseOnlyWorkerHasLeftIsUnknown) {
+  add("a", 4);
+  const WorkerPtr b = add("b");
+  const Placed running = make();
+  running->job.pinned_to = "b";
+  place(running);
+  const Placed waiting = make();
+  waiting->job.pinned_to = "b";
+  place(waiting);
+  EXPECT_FALSE(waiting->is_over);
+  workers_.remove("b");
+  dispatcher_.on_change();
+  loop_.run_until([&] { return waiting->is_over; });
+  EXPECT_EQ(waiting->refusal(), 404);
+}
+
+TEST_F(DispatcherTest, ADeadlineThatPassesWithoutASetIsATimeout) {
+  add("a");
+  workers_.set_weights("m", route::CardWeights{{"", 0}});
+  dispatcher_.on_change();
+  const Placed placed = make();
+  placed->job.deadline = base::Deadline::after(std::chrono::milliseconds(50));
+  place(placed);
+  loop_.run_until([&] { return placed->is_over; });
+  EXPECT_EQ(placed->refusal(), 504);
+}
+
 TEST_F(DispatcherTest, ADeadlineThatPassesInTheQueueIsATimeout) {
   add("a");
   place();
@@ -846,7 +1008,7 @@ TEST_F(SmallQueue, RefusesRequestsForOneWorkerBeyondItsLimit) {
   EXPECT_EQ(placed->error->code, "queue_full");
   const Placed again = make();
   again->job.pinned_to = "a";
-  again->job.had_worker = true;
+  again->job.is_admitted = true;
   place(again);
   EXPECT_FALSE(again->is_over);
 }
@@ -932,9 +1094,11 @@ TEST_F(UnequalSets, APinnedRequestGoesToItsWorkerWhateverTheWeights) {
 }
 
 TEST_F(UnequalSets, ARequestThatWaitsForAWeightIsRefusedInTheEnd) {
+  DispatchOptions options = in_order();
+  options.queue.timeout = base::Duration(0);
+  dispatcher_.set_options(options);
   set_weights(0, 0);
   const Placed placed = make();
-  placed->job.deadline = base::Deadline::after(base::Duration(0));
   place(placed);
   EXPECT_EQ(placed->refusal(), 503);
   EXPECT_EQ(placed->error->message, "model 'm': each set of its workers has weight 0");

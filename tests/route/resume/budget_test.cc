@@ -17,16 +17,16 @@ namespace {
 using route::ResumeBudget;
 using route::RetryBudget;
 using namespace std::chrono_literals;
-using Begun = ResumeBudget::Begun;
 
 /// The only answer that has begun then.
 std::optional<std::uint64_t> begin_next(ResumeBudget& budget) {
   std::optional<std::uint64_t> begun;
-  budget.begin_next([&](std::uint64_t answer) {
-    if (begun) return Begun::kNone;
+  const auto begin = [&](std::uint64_t answer) {
+    if (begun) return false;
     begun = answer;
-    return Begun::kYes;
-  });
+    return true;
+  };
+  budget.begin_next(begin, 1'000'000);
   return begun;
 }
 
@@ -57,13 +57,19 @@ TEST(ResumeBudget, OneThatCanNotBeginDoesNotCount) {
   ResumeBudget budget;
   for (std::uint64_t answer = 1; answer <= 6; ++answer) budget.add(answer, 0, 10s);
   std::vector<std::uint64_t> asked;
-  budget.begin_next([&](std::uint64_t answer) {
+  const auto begin = [&](std::uint64_t answer) {
     asked.push_back(answer);
-    return answer < 4 ? Begun::kNotThisOne : answer == 4 ? Begun::kYes : Begun::kNone;
-  });
+    return answer == 4;
+  };
+  budget.begin_next(begin, 4);
   EXPECT_EQ(asked, (std::vector<std::uint64_t>{1, 2, 3, 4, 5}));
   EXPECT_EQ(budget.running(), 1U);
   EXPECT_EQ(budget.waiting(), 5U);
+  // The search goes on, and begins again after its end.
+  asked.clear();
+  budget.begin_next(begin, 4);
+  budget.begin_next(begin, 2);
+  EXPECT_EQ(asked, (std::vector<std::uint64_t>{6, 1, 2}));
 }
 
 TEST(ResumeBudget, TheTierThenTheDeadlineThenTheArrivalDecides) {

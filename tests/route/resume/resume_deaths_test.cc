@@ -294,6 +294,65 @@ TEST_F(ResumeDeaths, WithoutAnotherWorkerInTimeAnAnswerInOnePieceIsAnError) {
   EXPECT_EQ(fleet.resumes("no_worker"), "1");
 }
 
+TEST_F(ResumeDeaths, AnAnswerInOnePieceThatNoWorkerCanContinueIsProducedAnewAtOnce) {
+  route::RouterOptions options = in_turns();
+  options.resume.wait = std::chrono::hours(1);
+  DisturbedFleet fleet(std::move(options));
+  fleet.add_engines(2);
+  fleet.engine(1).knobs().token_ids = "ignored";
+  fleet.worker(1).is_plain = true;
+  const json body = in_one_piece(long_answer(true));
+  const json undisturbed = summary_of(fleet.ask_directly(1, body));
+  EXPECT_EQ(summary_of(fleet.ask_with_fault(body, "exit@6")), undisturbed);
+}
+
+TEST_F(ResumeDeaths, AnAnswerInOnePieceThatWaitsInVainIsProducedAnew) {
+  route::RouterOptions options = in_turns();
+  options.resume.wait = std::chrono::milliseconds(500);
+  DisturbedFleet fleet(std::move(options));
+  fleet.add_engines(2);
+  const json body = in_one_piece(long_answer(true));
+  const json undisturbed = summary_of(fleet.ask_directly(1, body));
+  fleet.worker(1).is_plain = true;
+  fleet.fail_next(0, "stall@6");
+  Client call;
+  while (!call || call->has_ended()) {
+    call = fleet.begin_at_router(body);
+    fleet.run_until([&] { return call->has_ended() || fleet.counts(0).faults > 0; });
+  }
+  fleet.worker(1).is_drained = true;
+  fleet.router().on_change();
+  fleet.kill(0);
+  fleet.run_until([&] { return fleet.requests()[0]["worker"].is_null(); });
+  fleet.worker(1).is_drained = false;
+  fleet.router().on_change();
+  fleet.run_until([&] { return call->has_ended(); });
+  EXPECT_EQ(summary_of(call), undisturbed);
+}
+
+TEST_F(ResumeDeaths, ADeadlineThatPassesBeforeAnAnswerContinuesIsATimeout) {
+  for (const bool is_streamed : {true, false}) {
+    DisturbedFleet fleet;
+    fleet.add_engine();
+    fleet.fail_next(0, "exit@8");
+    const json body = is_streamed ? long_answer(true) : in_one_piece(long_answer(true));
+    const Client call = fleet.ask(body, path_of_answer(body), {{"x-request-timeout", "1"}});
+    EXPECT_EQ(call->error_code(), "timeout");
+    EXPECT_EQ(call->status(), is_streamed ? 200 : 504);
+  }
+}
+
+TEST_F(ResumeDeaths, AShortAnswerInOnePieceIsAskedForAnew) {
+  for (const int limit : {15, 16}) {
+    DisturbedFleet fleet;
+    fleet.add_engines(2);
+    const json body = in_one_piece(long_answer(true, {{"max_tokens", limit}}));
+    const json undisturbed = summary_of(fleet.ask_directly(1, body));
+    EXPECT_EQ(summary_of(fleet.ask_with_fault(body, "cut@6")), undisturbed);
+    EXPECT_EQ(fleet.resumes("resumed"), limit < 16 ? "0" : "1");
+  }
+}
+
 // It has another model card, so that its tokens may be others.
 TEST_F(ResumeDeaths, AWorkerOfAnotherCardDoesNotContinue) {
   route::RouterOptions options = in_turns();

@@ -57,10 +57,12 @@ class Query {
       throw QueryFailure{attempt_of(error, deadline_), error.what()};
     }
     if (response.status != 200) {
-      // A worker that answers 404 lacks the path, not the model.
-      throw QueryFailure{
-          {.end = AttemptEnd::kStatus, .status = response.status, .may_lack_object = true},
-          "/detokenize: status " + std::to_string(response.status)};
+      // A worker that answers 401, 403 or 404 lacks or guards the path, and may serve the model.
+      throw QueryFailure{{.end = AttemptEnd::kStatus,
+                          .status = response.status,
+                          .may_lack_object = true,
+                          .gets_client_key = true},
+                         "/detokenize: status " + std::to_string(response.status)};
     }
     const auto object = fo::json::find_object(response.body, response.body.size());
     for (const char* name : {"prompt", "text"}) {
