@@ -164,7 +164,7 @@ void add_router_alerts(std::vector<Alert>& to) {
     return {{worker + "a\"}", "1x400"}, {worker + "b\"}", second}};
   };
   to.push_back(
-      {.name = "FoRegistryAway",
+      {.name = "FoRegistryUnreachable",
        .severity = "warning",
        .expression = "avg by (job, instance) (fo_route_worker_stale) > 0.5",
        .for_seconds = 300,
