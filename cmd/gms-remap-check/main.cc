@@ -1,4 +1,4 @@
-// gms-remap-check: proves that a sleeping engine could wake, and optionally execs it.
+// gms-remap-check: checks that a sleeping engine could wake, and optionally execs it.
 #include "base/exit_status.h"
 #include "cli/app.h"
 #include "cli/screen/output.h"
@@ -45,7 +45,7 @@ int check(const gms_remap_check::Options& options) {
 int main(int argc, char** argv) {
   gms_remap_check::Options options;
   const cli::Tool tool{.name = "gms-remap-check",
-                       .summary = "Prove that a sleeping engine could wake.",
+                       .summary = "Check that a sleeping engine could wake.",
                        .version = FO_VERSION,
                        .takes_command = true};
   return cli::run(argc, argv, tool, options, gms_remap_check::declare,
