@@ -59,7 +59,7 @@ Origin make_origin(const net::Url& url, const std::optional<net::TlsFiles>& tls)
 
 struct Connection::State {
   State(net::Stream::Socket socket, std::optional<asio::ssl::context> context, const Limits& limits)
-      : stream(std::move(socket), std::move(context)), reader({limits.head_bytes, limits.fields}) {}
+      : stream(std::move(socket), std::move(context)), reader(limits) {}
 
   std::string make_head(const RequestHead& head, std::optional<std::uint64_t> length) const;
   [[nodiscard]] Error failure(ExitStatus status, std::string_view reason) const {

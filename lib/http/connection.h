@@ -7,7 +7,6 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 
 #include "base/deadline.h"
 #include "http/message.h"
+#include "http/message_reader.h"
 #include "net/address.h"
 #include "net/networks.h"
 #include "net/tls_files.h"
@@ -61,12 +61,7 @@ struct RequestHead {
 class Connection {
  public:
   /// Limits of an answer.
-  struct Limits {
-    /// Limit of the head, of the trailers, and of the first line of a chunk.
-    std::uint32_t head_bytes = 64 * 1024;
-    /// Maximum number of headers and trailers together.
-    std::size_t fields = 256;
-  };
+  using Limits = ResponseReader::Limits;
 
   /// The progress of the last request.
   enum class Progress {
