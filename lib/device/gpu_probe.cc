@@ -5,6 +5,8 @@
 
 #include "base/deadline.h"
 #include "device/gpu_memory.h"
+#include "json/dump.h"
+#include "json/probe_result.h"
 
 namespace fo::device {
 
@@ -22,9 +24,9 @@ GpuAnswer probe_gpu(const GpuProbe& probe) {
 }
 
 std::string to_json(const GpuAnswer& answer) {
-  nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"free", answer.free}};
-  if (!answer.yes) out["reason"] = answer.reason;
-  return out.dump();
+  nlohmann::json out = json::probe_result(answer.yes, answer.reason);
+  out["free"] = answer.free;
+  return json::dump(out);
 }
 
 }  // namespace fo::device

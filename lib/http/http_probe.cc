@@ -8,6 +8,7 @@
 #include "http/client.h"
 #include "json/dump.h"
 #include "json/object.h"
+#include "json/probe_result.h"
 #include "os/probe.h"
 
 namespace fo::http {
@@ -90,9 +91,9 @@ HttpAnswer probe_http(const HttpProbe& probe) {
 }
 
 std::string to_json(const HttpAnswer& answer) {
-  json out{{"result", answer.yes ? "yes" : "no"}, {"status", nullptr}};
+  json out = fo::json::probe_result(answer.yes, answer.reason);
+  out["status"] = nullptr;
   if (answer.status) out["status"] = *answer.status;
-  if (!answer.yes) out["reason"] = answer.reason;
   return fo::json::dump(out);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "json/dump.h"
+#include "json/probe_result.h"
 #include "lock/lock_status.h"
 #include "os/probe.h"
 
@@ -31,9 +32,9 @@ LockAnswer probe_lock(const LockProbe& probe) {
 }
 
 std::string to_json(const LockAnswer& answer) {
-  nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"holder", nullptr}};
+  nlohmann::json out = fo::json::probe_result(answer.yes, answer.reason);
+  out["holder"] = nullptr;
   if (answer.holder) out["holder"] = *answer.holder;
-  if (!answer.yes) out["reason"] = answer.reason;
   return fo::json::dump(out);
 }
 

@@ -8,6 +8,7 @@
 #include "http/client.h"
 #include "json/dump.h"
 #include "json/object.h"
+#include "json/probe_result.h"
 #include "os/probe.h"
 
 namespace fo::engine {
@@ -60,14 +61,11 @@ EngineProbeAnswer probe_engine(const EngineProbe& probe) {
 }
 
 std::string to_json(const EngineProbeAnswer& answer) {
-  json out{{"result", answer.yes ? "yes" : "no"},
-           {"state", nullptr},
-           {"id", nullptr},
-           {"since", nullptr}};
+  json out = fo::json::probe_result(answer.yes, answer.reason);
+  out.update({{"state", nullptr}, {"id", nullptr}, {"since", nullptr}});
   if (answer.state) out["state"] = state_name(*answer.state);
   if (!answer.id.empty()) out["id"] = answer.id;
   if (answer.since > 0) out["since"] = answer.since;
-  if (!answer.yes) out["reason"] = answer.reason;
   return fo::json::dump(out);
 }
 

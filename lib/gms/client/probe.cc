@@ -8,6 +8,7 @@
 #include "gms/client/rpc_client.h"
 #include "gms/protocol/endpoint.h"
 #include "json/dump.h"
+#include "json/probe_result.h"
 #include "os/probe.h"
 
 namespace fo::gms {
@@ -68,8 +69,8 @@ SocketsAnswer probe_sockets(const SocketsProbe& probe) {
 }
 
 std::string to_json(const SocketsAnswer& answer) {
-  nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"sockets", answer.sockets}};
-  if (!answer.yes) out["reason"] = answer.reason;
+  nlohmann::json out = json::probe_result(answer.yes, answer.reason);
+  out["sockets"] = answer.sockets;
   return json::dump(out);
 }
 
@@ -79,11 +80,11 @@ RemapAnswer probe_remap(const RemapProbe& probe) {
 }
 
 std::string to_json(const RemapAnswer& answer) {
-  nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"memory_layout_hash", nullptr}};
+  nlohmann::json out = json::probe_result(answer.yes, answer.reason);
+  out["memory_layout_hash"] = nullptr;
   if (!answer.memory_layout_hash.empty()) {
     out["memory_layout_hash"] = answer.memory_layout_hash.value();
   }
-  if (!answer.yes) out["reason"] = answer.reason;
   return json::dump(out);
 }
 

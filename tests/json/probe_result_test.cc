@@ -1,0 +1,18 @@
+#include "json/probe_result.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace fo::json {
+namespace {
+
+TEST(ProbeResult, OnlyNoHasAReason) {
+  EXPECT_EQ(probe_result(true, "").dump(), R"({"result":"yes"})");
+  EXPECT_EQ(probe_result(true, "an earlier attempt failed").dump(), R"({"result":"yes"})");
+  EXPECT_EQ(probe_result(false, "lock '/x': held").dump(),
+            R"({"reason":"lock '/x': held","result":"no"})");
+}
+
+}  // namespace
+}  // namespace fo::json
