@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The project's rules that a compiler does not check: which room may include which, and where
+# The project's rules that a compiler does not check: which library may include which, and where
 # third-party libraries, dlopen and shells are allowed.
 
 load test_helper
@@ -7,7 +7,7 @@ load test_helper
 setup() { cd "$FO_ROOT" || return; }
 teardown() { :; }
 
-# allowed_for ROOM: prints the other rooms that it may include from.
+# allowed_for LIBRARY: prints the other libraries that it may include from.
 allowed_for() {
   case $1 in
     base) ;;
@@ -50,16 +50,16 @@ none_outside() {
 # sources: prints the C++ files of this checkout, also those not yet added.
 sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h' 'cmd/*.cc' "$@"; }
 
-@test "rooms include only rooms above them" {
-  local room folder line included
+@test "libraries include only libraries above them" {
+  local library folder line included
   for folder in lib/*/; do
-    room=$(basename "$folder")
-    allowed=" $(allowed_for "$room") $room " || { wrong "lib/$room: not a room of this house"; continue; }
+    library=$(basename "$folder")
+    allowed=" $(allowed_for "$library") $library " || { wrong "lib/$library: not a library of this project"; continue; }
     while IFS= read -r line; do
       included=${line#*'#include "'}
       included=${included%%/*}
       if [ -d "lib/$included" ] && [[ "$allowed" != *" $included "* ]]; then
-        wrong "$line: $room must not know $included"
+        wrong "$line: $library must not know $included"
       fi
     done < <(grep -rnE '#include "[a-z0-9_]+/' "$folder")
   done
@@ -67,18 +67,18 @@ sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h
 }
 
 @test "libraries are linked in the same order" {
-  local room folder linked
+  local library folder linked
   for folder in lib/*/; do
-    room=$(basename "$folder")
-    allowed=" $(allowed_for "$room") $room asio flags headers room "
+    library=$(basename "$folder")
+    allowed=" $(allowed_for "$library") $library asio flags headers library "
     while read -r linked; do
-      if [[ "$allowed" != *" ${linked#fo_} "* ]]; then wrong "lib/$room links $linked"; fi
+      if [[ "$allowed" != *" ${linked#fo_} "* ]]; then wrong "lib/$library links $linked"; fi
     done < <(grep -oE '\bfo_[a-z]+\b' "$folder/CMakeLists.txt")
   done
   none_wrong
 }
 
-@test "no room includes from cmd or tests" {
+@test "no library includes from cmd or tests" {
   none_outside '#include "(\.\.|cmd/|tests/)' tests
 }
 

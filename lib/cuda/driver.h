@@ -1,5 +1,5 @@
 // The CUDA driver as an object: it is loaded and initialised at run time, its functions are
-// resolved, and its errors become exceptions. Only this room calls dlopen.
+// resolved, and its errors become exceptions. Only this library calls dlopen.
 #pragma once
 
 #include <memory>
@@ -49,7 +49,7 @@ class Driver {
   /// The library stays loaded, because a CUDA driver cannot be unloaded.
   ~Driver() = default;
 
-  /// For calls without a wrapper in this room; use check() on the result.
+  /// For calls without a wrapper in this library; use check() on the result.
   [[nodiscard]] const abi::Functions& api() const { return api_; }
   /// Whether device memory is host memory (lib/simcuda).
   [[nodiscard]] bool simulated() const { return simulated_memory_info_ != nullptr; }

@@ -1,2 +1,2 @@
-// asio's TLS, compiled once for every room that uses it (BOOST_ASIO_SEPARATE_COMPILATION).
+// asio's TLS, compiled once for every library that uses it (BOOST_ASIO_SEPARATE_COMPILATION).
 #include <boost/asio/ssl/impl/src.hpp>

@@ -1,4 +1,4 @@
-// Checks of the arguments of this room's functions. NaN is outside every range. Pure.
+// Checks of the arguments of this library's functions. NaN is outside every range. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The figures of seed 002, the article "Dynamo Fault Tolerance: Canary Health Checks, Request
-// Migration, and Graceful Degradation", computed by the functions of this room. Pure.
+// Migration, and Graceful Degradation", computed by the functions of this library. Pure.
 #pragma once
 
 #include <string>

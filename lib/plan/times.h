@@ -1,4 +1,4 @@
-// The units of time of this room. Pure.
+// The units of time of this library. Pure.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-# Defines this project's targets: one static library per room, one program per tool.
+# Defines this project's targets: one static library for each folder of lib, one program for each tool.
 
 add_library(fo_flags INTERFACE)
 target_compile_features(fo_flags INTERFACE cxx_std_20)
@@ -31,29 +31,29 @@ if(FO_COVERAGE)
   target_link_libraries(fo_flags INTERFACE fo_coverage)
 endif()
 
-# fo_headers(TARGET ROOM): puts the headers of lib/ROOM, and of no other room, on the include path
-# of TARGET and of targets that link it: rooms/ROOM contains only a link to lib/ROOM. A room sees
-# the rooms that it links itself (FO_ROOMS), not those behind them, so the compiler refuses other
-# includes; programs see all of them.
-function(fo_headers target room)
-  set(folder ${CMAKE_BINARY_DIR}/rooms/${room})
+# fo_headers(TARGET LIBRARY): puts the headers of lib/LIBRARY, and of no other library, on the include
+# path of TARGET and of targets that link it: headers/LIBRARY contains only a link to lib/LIBRARY. A
+# library sees the libraries that it links itself (FO_LIBRARIES), not those behind them, so the compiler
+# refuses other includes; programs see all of them.
+function(fo_headers target library)
+  set(folder ${CMAKE_BINARY_DIR}/headers/${library})
   file(MAKE_DIRECTORY ${folder})
-  file(CREATE_LINK ${CMAKE_SOURCE_DIR}/lib/${room} ${folder}/${room} SYMBOLIC)
-  set(rooms "$<TARGET_PROPERTY:FO_ROOMS>")
+  file(CREATE_LINK ${CMAKE_SOURCE_DIR}/lib/${library} ${folder}/${library} SYMBOLIC)
+  set(libraries "$<TARGET_PROPERTY:FO_LIBRARIES>")
   target_include_directories(${target} PUBLIC
-    "$<$<OR:$<NOT:$<BOOL:${rooms}>>,$<IN_LIST:${room},${rooms}>>:${folder}>")
+    "$<$<OR:$<NOT:$<BOOL:${libraries}>>,$<IN_LIST:${library},${libraries}>>:${folder}>")
 endfunction()
 
-# fo_room(NAME [COLD] SOURCES file... LINK target... [SEPARATE file...]): builds the static library fo_NAME
-# from lib/NAME. The release preset compiles up to 12 files as one (CMAKE_UNITY_BUILD), in a third of
-# the time; SEPARATE files have a name in common with another one. The code of COLD rooms runs seldom,
-# so they are compiled with -O1, in three quarters of the time.
-function(fo_room name)
+# fo_library(NAME [COLD] SOURCES file... LINK target... [SEPARATE file...]): builds the static library
+# fo_NAME from lib/NAME. The release preset compiles up to 12 files as one (CMAKE_UNITY_BUILD), in a
+# third of the time; SEPARATE files have a name in common with another one. The code of COLD libraries
+# runs seldom, so they are compiled with -O1, in three quarters of the time.
+function(fo_library name)
   cmake_parse_arguments(arg "COLD" "" "SOURCES;LINK;SEPARATE" ${ARGN})
   add_library(fo_${name} STATIC ${arg_SOURCES})
   set_source_files_properties(${arg_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  list(TRANSFORM arg_LINK REPLACE "^fo_" "" OUTPUT_VARIABLE rooms)
-  set_property(TARGET fo_${name} PROPERTY FO_ROOMS ${name} ${rooms})
+  list(TRANSFORM arg_LINK REPLACE "^fo_" "" OUTPUT_VARIABLE libraries)
+  set_property(TARGET fo_${name} PROPERTY FO_LIBRARIES ${name} ${libraries})
   set_property(TARGET fo_${name} PROPERTY UNITY_BUILD_BATCH_SIZE 12)
   fo_headers(fo_${name} ${name})
   target_link_libraries(fo_${name} PUBLIC fo_flags ${arg_LINK})
@@ -63,7 +63,7 @@ function(fo_room name)
 endfunction()
 
 # fo_tool(NAME [STATIC] [PRIVATE_HELPER] SOURCES file... LINK target...): builds the program NAME,
-# whose own code only reads options and is compiled as that of a COLD room.
+# whose own code only reads options and is compiled as that of a COLD library.
 # STATIC tools go into engine images: one file that needs no libc (release preset). The component
 # "static" has these, their helpers, and the pages of all tools, because pages refer to each other;
 # "dynamic" has the rest. Completions are installed with their tool.
@@ -123,11 +123,11 @@ function(fo_completions tool component)
     DESTINATION ${shared}/fish/vendor_completions.d)
 endfunction()
 
-# fo_quirks(ROOM TESTS filter... [EXCEPT filter...] [EXCEPT_QUIRK filter...]...): runs tests of
-# ROOM_test once more for each way in which a driver may differ from the simulated one's default,
+# fo_quirks(LIBRARY TESTS filter... [EXCEPT filter...] [EXCEPT_QUIRK filter...]...): runs tests of
+# LIBRARY_test once more for each way in which a driver may differ from the simulated one's default,
 # selected by GMS_SIM_QUIRKS and GMS_SIM_FREE_DELAY. EXCEPT excludes tests from all of them,
-# EXCEPT_QUIRK, such as EXCEPT_free-delay, from one. Each is one entry of ctest: Quirks.ROOM.QUIRK.
-function(fo_quirks room)
+# EXCEPT_QUIRK, such as EXCEPT_free-delay, from one. Each is one entry of ctest: Quirks.LIBRARY.QUIRK.
+function(fo_quirks library)
   set(quirks need-context no-reexport late-copy-errors free-delay)
   list(TRANSFORM quirks PREPEND EXCEPT_ OUTPUT_VARIABLE exceptions)
   cmake_parse_arguments(arg "" "" "TESTS;EXCEPT;${exceptions}" ${ARGN})
@@ -135,15 +135,15 @@ function(fo_quirks room)
   foreach(quirk ${quirks})
     list(JOIN arg_EXCEPT ":" except)
     list(JOIN arg_EXCEPT_${quirk} ":" except_here)
-    set(entry Quirks.${room}.${quirk})
-    add_test(NAME ${entry} COMMAND ${CMAKE_SOURCE_DIR}/tests/run-each $<TARGET_FILE:${room}_test>
+    set(entry Quirks.${library}.${quirk})
+    add_test(NAME ${entry} COMMAND ${CMAKE_SOURCE_DIR}/tests/run-each $<TARGET_FILE:${library}_test>
       "${tests}-${except}:${except_here}")
     set(variable GMS_SIM_QUIRKS=${quirk})
     if(quirk STREQUAL free-delay)
       set(variable GMS_SIM_FREE_DELAY=100ms)
     endif()
     set_tests_properties(${entry} PROPERTIES
-      TIMEOUT 600 LABELS ${room} ENVIRONMENT ${variable})
+      TIMEOUT 600 LABELS ${library} ENVIRONMENT ${variable})
   endforeach()
 endfunction()
 
@@ -158,29 +158,29 @@ function(fo_test_options target)
     FO_QUICK ON RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()
 
-# fo_tests(ROOM SOURCES file... LINK target... [SEPARATE file...] [ON_GPU filter... [UNMARKED]]):
-# builds the GoogleTest program ROOM_test for ctest. SEPARATE is as in fo_room. ON_GPU selects tests
-# that can use a GPU instead of the simulated device (tests/support/driver.h): ctest has them a second
-# time, with the label gpu. UNMARKED, for rooms that treat a simulated device specially, adds them a third time, on a
-# simulated driver that does not identify itself.
-function(fo_tests room)
+# fo_tests(LIBRARY SOURCES file... LINK target... [SEPARATE file...] [ON_GPU filter... [UNMARKED]]):
+# builds the GoogleTest program LIBRARY_test for ctest. SEPARATE is as in fo_library. ON_GPU selects
+# tests that can use a GPU instead of the simulated device (tests/support/driver.h): ctest has them a
+# second time, with the label gpu. UNMARKED, for libraries that treat a simulated device specially, adds
+# them a third time, on a simulated driver that does not identify itself.
+function(fo_tests library)
   cmake_parse_arguments(arg "UNMARKED" "" "SOURCES;LINK;SEPARATE;ON_GPU" ${ARGN})
-  add_executable(${room}_test ${arg_SOURCES})
+  add_executable(${library}_test ${arg_SOURCES})
   set_source_files_properties(${arg_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  fo_test_options(${room}_test)
-  target_include_directories(${room}_test PRIVATE ${CMAKE_SOURCE_DIR})
-  target_link_libraries(${room}_test PRIVATE fo_flags ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
-  gtest_discover_tests(${room}_test DISCOVERY_TIMEOUT 30 PROPERTIES TIMEOUT 120 LABELS ${room})
+  fo_test_options(${library}_test)
+  target_include_directories(${library}_test PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${library}_test PRIVATE fo_flags ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
+  gtest_discover_tests(${library}_test DISCOVERY_TIMEOUT 30 PROPERTIES TIMEOUT 120 LABELS ${library})
   list(JOIN arg_ON_GPU ":" filter)
   if(arg_ON_GPU)
     # They measure the GPU's used memory, so only one of them may run at a time.
-    gtest_discover_tests(${room}_test TEST_FILTER "${filter}" TEST_PREFIX gpu. DISCOVERY_TIMEOUT 30
+    gtest_discover_tests(${library}_test TEST_FILTER "${filter}" TEST_PREFIX gpu. DISCOVERY_TIMEOUT 30
       PROPERTIES TIMEOUT 300 LABELS gpu RESOURCE_LOCK gpu ENVIRONMENT FO_TEST_DRIVER=cuda)
   endif()
   if(arg_UNMARKED)
-    add_dependencies(${room}_test unmarked_driver)
-    gtest_discover_tests(${room}_test TEST_FILTER "${filter}" TEST_PREFIX unmarked.
-      DISCOVERY_TIMEOUT 30 PROPERTIES TIMEOUT 120 LABELS ${room}
+    add_dependencies(${library}_test unmarked_driver)
+    gtest_discover_tests(${library}_test TEST_FILTER "${filter}" TEST_PREFIX unmarked.
+      DISCOVERY_TIMEOUT 30 PROPERTIES TIMEOUT 120 LABELS ${library}
       ENVIRONMENT FO_TEST_DRIVER=${CMAKE_BINARY_DIR}/tests/unmarked/libcuda.so.1)
   endif()
 endfunction()

@@ -1,4 +1,4 @@
-// Lock holders for the tests of this room.
+// Lock holders for the tests of this library.
 #pragma once
 
 #include <fcntl.h>

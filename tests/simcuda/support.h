@@ -1,4 +1,4 @@
-// What a call of the simulated driver's rooms answers, as the library would.
+// The result of a call inside the simulated driver, as its library would return it.
 #pragma once
 
 #include "simcuda/result.h"

@@ -1,4 +1,4 @@
-// For the tests of this room: valid and invalid safetensors files made from parts, and a folder for
+// For the tests of this library: valid and invalid safetensors files made from parts, and a folder for
 // them.
 #pragma once
 
