@@ -84,7 +84,7 @@ END
 @test "health is 1 if a GPU needs service, and the others are printed" {
   fake_nvml "count=2 rows=0 pending=1"
   run -1 --separate-stderr fo-gpu health --json
-  [ "$(jq -c '[.uuid, .problems]' <<<"$output")" = '["GPU-known",["a row of memory waits for a reset"]]
+  [ "$(jq -c '[.uuid, .problems]' <<<"$output")" = '["GPU-known",["a row remapping is pending: reset the GPU"]]
 ["GPU-lost",["GPU is lost"]]' ]
   [ -z "$stderr" ]
 }
@@ -170,7 +170,7 @@ END
   run -75 --separate-stderr free --until-free 33554433 --timeout 50ms
   [ "${#lines[@]}" -eq 1 ]
   [ "$(field free)" -eq 33554432 ]
-  [ "$stderr" = "fo-gpu: error: wait for free memory of device '$(field uuid)': 33554433 bytes wanted, 33554432 free" ]
+  [ "$stderr" = "fo-gpu: error: wait for free memory of device '$(field uuid)': 33554432 bytes free, 33554433 needed" ]
   run -75 free --until-free 33554433 --timeout 0
   run -0 free --until-free 33554432 --timeout 0
 }
@@ -178,7 +178,7 @@ END
 @test "more memory than the device has is 64 at once" {
   run -64 --separate-stderr free --until-free 67108865
   [ -z "$output" ]
-  [[ ${stderr_lines[0]} =~ ^"fo-gpu: error: wait for free memory of device 'GPU-"[0-9a-f-]+"': 67108865 bytes wanted, free are 67108864"$ ]]
+  [[ ${stderr_lines[0]} =~ ^"fo-gpu: error: wait for free memory of device 'GPU-"[0-9a-f-]+"': it has 67108864 bytes, 67108865 needed"$ ]]
 }
 
 @test "a driver that fails during the wait is 70" {

@@ -187,8 +187,8 @@ $ID $ENDPOINT starting http://127.0.0.1:8000 llama node-1" ]
     fails 65 "record 'weights/llama': *" reg put weights/llama <<<"$text"
   done
   fails 65 "record 'verdicts/$ID/canary': its id is 'x'" reg put "verdicts/$ID/canary" <<<'{"id": "x"}'
-  fails 65 "record 'verdicts/$ID/canary': without an id" reg put "verdicts/$ID/canary" <<<'{}'
-  fails 65 "record 'verdicts/$ID/canary': health is 'good'" reg put "verdicts/$ID/canary" \
+  fails 65 "record 'verdicts/$ID/canary': missing id" reg put "verdicts/$ID/canary" <<<'{}'
+  fails 65 "record 'verdicts/$ID/canary': health 'good': unknown" reg put "verdicts/$ID/canary" \
     <<<"{\"id\": \"$ID\", \"health\": \"good\"}"
   fails 65 "read standard input: longer than 64 KiB" reg put weights/llama < <(head -c 65537 /dev/zero)
   run -1 reg get weights/llama
@@ -299,7 +299,7 @@ $1 -" ]
   run -0 --separate-stderr reg ls weights/
   [ "$output" = "weights/good  {}" ]
   [[ $stderr == "fo-reg: warning: registry 'etcd:http://127.0.0.1:$PORT/fleet': record 'weights/bad' is ignored: "* ]]
-  fails 76 "ask etcd 'http://127.0.0.1:$PEER_PORT': *" reg ls --registry "etcd:http://127.0.0.1:$PEER_PORT/fleet"
+  fails 76 "query etcd 'http://127.0.0.1:$PEER_PORT': *" reg ls --registry "etcd:http://127.0.0.1:$PEER_PORT/fleet"
   fails 66 "open '$T/absent': *" reg ls --registry "etcd:https://127.0.0.1:$PORT/fleet?ca=$T/absent"
   kill_now "$ETCD"
   fails 69 "fetch 'http://127.0.0.1:$PORT/*" reg ls
@@ -310,8 +310,8 @@ $1 -" ]
 @test "etcd: missing permissions are 77" {
   use_etcd
   enable_auth fleet/
-  fails 77 "ask etcd *" reg ls
-  fails 77 "ask etcd *" reg run "${WORKER[@]}" -- touch "$T/ran"
+  fails 77 "query etcd *" reg ls
+  fails 77 "query etcd *" reg run "${WORKER[@]}" -- touch "$T/ran"
   [ ! -e "$T/ran" ]
   FO_REGISTRY+="&user=engine&password-file=$T/password"
   reg put weights/a <<<'{}'

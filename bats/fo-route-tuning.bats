@@ -67,7 +67,7 @@ options() {
   fails 64 "--reconnect-slow: expected at least --reconnect" "$TOOL" "${SERVE[@]}" --reconnect 2s
   fails 64 "--overload-max: expected at least --overload" "$TOOL" "${SERVE[@]}" --overload 31s
   fails 64 "--first-event-max: expected at least --event-max" "$TOOL" "${SERVE[@]}" --event-max 17MiB
-  fails 64 "--breaker: the numbers of --health-* are those of the standard rules" \
+  fails 64 "--breaker classic: can't be combined with --health-*" \
     "$TOOL" "${SERVE[@]}" --breaker classic --health-faults 4
 }
 

@@ -68,7 +68,7 @@ metric() { curl -sSf "$2/metrics" | sed -n "s/^$1{[^}]*} //p"; }
     "serve $worker --first-token-timeout 0" "serve $worker --stream-timeout 0s" "serve $worker --answer-timeout 0" \
     "serve $worker --client-timeout 0" "serve $worker --bandwidth 0" "serve $worker --slo-rate 0" \
     "serve $worker --slo-rate nan"
-  fails 64 "--pass-authorization and --worker-key: a request has one Authorization" \
+  fails 64 "--pass-authorization: can't be combined with --worker-key" \
     serve --worker http://127.0.0.1:1 --pass-authorization --worker-key "$T/absent"
   fails 64 "URL 'ftp://127.0.0.1': *" serve --worker ftp://127.0.0.1
   fails 64 "worker 'http://127.0.0.1:1': appears twice" serve --worker http://127.0.0.1:1 --worker http://127.0.0.1:1
@@ -650,7 +650,7 @@ set_weight() { curl -sS "http://$1/metrics" | sed -n 's/^fo_route_set_weight{mod
   # fo-reg refuses it, but another program may write it.
   printf '{"id":"%s","health":"convicted"}' "$ID" >"$T/malformed"
   mv "$T/malformed" "$T/registry/verdicts/$ID/c2"
-  wait_for "grep -q 'without weight' $T/router.err"
+  wait_for "grep -q 'missing weight' $T/router.err"
   [ "$(grep -c 'verdicts/' "$T/router.err")" -eq 1 ]
   verdict_is unknown
   post_gives 200 /v1/completions "$(members)"

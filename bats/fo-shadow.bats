@@ -766,7 +766,7 @@ generation: -" ]
   standby start_shadow b --engine command --sleep : --wake 'exec sleep 1000' -- sleep 1000
   run -0 page b /switchover -X POST
   [ "$(jq -r .error.message <<<"$output")" = "switch over: 'b' is standby" ]
-  fails 75 "switch over the engines of lock '$T/lock': no other engine is active in time" \
+  fails 75 "switch over the engines of lock '$T/lock': no other engine became active in time" \
     fo-shadow switchover --timeout 500ms
   [ "$(events_of a | grep -o 'active draining .*')" = "active draining asleep released standby " ] ||
     [[ $(events_of a) == *"active draining asleep released standby waiting "* ]]

@@ -348,7 +348,7 @@ child_ended" ]
 @test "gate: the lock is released at the timeout, with the busy status" {
   fill $((48 << 20))
   run -9 --separate-stderr lock acquire --gpu-free 60MiB --timeout 100ms -E 9 -- touch "$T/ran"
-  [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock': released: device 0 has 16 MiB free of the 60 MiB wanted" ]
+  [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock': released: device 0 has 16 MiB free, 60 MiB needed" ]
   [ ! -e "$T/ran" ]
   run -1 lock owner
   run -0 lock acquire --gpu-free 16MiB --nonblock --id next -- true
@@ -358,7 +358,7 @@ child_ended" ]
   start_holder engine-9
   run -64 --separate-stderr lock acquire --gpu-free 65MiB -- true
   # shellcheck disable=SC2154
-  [[ ${stderr_lines[0]} == "gms-lock: error: query the free memory of device 0: "*"68157440 bytes wanted, free are 67108864" ]]
+  [[ ${stderr_lines[0]} == "gms-lock: error: query the free memory of device 0: "*"it has 67108864 bytes, 68157440 needed" ]]
   fails 69 "query the free memory of device 9: *" lock acquire --gpu-free 1MiB --device 9 -- true
   FO_LIBEXEC_DIR=$T fails 69 "use helper program '$T/fo-gpu': *" lock acquire --gpu-free 1MiB -- true
   run -64 lock acquire --device 0 -- true

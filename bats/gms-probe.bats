@@ -253,9 +253,9 @@ setup() {
   fill $((48 << 20))
   answers 0 "16 MiB free" gms-probe gpu --free 16MiB
   answers 0 '{"free":67108864,"result":"yes"}' gms-probe gpu --free 60MiB --device 1 --json
-  warns 1 "device 0 has 16 MiB free of the 60 MiB wanted" gms-probe gpu --free 60MiB
+  warns 1 "device 0 has 16 MiB free, 60 MiB needed" gms-probe gpu --free 60MiB
   run -1 gms-probe gpu --free 60MiB --json -q --wait 100ms
-  [ "$output" = '{"free":16777216,"reason":"device 0 has 16 MiB free of the 60 MiB wanted","result":"no"}' ]
+  [ "$output" = '{"free":16777216,"reason":"device 0 has 16 MiB free, 60 MiB needed","result":"no"}' ]
 }
 
 @test "gpu: --wait retries until it is free" {
@@ -272,7 +272,7 @@ setup() {
   fails 69 "query the free memory of device 9: *" gms-probe gpu --free 1MiB --device 9
   GMS_DRIVER=/nonexistent/libcuda.so.1 fails 69 "*" gms-probe gpu --free 1MiB
   FO_LIBEXEC_DIR=$T fails 69 "use helper program '$T/fo-gpu': *" gms-probe gpu --free 1MiB
-  fails 64 "query the free memory of device 0: *68157440 bytes wanted, free are 67108864" gms-probe gpu --free 65MiB
+  fails 64 "query the free memory of device 0: *it has 67108864 bytes, 68157440 needed" gms-probe gpu --free 65MiB
 }
 
 # Every test's end checks that the helper has ended, too.

@@ -125,7 +125,7 @@ watched() {
 @test "--watch prints changes, also a server's start and end, and SIGTERM ends it with 0" {
   start_bg watch gms-stat --watch 100ms
   local watch=$BG_PID
-  watched watch "^[0-9T:.-]+Z  device 0 weights  not there: connect to socket '$S': No such file"
+  watched watch "^[0-9T:.-]+Z  device 0 weights  missing: connect to socket '$S': No such file"
   start_weights
   watched watch "  here: EMPTY, readers 0, waiting writers 0, allocations 0, layout none$"
   publish "$S" 1000 5000000
@@ -202,7 +202,7 @@ watch_on_terminal() {
   # shellcheck disable=SC2016
   start_bg "$name" env TERM=xterm "$@" script -qec \
     'stty rows 10 cols 100; gms-stat --watch 100ms --socket "$T/none" & echo $! >"$T/pid"; wait $!; echo "status $?"' /dev/null
-  watched "$name" "not there"
+  watched "$name" "missing"
   kill -TERM "$(<"$T/pid")"
   watched "$name" "status 0"
 }

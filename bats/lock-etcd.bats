@@ -78,7 +78,7 @@ now() { echo "${EPOCHREALTIME/[.,]/}"; }
 
 @test "etcd: a key without a lease belongs to no contender, and deleting it frees the lock" {
   etcdctl put locks/x/left here
-  local reason="ask etcd for lock 'etcd:http://127.0.0.1:$PORT/locks/x': the oldest key 'locks/x/left' has no lease: no contender created it, and it stays until it is deleted"
+  local reason="query etcd for lock 'etcd:http://127.0.0.1:$PORT/locks/x': the oldest key 'locks/x/left' has no lease: no contender created it, and it stays until it is deleted"
   local command
   for command in "owner" "status" "acquire -n"; do
     # shellcheck disable=SC2086

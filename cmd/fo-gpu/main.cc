@@ -60,8 +60,8 @@ ExitStatus print_free(const fo_gpu::Options& options) {
   cli::print_line("{\"free\":" + std::to_string(now.free) + ",\"total\":" +
                   std::to_string(now.total) + ",\"uuid\":\"" + memory.uuid.value() + "\"}");
   if (now.free >= wanted) return ExitStatus::kOk;
-  os::log(os::LogLevel::kError, "wait for free memory of device {}: {} bytes wanted, {} free",
-          base::quoted(memory.uuid.value()), wanted, now.free);
+  os::log(os::LogLevel::kError, "wait for free memory of device {}: {} bytes free, {} needed",
+          base::quoted(memory.uuid.value()), now.free, wanted);
   return ExitStatus::kTryAgain;
 }
 

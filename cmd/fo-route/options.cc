@@ -174,7 +174,7 @@ void check(Options& options) {
     refuse("--salt-by-key needs --keys");
   }
   if (serve.router.rules.pass_authorization && !options.worker_key_file.empty()) {
-    refuse("--pass-authorization and --worker-key: a request has one Authorization");
+    refuse("--pass-authorization: can't be combined with --worker-key");
   }
   if (serve.router.resume.moves.bandwidth == base::ByteCount(0)) {
     refuse("--bandwidth: expected more than 0");
@@ -208,7 +208,7 @@ void check(Options& options) {
   if (options.choice == "round-robin") serve.router.dispatch.policy = route::Policy::kRoundRobin;
   if (options.breaker == "classic") {
     if (serve.source.health != fleet::HealthRules{}) {
-      refuse("--breaker: the numbers of --health-* are those of the standard rules");
+      refuse("--breaker classic: can't be combined with --health-*");
     }
     serve.source.health = fleet::kClassicBreaker;
   }

@@ -46,8 +46,8 @@ MemoryInfo wait_until_free(const DeviceMemory& memory, base::ByteCount wanted,
     if (wanted > now.total) {
       throw base::Error(base::ExitStatus::kUsage,
                         "wait for free memory of device " + base::quoted(memory.uuid.value()) +
-                            ": " + std::to_string(wanted) + " bytes wanted, free are " +
-                            std::to_string(now.total));
+                            ": it has " + std::to_string(now.total) + " bytes, " +
+                            std::to_string(wanted) + " needed");
     }
     if (now.free >= wanted || last) return now;
     const base::Duration pause = pause_after(Clock::now() - start);

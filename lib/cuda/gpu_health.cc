@@ -217,16 +217,16 @@ std::vector<std::string> problems_of(const GpuHealth& gpu) {
   if (!gpu.error.empty()) return {gpu.error};
   std::vector<std::string> problems;
   if (const auto count = gpu.uncorrected.current.value_or(0); count > 0) {
-    problems.push_back(std::to_string(count) + " uncorrected errors of memory");
+    problems.push_back(std::to_string(count) + " uncorrected memory errors");
   }
   if (gpu.remapped_rows && gpu.remapped_rows->has_failed) {
-    problems.emplace_back("a row of memory could not be replaced");
+    problems.emplace_back("a row remapping failed");
   }
   if (gpu.remapped_rows && gpu.remapped_rows->is_pending) {
-    problems.emplace_back("a row of memory waits for a reset");
+    problems.emplace_back("a row remapping is pending: reset the GPU");
   }
   if (gpu.retired_pages.is_pending.value_or(false)) {
-    problems.emplace_back("a page of memory waits for a reset");
+    problems.emplace_back("a page retirement is pending: reset the GPU");
   }
   for (const std::string& name : throttle_names(gpu.throttle_reasons.value_or(0) & kByHardware)) {
     problems.push_back("clocks are reduced: " + name);

@@ -30,7 +30,7 @@ class GpuGate {
 
   /// The device's last answer.
   [[nodiscard]] base::ByteCount free() const { return memory_.free(); }
-  /// "device 0 has 1 GiB free of the 2 GiB wanted".
+  /// "device 0 has 1 GiB free, 2 GiB needed".
   [[nodiscard]] std::string describe() const { return memory_.describe(); }
 
  private:

@@ -77,7 +77,7 @@ Error GpuMemory::unavailable(const std::string& what) { return {ExitStatus::kUna
 
 std::string GpuMemory::describe() const {
   return "device " + std::to_string(device_.value()) + " has " + base::format_size(free_) +
-         " free of the " + base::format_size(wanted_) + " wanted";
+         " free, " + base::format_size(wanted_) + " needed";
 }
 
 }  // namespace fo::device

@@ -46,7 +46,7 @@ class GpuMemory {
   [[nodiscard]] bool is_known() const { return !uuid_.empty(); }
   /// The free memory of the last answer.
   [[nodiscard]] base::ByteCount free() const { return free_; }
-  /// "device 0 has 1 GiB free of the 2 GiB wanted".
+  /// "device 0 has 1 GiB free, 2 GiB needed".
   [[nodiscard]] std::string describe() const;
 
  private:

@@ -263,14 +263,14 @@ std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
     if (now && (*now)["id"] != id) return (*now)["id"];
     if (now && (*now)["id"] == id && now->value("switching", json()) == false &&
         member_text(*now, "generation") == member_text(*before, "generation")) {
-      throw Error(ExitStatus::kTryAgain, what + ": " + base::quoted(id) + " took it back");
+      throw Error(ExitStatus::kTryAgain, what + ": " + base::quoted(id) + " resumed serving");
     }
     if (now && member_text(*now, "generation") != member_text(*before, "generation")) {
       throw Error(ExitStatus::kTryAgain,
                   what + ": no other engine took over; " + base::quoted(id) + " is active again");
     }
     if (deadline.expired()) {
-      throw Error(ExitStatus::kTryAgain, what + ": no other engine is active in time");
+      throw Error(ExitStatus::kTryAgain, what + ": no other engine became active in time");
     }
     os::pause_for(kStatusInterval, deadline);
   }

@@ -64,7 +64,7 @@ awaitable<std::optional<T>> unless(Refusal::Kind expected, awaitable<T> call) {
 
 Refused::Refused(const std::string& server, const Refusal& refusal)
     : Error(status_of(refusal.kind),
-            "ask etcd " + base::quoted(server) + ": " + base::quoted(refusal.reason)),
+            "query etcd " + base::quoted(server) + ": " + base::quoted(refusal.reason)),
       kind_(refusal.kind) {}
 
 template <typename Decode>
@@ -268,7 +268,7 @@ awaitable<Client::WatchEnd> Client::watch_once(
   if (error_text.empty()) {
     error_text = "the watch ended early, with HTTP status " + std::to_string(response->status);
   }
-  const Error failure(status, "ask etcd " + base::quoted(server()) + ": " + error_text);
+  const Error failure(status, "query etcd " + base::quoted(server()) + ": " + error_text);
   pass_over();
   throw Error(failure);
 }

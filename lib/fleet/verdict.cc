@@ -26,13 +26,13 @@ std::string writer_of(const std::string& key) { return key.substr(key.rfind('/')
 HealthState needed_health(const nlohmann::json& object) {
   const std::string text = needed_text(object, "health");
   const std::optional<HealthState> health = parse_health_state(text);
-  if (!health) throw Misfit("health is " + base::quoted(text));
+  if (!health) throw Misfit("health " + base::quoted(text) + ": unknown");
   return *health;
 }
 
 double needed_weight(const nlohmann::json& object) {
   const nlohmann::json* const weight = fo::json::find(object, "weight");
-  if (weight == nullptr) throw Misfit("without weight");
+  if (weight == nullptr) throw Misfit("missing weight");
   const double number = weight->is_number() ? weight->get<double>() : -1;
   if (!(number >= 0 && number <= 1)) throw Misfit("weight is not a number from 0 to 1");
   return number;
@@ -40,7 +40,7 @@ double needed_weight(const nlohmann::json& object) {
 
 // nullopt for null. A missing member is an error.
 std::optional<WallTime> expiry_in(const nlohmann::json& object) {
-  if (!object.contains("expires")) throw Misfit("without expires");
+  if (!object.contains("expires")) throw Misfit("missing expires");
   if (object.at("expires").is_null()) return std::nullopt;
   return needed_time(object, "expires");
 }

@@ -99,11 +99,11 @@ struct Connection::State {
 std::string Connection::State::make_head(const RequestHead& head,
                                          std::optional<std::uint64_t> length) const {
   const auto refuse = [&](std::string_view part) {
-    throw failure(ExitStatus::kUsage, "a request can't have " + std::string(part));
+    throw failure(ExitStatus::kUsage, "invalid " + std::string(part));
   };
-  if (!is_token(head.method)) refuse("the method " + base::quoted(head.method));
+  if (!is_token(head.method)) refuse("method " + base::quoted(head.method));
   if (head.target.empty() || !base::is_graphic(head.target)) {
-    refuse("the target " + base::quoted(head.target));
+    refuse("target " + base::quoted(head.target));
   }
   std::string text = head.method + " " + head.target + " HTTP/1.1\r\n";
   if (head.close) text += "Connection: close\r\n";
@@ -111,7 +111,7 @@ std::string Connection::State::make_head(const RequestHead& head,
   for (const auto& [name, value] : head.headers) {
     const bool is_ours =
         is_one_of(name, {"Connection", "Content-Length", "Host", "Trailer", "Transfer-Encoding"});
-    if (is_ours || !is_valid_field(name, value)) refuse("such a field " + base::quoted(name));
+    if (is_ours || !is_valid_field(name, value)) refuse("header field " + base::quoted(name));
     text += name + ": " + value + "\r\n";
   }
   if (length) text += "Content-Length: " + std::to_string(*length) + "\r\n";

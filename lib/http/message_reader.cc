@@ -224,7 +224,7 @@ std::optional<ResponseHead> ResponseReader::read_head() {
     const int status = parser_->status();
     if (status >= 200) return ResponseHead{status, std::move(parser_->headers())};
     if (status == 101 || ++interim_answers_ > kMaxInterimAnswers) {
-      throw Error(ExitStatus::kProtocol, "status " + std::to_string(status) + " was not asked for");
+      throw Error(ExitStatus::kProtocol, "status " + std::to_string(status) + " is unexpected");
     }
     parser_ = std::make_unique<Parser>(limits_, to_head_);
   }

@@ -326,7 +326,7 @@ class Session : public std::enable_shared_from_this<Session> {
     const base::Deadline deadline = base::Deadline::after(state_->limits.header_timeout);
     const std::string no_host;
     co_await stream_.handshake(net::Stream::Side::kServer, no_host, deadline, error);
-    if (error) throw stream_.failure("shake hands", error);
+    if (error) throw stream_.failure("TLS handshake", error);
   }
 
   awaitable<void> write_all(std::string_view bytes) {
@@ -474,7 +474,7 @@ class Session : public std::enable_shared_from_this<Session> {
       co_return false;
     }
     if (is_beyond_all()) {
-      EarlyError error = busy("the requests of all clients are too long together");
+      EarlyError error = busy("the bodies of all requests in progress exceed the server's limit");
       error.request = take_head();
       co_await refuse(state_->early_answer(error));
       co_return false;
@@ -658,7 +658,7 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, loop::Acceptor& ac
 
 void Server::State::start(const std::shared_ptr<State>& state, base::UniqueFd listener,
                           std::shared_ptr<net::ServerTls> tls) {
-  const Protocol protocol(loop::family_of(listener.get(), "ask for a socket's address"), 0);
+  const Protocol protocol(loop::family_of(listener.get(), "query a socket's address"), 0);
   state->acceptors.emplace_back(state->executor, std::move(listener), "accept an HTTP connection");
   asio::co_spawn(state->executor,
                  Session::accept(state, state->acceptors.back(), protocol, std::move(tls)),

@@ -48,8 +48,8 @@ void append_lines(std::string& out, std::string_view begin, std::string_view tex
 void append_line(std::string& out, std::string_view name, std::string_view value) {
   const bool has_nul = name == "id" && value.find('\0') != std::string_view::npos;
   if (has_nul || find_line_end(value) != std::string_view::npos) {
-    throw Error(ExitStatus::kSoftware, "write a server-sent event: no such field " +
-                                           std::string(name) + " can be written");
+    throw Error(ExitStatus::kSoftware, "write a server-sent event: " + std::string(name) +
+                                           " contains a line end or a NUL");
   }
   out += name;
   out += ": ";

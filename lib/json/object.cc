@@ -104,13 +104,13 @@ std::optional<std::uint64_t> number_in(const json& value, const char* key) {
 
 std::string needed_text(const json& value, const char* key) {
   std::string text = text_in(value, key);
-  if (find(value, key) == nullptr) throw Misfit(std::string("without ") + key);
+  if (find(value, key) == nullptr) throw Misfit(std::string("missing ") + key);
   return text;
 }
 
 std::uint64_t needed_number(const json& value, const char* key) {
   const std::optional<std::uint64_t> number = number_in(value, key);
-  if (!number) throw Misfit(std::string("without ") + key);
+  if (!number) throw Misfit(std::string("missing ") + key);
   return *number;
 }
 

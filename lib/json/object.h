@@ -51,7 +51,7 @@ std::string text_in(const nlohmann::json& value, const char* key);
 bool flag_in(const nlohmann::json& value, const char* key);
 /// A non-negative integer member; nullopt if it is missing or null. Throws like text_in.
 std::optional<std::uint64_t> number_in(const nlohmann::json& value, const char* key);
-/// Like text_in and number_in, but throw Misfit "without `key`" if the member is missing or null.
+/// Like text_in and number_in, but throw Misfit "missing `key`" if the member is missing or null.
 std::string needed_text(const nlohmann::json& value, const char* key);
 std::uint64_t needed_number(const nlohmann::json& value, const char* key);
 

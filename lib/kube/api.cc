@@ -75,7 +75,7 @@ Object decode_object(const json& object, const Resource& resource) {
   Object read{text_in(metadata, "name"), text_in(metadata, "namespace"),
               resource_version_in(metadata), fo::json::dump(object)};
   if (read.name.empty()) throw Misfit("an object without a name");
-  if (read.resource_version.empty()) throw Misfit("resourceVersion: none");
+  if (read.resource_version.empty()) throw Misfit("missing resourceVersion");
   return read;
 }
 
@@ -130,7 +130,7 @@ List decode_list(std::string_view body, const Resource& resource, const std::str
     const json& metadata = object_in(object, "metadata");
     List list;
     list.resource_version = resource_version_in(metadata);
-    if (list.resource_version.empty()) throw Misfit("resourceVersion: none");
+    if (list.resource_version.empty()) throw Misfit("missing resourceVersion");
     list.next = text_in(metadata, "continue");
     if (list.next.size() > kMaxContinue) throw Misfit("continue: too long");
     for (const json& item : fo::json::list_in(object, "items")) {

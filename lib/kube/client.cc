@@ -76,7 +76,7 @@ Object read_object(const http::Response& answer, const Collection& from, const s
                    const std::string& what) {
   Object object = decode_object(answer.body, from.resource, what);
   if (object.name != name || object.name_space != from.name_space) {
-    throw Error(ExitStatus::kProtocol, what + ": the API server answered with another one");
+    throw Error(ExitStatus::kProtocol, what + ": the API server returned a different object");
   }
   return object;
 }

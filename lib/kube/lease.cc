@@ -38,7 +38,7 @@ Lease decode_lease(std::string_view body, const Collection& leases, std::string_
   const auto read = [&](const json& object) {
     Object whole = decode_object(object, leases.resource);
     if (whole.name != name || whole.name_space != leases.name_space) {
-      throw fo::json::Misfit("another Lease");
+      throw fo::json::Misfit("a different Lease");
     }
     const json& spec = object_in(object, "spec");
     Lease lease;

@@ -237,7 +237,7 @@ std::string to_text(const LockStatus& status) {
   line("lock", status.path);
   line("state", status.held ? "held" : "free");
   if (status.held) {
-    line("holder", status.holder.empty() ? "(writes no name)" : status.holder);
+    line("holder", status.holder.empty() ? "(unknown: it records no id)" : status.holder);
     if (!status.record) {
       line("generation", "unknown");
     } else {

@@ -171,7 +171,7 @@ TEST(WaitUntilFree, MoreThanThereIsIsAUsageError) {
       test::failure_of([&] { wait_until_free(device.memory, 101, Deadline::never()); });
   EXPECT_EQ(failure.status, base::ExitStatus::kUsage);
   EXPECT_EQ(failure.message,
-            "wait for free memory of device 'GPU-slow': 101 bytes wanted, free are 100");
+            "wait for free memory of device 'GPU-slow': it has 100 bytes, 101 needed");
 }
 
 TEST(WaitUntilFree, FailureEndsTheWait) {

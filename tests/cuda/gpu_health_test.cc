@@ -74,11 +74,10 @@ TEST(GpuHealth, WhatIsNoProblem) {
 
 TEST(GpuHealth, EachProblem) {
   const auto problems = [](const char* counters) { return problems_of(health_of(counters)); };
-  EXPECT_THAT(problems("uncorrected0=2"), ElementsAre("2 uncorrected errors of memory"));
-  EXPECT_THAT(problems("retiring=1"), ElementsAre("a page of memory waits for a reset"));
-  EXPECT_THAT(
-      problems("rows=1 pending=1 failed=1"),
-      ElementsAre("a row of memory could not be replaced", "a row of memory waits for a reset"));
+  EXPECT_THAT(problems("uncorrected0=2"), ElementsAre("2 uncorrected memory errors"));
+  EXPECT_THAT(problems("retiring=1"), ElementsAre("a page retirement is pending: reset the GPU"));
+  EXPECT_THAT(problems("rows=1 pending=1 failed=1"),
+              ElementsAre("a row remapping failed", "a row remapping is pending: reset the GPU"));
   EXPECT_THAT(problems("throttle=201"), ElementsAre("clocks are reduced: hw_slowdown",
                                                     "clocks are reduced: hw_thermal_slowdown",
                                                     "clocks are reduced: hw_power_brake_slowdown"));

@@ -133,8 +133,7 @@ TEST_F(DeviceGateTest, MemoryThatIsNotFreeInTimeIsTryAgain) {
   have_free(10);
   const auto failure = failure_of([&] { loop_.run(gate.wait(in_ms(1))); });
   EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
-  EXPECT_EQ(failure.message,
-            "wait for device memory: device 0 has 10 MiB free of the 64 MiB wanted");
+  EXPECT_EQ(failure.message, "wait for device memory: device 0 has 10 MiB free, 64 MiB needed");
 }
 
 TEST_F(DeviceGateTest, EveryDeviceHasASizeOfItsOwn) {
@@ -146,7 +145,7 @@ TEST_F(DeviceGateTest, EveryDeviceHasASizeOfItsOwn) {
   EXPECT_THAT(gate.wanted(), ElementsAre(5 * kMiB, 70 * kMiB));
   answer("case $device in 0) say 5;; 3) say 69; exit 75;; esac");
   const auto failure = failure_of([&] { loop_.run(gate.wait(in_ms(1))); });
-  EXPECT_THAT(failure.message, HasSubstr("device 3 has 69 MiB free of the 70 MiB wanted"));
+  EXPECT_THAT(failure.message, HasSubstr("device 3 has 69 MiB free, 70 MiB needed"));
   have_free(70);
   EXPECT_TRUE(loop_.run(gate.wait(soon())));
 }

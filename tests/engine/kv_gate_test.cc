@@ -127,7 +127,7 @@ TEST_F(SimulatedKvGateTest, TheDeviceIsAskedForWhatTheGmsSays) {
   DeviceGate gate(children, {base::DeviceOrdinal(0)}, std::nullopt, here);
   const auto failure = failure_of([&] { loop_.run(gate.wait(in_ms(300))); });
   EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
-  EXPECT_THAT(failure.message, HasSubstr("of the 128 MiB wanted"));
+  EXPECT_THAT(failure.message, HasSubstr(", 128 MiB needed"));
   // A configured size takes precedence over the GMS.
   DeviceGate given(children, {base::DeviceOrdinal(0)}, kMiB, here);
   EXPECT_TRUE(loop_.run(given.wait(soon())));

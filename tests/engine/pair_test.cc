@@ -336,7 +336,7 @@ TEST_F(SwitchTest, WhatIsNotDoneInTimeIsTryAgain) {
     EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
     is_accepted = failure.message.find("timed out") == std::string::npos;
     if (is_accepted) {
-      EXPECT_THAT(failure.message, HasSubstr("no other engine is active in time"));
+      EXPECT_THAT(failure.message, HasSubstr("no other engine became active in time"));
     }
   }
 }

@@ -68,7 +68,7 @@ TEST_F(AdminSocket, AnotherUserGetsNoneWhateverTheModeOfTheFile) {
   const os::Child child = ask_as(65534);
   EXPECT_EQ(status_of(child), 1);
   EXPECT_EQ(logged.text(), "fo: warning: accept an HTTP connection of process " +
-                               std::to_string(child.pid()) + ": another user's\n");
+                               std::to_string(child.pid()) + ": it belongs to another user\n");
 }
 
 }  // namespace

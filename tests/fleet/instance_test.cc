@@ -64,9 +64,9 @@ TEST(Instance, OtherTextsAreNone) {
         .message;
   };
   const std::string begin = "record 'instances/llama/worker/generate/" + std::string(kId) + "': ";
-  EXPECT_EQ(reason(""), begin + "without url");
+  EXPECT_EQ(reason(""), begin + "missing url");
   EXPECT_EQ(reason(R"(,"url":7)"), begin + "url: expected a string");
-  EXPECT_EQ(reason(R"(,"url":"u")"), begin + "without life");
+  EXPECT_EQ(reason(R"(,"url":"u")"), begin + "missing life");
   EXPECT_EQ(reason(R"(,"url":"u","life":"happy")"), begin + "life is 'happy'");
   EXPECT_EQ(reason(R"(,"url":"u","life":"ready","slots":-1)"),
             begin + "slots: expected a non-negative integer");

@@ -96,19 +96,19 @@ std::string reason_of(const Verdict& verdict, const nlohmann::json& patch) {
 TEST(Verdict, OtherTextsAreNone) {
   const Verdict verdict = suspicion();
   EXPECT_EQ(reason_of(verdict, {{"id", kOther}}), "its id is '" + std::string(kOther) + "'");
-  EXPECT_EQ(reason_of(verdict, {{"health", nullptr}}), "without health");
-  EXPECT_EQ(reason_of(verdict, {{"health", "ill"}}), "health is 'ill'");
-  EXPECT_EQ(reason_of(verdict, {{"weight", nullptr}}), "without weight");
+  EXPECT_EQ(reason_of(verdict, {{"health", nullptr}}), "missing health");
+  EXPECT_EQ(reason_of(verdict, {{"health", "ill"}}), "health 'ill': unknown");
+  EXPECT_EQ(reason_of(verdict, {{"weight", nullptr}}), "missing weight");
   for (const nlohmann::json& weight :
        {nlohmann::json(-0.1), nlohmann::json(1.5), nlohmann::json("1")}) {
     EXPECT_EQ(reason_of(verdict, {{"weight", weight}}), "weight is not a number from 0 to 1");
   }
   EXPECT_EQ(reason_of(verdict, {{"reason", 1}}), "reason: expected a string");
   EXPECT_EQ(reason_of(verdict, {{"evidence", "none"}}), "evidence: expected an object");
-  EXPECT_EQ(reason_of(verdict, {{"evidence", {{"position", 1}}}}), "without canary");
+  EXPECT_EQ(reason_of(verdict, {{"evidence", {{"position", 1}}}}), "missing canary");
   EXPECT_EQ(reason_of(verdict, {{"evidence", {{"canary", "a"}, {"position", -1}}}}),
             "position: expected a non-negative integer");
-  EXPECT_EQ(reason_of(verdict, {{"since", nullptr}}), "without since");
+  EXPECT_EQ(reason_of(verdict, {{"since", nullptr}}), "missing since");
   EXPECT_EQ(reason_of(verdict, {{"since", "today"}}), "since is 'today'");
   EXPECT_EQ(reason_of(verdict, {{"expires", "2026-02-31T00:00:00.000Z"}}),
             "expires is '2026-02-31T00:00:00.000Z'");
@@ -128,7 +128,7 @@ TEST(Verdict, ARecordThatIsCutOffIsNone) {
   auto object = nlohmann::json::parse(text);
   object.erase("expires");
   EXPECT_EQ(failure_of([&] { decode_verdict(verdict_record(object.dump())); }).message,
-            "record '" + verdict_record("").key + "': without expires");
+            "record '" + verdict_record("").key + "': missing expires");
   EXPECT_EQ(status_of([&] { decode_verdict({"weights/a", text}); }), ExitStatus::kBadData);
 }
 

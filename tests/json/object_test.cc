@@ -86,8 +86,8 @@ TEST(JsonObject, AMemberMayBeMissingOrNeeded) {
   for (const char* const key : {"null", "none"}) {
     EXPECT_EQ(text_in(object, key), "");
     EXPECT_FALSE(number_in(object, key));
-    EXPECT_EQ(reason([&] { needed_text(object, key); }), std::string("without ") + key);
-    EXPECT_EQ(reason([&] { needed_number(object, key); }), std::string("without ") + key);
+    EXPECT_EQ(reason([&] { needed_text(object, key); }), std::string("missing ") + key);
+    EXPECT_EQ(reason([&] { needed_number(object, key); }), std::string("missing ") + key);
   }
   EXPECT_EQ(reason([&] { number_in(object, "text"); }), "text: expected a non-negative integer");
   EXPECT_EQ(reason([&] { number_in(json{{"n", -1}}, "n"); }), "n: expected a non-negative integer");

@@ -105,7 +105,8 @@ TEST_F(LockStatusTest, HolderWithoutANameIsHeldByNoName) {
   Forked theirs(foreign_holder(path_, ""));
   ASSERT_EQ(theirs.read(), 1U);
   EXPECT_EQ(find_owner(lock_), "");
-  EXPECT_NE(to_text(read_lock_status(lock_)).find("holder: (writes no name)\n"), std::string::npos);
+  EXPECT_NE(to_text(read_lock_status(lock_)).find("holder: (unknown: it records no id)\n"),
+            std::string::npos);
 }
 
 TEST_F(LockStatusTest, RecordOfAnotherPidNamespaceShowsNoPid) {

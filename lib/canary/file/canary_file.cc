@@ -26,7 +26,7 @@ constexpr double kMaxAnswerSeconds = 86'400;
 
 const json& member(const json& object, const char* name) {
   const json* const value = fo::json::find(object, name);
-  if (value == nullptr) throw Misfit(std::string("without ") + name);
+  if (value == nullptr) throw Misfit(std::string("missing ") + name);
   return *value;
 }
 

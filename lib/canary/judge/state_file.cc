@@ -58,7 +58,7 @@ SavedWorker read_worker(const json& object) {
   SavedWorker worker;
   WorkerHealth::Saved& health = worker.health;
   const auto state = fleet::parse_health_state(needed_text(object, "health"));
-  if (!state) throw Misfit("health is unknown");
+  if (!state) throw Misfit("health: unknown");
   health.state = *state;
   health.failed_probations = static_cast<unsigned>(
       std::min<std::uint64_t>(needed_number(object, "failed_probations"), 100));

@@ -21,8 +21,8 @@ inline constexpr std::string_view kSleepStep = "put the engine to sleep";
 inline constexpr std::string_view kWakeStep = "wake the engine";
 inline constexpr std::string_view kProveStep = "have the engine generate a token";
 inline constexpr std::string_view kHealthStep = "check the engine's health";
-inline constexpr std::string_view kIdleStep = "ask whether the engine is idle";
-inline constexpr std::string_view kCountStep = "ask how much the engine has generated";
+inline constexpr std::string_view kIdleStep = "query whether the engine is idle";
+inline constexpr std::string_view kCountStep = "query how much the engine has generated";
 
 /// An engine's answer, with any status.
 struct EngineReply {

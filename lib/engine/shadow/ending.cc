@@ -32,7 +32,7 @@ constexpr base::Duration kReturnTimeout = std::chrono::seconds(5);
 }  // namespace
 
 void Ending::request() {
-  os::log(os::LogLevel::kInfo, "a signal asks for the end");
+  os::log(os::LogLevel::kInfo, "received a signal: ending");
   if (parts_.course.is_ending()) return kill_all();
   begin(Urgency::kGraceful, {});
 }

@@ -34,7 +34,7 @@ std::string checked_life(const Record& record) {
   });
   scanner.end();
   if (id.empty()) return life;
-  if (!named) throw fo::json::Misfit("without an id");
+  if (!named) throw fo::json::Misfit("missing id");
   if (*named != id) throw fo::json::Misfit("its id is " + base::quoted(*named));
   return life;
 }

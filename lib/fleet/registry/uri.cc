@@ -40,7 +40,7 @@ lock::LockUri parse_as_lock(const std::string& uri, const std::string& lock_uri)
 std::unique_ptr<Registry> make_dir(const std::string& uri) {
   std::string path = uri.substr(kDir.size());
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  if (path.empty()) refuse_uri(uri, "without a path");
+  if (path.empty()) refuse_uri(uri, "missing path");
   return make_dir_registry(std::move(path));
 }
 

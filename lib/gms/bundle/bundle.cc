@@ -476,7 +476,7 @@ class Bundle {
     for (const auto& server : servers_) {
       if (!server->child || wait_or_second_signal(*server->child, deadline)) continue;
       os::log(LogLevel::kWarning, "kill the server: {}: {}",
-              deadline.expired() ? "it did not end in time" : "a second signal asked to end",
+              deadline.expired() ? "it did not end in time" : "a second signal arrived",
               server->name());
       server->child->signal(SIGKILL);
     }

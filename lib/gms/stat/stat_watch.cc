@@ -137,7 +137,7 @@ StatWatch::Condition StatWatch::condition_of(const StatRow& row) {
 
 const char* StatWatch::absence_of(const Server& server) {
   if (server.condition == Condition::kSilent) return "no answer";
-  return server.has_answered ? "gone" : "not there";
+  return server.has_answered ? "gone" : "missing";
 }
 
 std::string StatWatch::describe(const Server& server) {
@@ -275,8 +275,8 @@ std::vector<std::string> StatWatch::table(std::size_t columns, Time now, Time ma
 }
 
 std::vector<std::string> StatWatch::screen(std::size_t lines, std::size_t columns,
-                                           std::string_view title, Time now,
-                                           Time marked_since, bool has_colors) const {
+                                           std::string_view title, Time now, Time marked_since,
+                                           bool has_colors) const {
   std::vector<std::string> out;
   Line head(columns);
   const std::string clock = clock_text(now);

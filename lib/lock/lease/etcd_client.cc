@@ -201,7 +201,7 @@ class EtcdClient final : public LeaseClient {
     gone_early_ = is_early ? turn.predecessor : "";
     if (!is_again) co_return;
     const Error failure(ExitStatus::kUnavailable,
-                        "ask etcd " + base::quoted(etcd_.server()) +
+                        "query etcd " + base::quoted(etcd_.server()) +
                             ": watches end at once, and nothing has changed");
     etcd_.pass_over();
     throw Error(failure);
@@ -265,7 +265,7 @@ LockStatus ask_etcd(const LockUri& uri, const Deadline& deadline) {
   const Listed& first = queue.front();
   if (first.lease == 0) {
     throw Error(ExitStatus::kBadData,
-                "ask etcd for lock " + base::quoted(uri.path) + ": the oldest key " +
+                "query etcd for lock " + base::quoted(uri.path) + ": the oldest key " +
                     base::quoted(first.name) +
                     " has no lease: no contender created it, and it stays until it is deleted");
   }

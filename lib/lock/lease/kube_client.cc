@@ -241,7 +241,7 @@ awaitable<std::optional<Lease>> KubeClient::take() {
   if (lease.holder != identity_ || lease.transitions != generation ||
       ttl_of(lease) == Duration::zero()) {
     throw Error(ExitStatus::kProtocol, "update " + kube::describe(leases_, name_) +
-                                           ": the API server answered with another one");
+                                           ": the API server returned a different Lease");
   }
   const Lease granted{generation, granted_at, {sent, ttl_of(lease)}};
   note(lease);
@@ -359,7 +359,7 @@ awaitable<std::variant<Renewal, LeaseEnded>> KubeClient::renew(Deadline deadline
       note(*lease);
       if (lease->holder.empty()) co_return ended("it was released by another process");
       if (lease->holder != identity_) {
-        co_return ended(base::quoted(id_of_identity(lease->holder)) + " has taken it");
+        co_return ended(base::quoted(id_of_identity(lease->holder)) + " has acquired it");
       }
       held_ = std::move(lease);
     }

@@ -118,7 +118,7 @@ void check_own_user(int socket_fd, const std::string& what) {
   const PeerCredentials peer = peer_credentials(socket_fd);
   if (peer.uid == ::geteuid() || peer.uid == 0) return;
   throw Error(ExitStatus::kNotPermitted,
-              what + " process " + std::to_string(peer.pid) + ": another user's");
+              what + " process " + std::to_string(peer.pid) + ": it belongs to another user");
 }
 
 std::vector<gid_t> peer_groups(int socket_fd) {

@@ -38,8 +38,8 @@ struct PeerCredentials {
 };
 /// The credentials of the process that connected (or listened). Throws Error(kOsError).
 PeerCredentials peer_credentials(int socket_fd);
-/// Throws Error(kNotPermitted), "WHAT process 7: another user's", unless the peer runs as our own
-/// user or as root; also Error(kOsError).
+/// Throws Error(kNotPermitted), "WHAT process 7: it belongs to another user", unless the peer runs
+/// as our own user or as root; also Error(kOsError).
 void check_own_user(int socket_fd, const std::string& what);
 /// The peer's supplementary groups. Throws Error(kOsError).
 std::vector<gid_t> peer_groups(int socket_fd);

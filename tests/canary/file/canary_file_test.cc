@@ -105,8 +105,8 @@ TEST(CanaryFile, HasOneToAThousandCanariesWithDifferentNames) {
 TEST(CanaryFile, AnotherVersionOrFileIsRefused) {
   EXPECT_EQ(file_refusal_with("\"version\":1", "\"version\":2"), "version is not 1");
   EXPECT_EQ(file_refusal_with("\"version\":1", "\"version\":\"1\""), "version is not 1");
-  EXPECT_EQ(file_refusal_with("\"version\":1", "\"version\":null"), "without version");
-  EXPECT_EQ(file_refusal("{}"), "without version");
+  EXPECT_EQ(file_refusal_with("\"version\":1", "\"version\":null"), "missing version");
+  EXPECT_EQ(file_refusal("{}"), "missing version");
   EXPECT_EQ(file_refusal("[]"), "expected an object");
   EXPECT_EQ(file_refusal_with("\"llama\"", "5"), "model: expected a string");
   EXPECT_EQ(file_refusal_with("\"sampler\":true", "\"sampler\":1"),
@@ -128,7 +128,7 @@ TEST(CanaryFile, NumbersAreChecked) {
   const std::string canary = "canary 'rivers': ";
   EXPECT_EQ(file_refusal_with("\"logprob\":-0.1", "\"logprob\":\"x\""),
             canary + "logprob is not a number");
-  EXPECT_EQ(file_refusal_with("\"logprob\":-0.1", "\"logprob\":null"), canary + "without logprob");
+  EXPECT_EQ(file_refusal_with("\"logprob\":-0.1", "\"logprob\":null"), canary + "missing logprob");
   EXPECT_EQ(file_refusal_with("-2.4", "null"), canary + "top is not a number");
   for (const char* const id : {"-1", "4294967296", "7.0", "\"7\""}) {
     EXPECT_EQ(file_refusal_with("\"token_id\":7", "\"token_id\":" + std::string(id)),

@@ -125,14 +125,14 @@ TEST(StateFile, ARefusalNamesTheWorkerAndTheMember) {
   const std::string worker = "worker '" + std::string(kWorkerOfState) + "': ";
   EXPECT_EQ(refusal_of(R"({"version":1,"workers":{")" + std::string(kWorkerOfState) + R"(":5}})"),
             worker + "expected an object");
-  EXPECT_EQ(refusal_with("\"unhealthy\"", "\"well\""), worker + "health is unknown");
+  EXPECT_EQ(refusal_with("\"unhealthy\"", "\"well\""), worker + "health: unknown");
   EXPECT_EQ(refusal_with("\"unhealthy\"", "{}"), worker + "health: expected a string");
   EXPECT_EQ(refusal_with("05:33:00.123Z\"", "05:33:61.123Z\""),
             worker + "since is '2026-11-21T05:33:61.123Z'");
   EXPECT_EQ(refusal_with("06:33:00.123Z\"", "06:33:61.123Z\""),
             worker + "cool_down_until is '2026-11-21T06:33:61.123Z'");
   EXPECT_EQ(refusal_with("\"failed_probations\":2", "\"failed_probations\":null"),
-            worker + "without failed_probations");
+            worker + "missing failed_probations");
   for (const char* const number : {"-1", "1.5", "\"2\"", "1e30"}) {
     EXPECT_EQ(
         refusal_with("\"failed_probations\":2", "\"failed_probations\":" + std::string(number)),

@@ -34,7 +34,7 @@ TEST(RegistryUri, OthersAreUsageErrors) {
   };
   EXPECT_EQ(reason(""), std::string("registry '': ") + kForms);
   EXPECT_EQ(reason("/run/fo"), std::string("registry '/run/fo': ") + kForms);
-  EXPECT_EQ(reason("dir:"), "registry 'dir:': without a path");
+  EXPECT_EQ(reason("dir:"), "registry 'dir:': missing path");
   EXPECT_TRUE(reason("etcd:").starts_with("registry 'etcd:': "));
   EXPECT_TRUE(reason("etcd:http://a:1/fo?color=red")
                   .starts_with("registry 'etcd:http://a:1/fo?color=red': unknown parameter"));

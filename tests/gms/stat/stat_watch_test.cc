@@ -110,8 +110,8 @@ TEST_F(Watch, ServerThatGoesAndComesBackIsSaidOnceEach) {
 }
 
 TEST_F(Watch, ServerThatWasNeverThereIsAwaited) {
-  EXPECT_THAT(text_of({refused()}), StartsWith("not there: "));
-  EXPECT_THAT(screen()[3], HasSubstr("not there"));
+  EXPECT_THAT(text_of({refused()}), StartsWith("missing: "));
+  EXPECT_THAT(screen()[3], HasSubstr("missing"));
   EXPECT_THAT(text_of({row("EMPTY")}), StartsWith("here: EMPTY"));
   EXPECT_THAT(text_of({refused()}), StartsWith("gone: "));
   EXPECT_THAT(screen()[3], HasSubstr("gone"));

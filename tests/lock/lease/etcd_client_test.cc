@@ -859,7 +859,7 @@ TEST_F(EtcdUsers, WhoMayNotIsToldSo) {
   };
   EXPECT_EQ(status(lock_of("engine", "y")).status, ExitStatus::kNotPermitted);
   EXPECT_THAT(status(lock_of("engine", "y")).message,
-              HasSubstr("ask etcd '" + etcd().url() + "': 'etcdserver: permission denied'"));
+              HasSubstr("query etcd '" + etcd().url() + "': 'etcdserver: permission denied'"));
   EXPECT_EQ(status(lock_of("nobody")).status, ExitStatus::kNotPermitted);
   EXPECT_EQ(status(lock("5s")).status, ExitStatus::kNotPermitted);
   EXPECT_EQ(test::status_of([&] { ask_etcd(lock("5s"), soon()); }), ExitStatus::kNotPermitted);

@@ -370,7 +370,7 @@ TEST(KubeClient, LossIsToldWithItsReason) {
   api.set_holder("thief_0123456789abcdef");
   Loss loss = await_loss(*lock);
   EXPECT_EQ(loss.status, ExitStatus::kTryAgain);
-  EXPECT_THAT(loss.reason, testing::StartsWith("'thief' has taken it; another may have"));
+  EXPECT_THAT(loss.reason, testing::StartsWith("'thief' has acquired it; another may have"));
   lock->release();
   EXPECT_EQ(api.lease()["spec"]["holderIdentity"], "thief_0123456789abcdef");
 

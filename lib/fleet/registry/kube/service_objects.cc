@@ -36,7 +36,7 @@ struct SlicePort {
 std::string service_in(const json& object) {
   const json& labels = object_in(object_in(object, "metadata"), "labels");
   std::string service = text_in(labels, kServiceLabel);
-  if (service.empty()) throw Misfit(std::string("without the label ") + kServiceLabel);
+  if (service.empty()) throw Misfit(std::string("missing label ") + kServiceLabel);
   return service;
 }
 
@@ -66,7 +66,7 @@ std::string created_at(const json& object) {
 
 SliceWorker worker_in(const json& endpoint, const EndpointId& id, const SlicePort& port) {
   const json& addresses = list_in(endpoint, "addresses");
-  if (addresses.empty() || !addresses.front().is_string()) throw Misfit("without an address");
+  if (addresses.empty() || !addresses.front().is_string()) throw Misfit("missing address");
   const std::string& address = addresses.front().get_ref<const std::string&>();
   SliceWorker worker;
   Instance& instance = worker.instance;

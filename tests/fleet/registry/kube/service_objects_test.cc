@@ -141,7 +141,7 @@ TEST(EndpointSliceWorkers, InvalidEndpointsAreLeftOut) {
   endpoint["addresses"] = "10.0.0.1";
   EXPECT_EQ(why_ignored(endpoint), "addresses: expected a list");
   endpoint["addresses"] = {1};
-  EXPECT_EQ(why_ignored(endpoint), "without an address");
+  EXPECT_EQ(why_ignored(endpoint), "missing address");
   endpoint = pod_endpoint(1);
   endpoint["targetRef"] = {{"uid", 5}};
   EXPECT_EQ(why_ignored(endpoint), "uid: expected a string");
