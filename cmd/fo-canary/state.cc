@@ -10,8 +10,8 @@ namespace fo::fo_canary {
 
 int state(const Options& options) {
   const std::string query = options.id.empty() ? "" : "?id=" + http::encode_parameter(options.id);
-  const fleet::AdminAnswer answer =
-      fleet::ask_admin("the canary", admin_path(options), "GET", "/state" + query, options.timeout);
+  const fleet::AdminAnswer answer = fleet::send_admin_request(
+      "the canary", admin_path(options), "GET", "/state" + query, options.timeout);
   if (!answer.is_found) {
     os::log(os::LogLevel::kError, "{}", answer.text);
     return base::to_int(base::ExitStatus::kNo);

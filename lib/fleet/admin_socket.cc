@@ -51,8 +51,9 @@ http::ServerLimits admin_limits() {
   return limits;
 }
 
-AdminAnswer ask_admin(std::string_view daemon, const std::string& socket_path,
-                      std::string_view method, const std::string& target, base::Duration timeout) {
+AdminAnswer send_admin_request(std::string_view daemon, const std::string& socket_path,
+                               std::string_view method, const std::string& target,
+                               base::Duration timeout) {
   const std::string what = "ask " + std::string(daemon) + " at " + base::quoted(socket_path);
   const http::Response response =
       http::fetch(method, "unix:" + socket_path + ":" + target, base::Deadline::after(timeout));

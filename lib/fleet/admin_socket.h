@@ -31,7 +31,8 @@ struct AdminAnswer {
 /// "the router". The answer is found if the status is 200, and not found if it is 404. Throws
 /// kUnavailable, kTryAgain and kNotPermitted if the daemon does not answer, kUsage if it answers
 /// 400, kTryAgain if it answers 503, and kConfig for any other status.
-AdminAnswer ask_admin(std::string_view daemon, const std::string& socket_path,
-                      std::string_view method, const std::string& target, base::Duration timeout);
+AdminAnswer send_admin_request(std::string_view daemon, const std::string& socket_path,
+                               std::string_view method, const std::string& target,
+                               base::Duration timeout);
 
 }  // namespace fo::fleet

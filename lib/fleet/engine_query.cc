@@ -50,8 +50,8 @@ awaitable<EnginePage> get_page(http::Connection& connection, std::string target,
   co_return page;
 }
 
-awaitable<std::optional<EngineLoad>> ask_engine_load(http::Origin origin, std::string base_path,
-                                                     http::Fields headers, Deadline deadline) {
+awaitable<std::optional<EngineLoad>> query_engine_load(http::Origin origin, std::string base_path,
+                                                       http::Fields headers, Deadline deadline) {
   const std::string what = "read an engine's load";
   const auto connection = co_await http::Connection::open(std::move(origin), deadline, what);
   std::string target = std::move(base_path) + "/metrics";

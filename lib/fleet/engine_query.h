@@ -30,9 +30,9 @@ boost::asio::awaitable<EnginePage> get_page(http::Connection& connection, std::s
 
 /// Queries BASE_PATH/metrics on a new connection; nullopt unless the status is 200 and the page has
 /// at most 4 MiB. Throws what http::Connection throws, such as kTryAgain at the deadline.
-boost::asio::awaitable<std::optional<EngineLoad>> ask_engine_load(http::Origin origin,
-                                                                  std::string base_path,
-                                                                  http::Fields headers,
-                                                                  base::Deadline deadline);
+boost::asio::awaitable<std::optional<EngineLoad>> query_engine_load(http::Origin origin,
+                                                                    std::string base_path,
+                                                                    http::Fields headers,
+                                                                    base::Deadline deadline);
 
 }  // namespace fo::fleet

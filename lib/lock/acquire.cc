@@ -51,7 +51,7 @@ std::vector<std::pair<std::string, std::string>> environment_of(const FailoverLo
 std::string holder_name(const std::vector<LockUri>& locks, const std::string& id) {
   for (const LockUri& lock : locks) {
     try {
-      const std::string owner = find_owner(lock, glance_time(lock)).value_or("");
+      const std::string owner = find_owner(lock, holder_query_timeout(lock)).value_or("");
       if (!owner.empty() && (locks.size() == 1 || owner != id)) return base::quoted(owner);
     } catch (const Error& error) {
       // An unreachable lock service, or a key that no contender made, is the reason itself.

@@ -12,8 +12,8 @@
 
 namespace fo::lock {
 
-base::Duration glance_time(const LockUri& lock) {
-  return is_local(lock) ? kGlanceTime : std::chrono::seconds(1);
+base::Duration holder_query_timeout(const LockUri& lock) {
+  return is_local(lock) ? kHolderQueryTimeout : std::chrono::seconds(1);
 }
 
 class HolderReport::State {
@@ -50,7 +50,7 @@ class HolderReport::State {
 
   void report(const LockUri& lock, std::string& last) const noexcept {
     try {
-      const LockStatus status = read_lock_status(lock, glance_time(lock));
+      const LockStatus status = read_lock_status(lock, holder_query_timeout(lock));
       if (!status.held || (locks_.size() > 1 && status.holder == id_)) return;
       log_holder(lock, describe_holders(status), last);
     } catch (const base::Error& error) {

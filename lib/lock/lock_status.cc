@@ -116,13 +116,13 @@ LockStatus query_service(const LockUri& lock, const base::Deadline& deadline) {
     case LockUri::Kind::kFlock:
       break;
     case LockUri::Kind::kLockd:
-      return ask_lockd(lock.path, deadline);
+      return query_lockd(lock.path, deadline);
     case LockUri::Kind::kTcp:
-      return ask_lockd_over_tcp(lock, deadline);
+      return query_lockd_over_tcp(lock, deadline);
     case LockUri::Kind::kEtcd:
-      return ask_etcd(lock, deadline);
+      return query_etcd(lock, deadline);
     case LockUri::Kind::kKube:
-      return ask_kube(lock, deadline);
+      return query_kube(lock, deadline);
   }
   throw base::Error(base::ExitStatus::kSoftware, "query a lock: unknown kind");
 }

@@ -61,19 +61,19 @@ struct LockStatus {
 };
 
 /// The timeout for a lock server.
-inline constexpr base::Duration kAskTime = std::chrono::seconds(5);
+inline constexpr base::Duration kQueryTimeout = std::chrono::seconds(5);
 
 /// The holder's id; empty for a holder that writes no name; nullopt if the lock is free, whatever a
 /// file contains, or the file does not exist. Throws kNotPermitted, kNoInput if the file's folder
 /// does not exist, kBadData for a symbolic link; for a server kUnavailable, kTryAgain without an
 /// answer within `limit`, kProtocol.
-std::optional<std::string> find_owner(const LockUri& lock, base::Duration limit = kAskTime);
+std::optional<std::string> find_owner(const LockUri& lock, base::Duration limit = kQueryTimeout);
 
 /// {"holder": id or null}.
 std::string owner_json(const std::optional<std::string>& id);
 
 /// Like find_owner, with the complete state.
-LockStatus read_lock_status(const LockUri& lock, base::Duration limit = kAskTime);
+LockStatus read_lock_status(const LockUri& lock, base::Duration limit = kQueryTimeout);
 
 /// One JSON object.
 std::string to_json(const LockStatus& status);

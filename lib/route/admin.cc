@@ -201,8 +201,8 @@ AdminAnswer ask_router(const std::string& socket_path, std::string_view method,
   std::optional<Error> refusal;
   for (;;) {
     try {
-      return fleet::ask_admin("the router", socket_path, method, target,
-                              deadline.remaining().value_or(timeout));
+      return fleet::send_admin_request("the router", socket_path, method, target,
+                                       deadline.remaining().value_or(timeout));
     } catch (const Error& error) {
       if (error.status() != ExitStatus::kTryAgain) throw;
       if (deadline.expired()) throw Error(refusal.value_or(error));

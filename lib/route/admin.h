@@ -72,7 +72,7 @@ std::string default_admin_path();
 using AdminAnswer = fleet::AdminAnswer;
 /// Sends one request to the router behind the socket, and repeats it for up to `timeout` while the
 /// router answers 503: another router is taking over, which then has the socket, or the registry
-/// can't be reached. Throws what fleet::ask_admin throws; kTryAgain after `timeout`.
+/// can't be reached. Throws what fleet::send_admin_request throws; kTryAgain after `timeout`.
 AdminAnswer ask_router(const std::string& socket_path, std::string_view method,
                        const std::string& target, base::Duration timeout);
 

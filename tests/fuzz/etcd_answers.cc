@@ -17,7 +17,7 @@ using base::ExitStatus;
 using fuzz::require;
 using fuzz::unless_refused;
 
-const Place kPlace{"x", 7, 3};
+const QueuePosition kPosition{"x", 7, 3};
 constexpr Revision kMaxRevision = (1ULL << 63) - 1;
 
 template <typename Read>
@@ -26,31 +26,31 @@ auto read(const Read& decode) {
 }
 
 void check_lease(std::string_view answer) {
-  if (const auto ttl = read([&] { return decode_grant_lease(answer, kPlace.lease); })) {
+  if (const auto ttl = read([&] { return decode_grant_lease(answer, kPosition.lease); })) {
     require(*ttl >= std::chrono::seconds(1), "a lease lasts");
     require(*ttl <= std::chrono::hours(24), "a lease does not last for ever");
   }
   const auto revoked = read([&] { return decode_revoke_lease(answer); });
   if (revoked) require(*revoked > 0 && *revoked <= kMaxRevision, "a revision is an int64");
-  const auto kept = read([&] { return decode_keep_alive(answer, kPlace.lease); });
+  const auto kept = read([&] { return decode_keep_alive(answer, kPosition.lease); });
   if (kept && *kept) {
     require(**kept >= std::chrono::seconds(1), "a lease that is kept lasts");
     require(**kept <= std::chrono::hours(24), "a lease that is kept does not last for ever");
   }
 }
 
-void check_turn(std::string_view answer) {
+void check_claim(std::string_view answer) {
   const auto outcome = read([&] { return decode_transaction(answer); });
   if (!outcome) return;
   require(outcome->revision > 0 && outcome->revision <= kMaxRevision, "a revision is an int64");
-  const auto created = read([&] { return read_enter(*outcome, kPlace); });
+  const auto created = read([&] { return read_enter(*outcome, kPosition); });
   if (created) require(*created > 0 && *created <= kMaxRevision, "a revision is an int64");
-  const auto turn = read([&] { return read_claim(*outcome, kPlace); });
-  if (!turn || turn->state != Turn::State::kWaiting) return;
-  require(turn->as_of > 0 && turn->as_of <= kMaxRevision, "a revision is an int64");
-  require(turn->predecessor.starts_with("x/") && turn->predecessor != kPlace.name(),
+  const auto result = read([&] { return read_claim(*outcome, kPosition); });
+  if (!result || result->state != ClaimResult::State::kWaiting) return;
+  require(result->as_of > 0 && result->as_of <= kMaxRevision, "a revision is an int64");
+  require(result->predecessor.starts_with("x/") && result->predecessor != kPosition.name(),
           "another key of the queue is waited for");
-  static_cast<void>(watch(watch_deletion(*turn)));
+  static_cast<void>(watch(watch_deletion(*result)));
 }
 
 void check_list(std::string_view answer) {
@@ -95,7 +95,7 @@ void fuzz_one(fuzz::Input input) {
     case 0:
       return check_lease(input.rest());
     case 1:
-      return check_turn(input.rest());
+      return check_claim(input.rest());
     case 2:
       return check_list(input.rest());
     case 3:

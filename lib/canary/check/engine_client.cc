@@ -122,8 +122,8 @@ awaitable<Probe> probe(EngineAddress engine, bool asks_health, Deadline deadline
 awaitable<std::optional<EngineLoad>> ask_load(EngineAddress engine, Deadline deadline) {
   std::optional<EngineLoad> load;
   try {
-    load =
-        co_await fleet::ask_engine_load(engine.origin, engine.base_path, engine.headers, deadline);
+    load = co_await fleet::query_engine_load(engine.origin, engine.base_path, engine.headers,
+                                             deadline);
   } catch (const Error&) {
     // The load of an engine that cannot be queried is unknown.
   }

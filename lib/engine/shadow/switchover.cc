@@ -112,7 +112,7 @@ awaitable<void> Switchover::until_taken_over() {
   while (!taken_by.expired()) {
     std::function<std::optional<std::string>()> query = [lock = options_.lock] {
       try {
-        return lock::find_owner(lock, lock::kGlanceTime);
+        return lock::find_owner(lock, lock::kHolderQueryTimeout);
       } catch (const Error&) {  // the lock server is unreachable for now
         return std::optional<std::string>();
       }

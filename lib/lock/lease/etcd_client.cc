@@ -55,7 +55,7 @@ class EtcdClient final : public LeaseClient {
  public:
   EtcdClient(const LockUri& uri, const std::string& id)
       : etcd_(config_of(uri.network)), ttl_(uri.network.ttl.value_or(kDefaultEtcdTtl)) {
-    place_.key = uri.network.key;
+    position_.key = uri.network.key;
     who_.id = id;
     who_.host = os::host_name();
     who_.pid = static_cast<std::uint64_t>(::getpid());
@@ -64,9 +64,9 @@ class EtcdClient final : public LeaseClient {
   awaitable<std::variant<Renewal, LeaseEnded>> renew(Deadline deadline) override {
     const bool is_alive = co_await keep_alive(deadline);
     if (!is_alive) co_return LeaseEnded{ExitStatus::kTryAgain, "the lease expired or was lost"};
-    const etcd::Outcome looked = co_await etcd_.commit(look(place_), deadline);
+    const etcd::Outcome looked = co_await etcd_.commit(check_position(position_), deadline);
     if (!looked.succeeded) {
-      place_.created = 0;
+      position_.created = 0;
       co_return LeaseEnded{ExitStatus::kTryAgain, "the key was deleted"};
     }
     co_return renewal_;
@@ -86,9 +86,9 @@ class EtcdClient final : public LeaseClient {
 
   void begin() override { revoked_ = 0; }
 
-  awaitable<bool> give_up(Deadline deadline) override {
-    if (place_.lease != 0) {
-      revoked_ = place_.lease;
+  awaitable<bool> try_release(Deadline deadline) override {
+    if (position_.lease != 0) {
+      revoked_ = position_.lease;
       may_come_ = !is_granted_;
       forget();
     }
@@ -101,8 +101,8 @@ class EtcdClient final : public LeaseClient {
 
   [[nodiscard]] bool is_reached() const override { return is_reached_; }
 
-  [[nodiscard]] Duration longest_pause() const override {
-    return std::min(LeaseClient::longest_pause(), ttl_ / 10);
+  [[nodiscard]] Duration max_pause() const override {
+    return std::min(LeaseClient::max_pause(), ttl_ / 10);
   }
 
   // A step towards the lock, or a wait for its next chance.
@@ -114,10 +114,10 @@ class EtcdClient final : public LeaseClient {
       is_alive = co_await keep_alive(request_deadline());
     }
     if (!is_alive) co_return Next::kAfterPause;
-    if (place_.created == 0) {
-      const auto entered = co_await commit(enter(place_, who_));
+    if (position_.created == 0) {
+      const auto entered = co_await commit(enter(position_, who_));
       if (!entered) co_return Next::kAfterPause;
-      place_.created = read_enter(*entered, place_);
+      position_.created = read_enter(*entered, position_);
       is_reached_ = true;
     }
     if (BootClock::now() < claim_from_) {
@@ -128,21 +128,21 @@ class EtcdClient final : public LeaseClient {
     Contender who = who_;
     const auto now = std::chrono::system_clock::now();
     who.granted_at = text::format_time(now);
-    const auto claimed = co_await commit(claim(place_, who));
+    const auto claimed = co_await commit(claim(position_, who));
     if (!claimed) co_return Next::kAfterPause;
-    const Turn turn = read_claim(*claimed, place_);
-    switch (turn.state) {
-      case Turn::State::kGone:
-        place_.created = 0;
+    const ClaimResult result = read_claim(*claimed, position_);
+    switch (result.state) {
+      case ClaimResult::State::kGone:
+        position_.created = 0;
         co_return Next::kAfterPause;
-      case Turn::State::kGranted:
+      case ClaimResult::State::kGranted:
         // Otherwise it is renewed first: this process was suspended, or the answer was late.
         if (BootClock::now() < LeaseTimes(renewal_).lose_at()) {
-          co_return Lease{place_.created, now, renewal_};
+          co_return Lease{position_.created, now, renewal_};
         }
         break;
-      case Turn::State::kWaiting:
-        co_await wait_for(turn);
+      case ClaimResult::State::kWaiting:
+        co_await wait_for(result);
         break;
     }
     co_return Next::kAtOnce;
@@ -162,9 +162,9 @@ class EtcdClient final : public LeaseClient {
   // False if the lease has ended. After a lost answer the same id is requested again, so that there
   // is never another lease than the one that release() revokes.
   awaitable<bool> request_lease() {
-    if (place_.lease == 0) place_.lease = random_lease();
+    if (position_.lease == 0) position_.lease = random_lease();
     const BootClock::time_point sent = BootClock::now();
-    const auto ttl = co_await etcd_.grant_lease(place_.lease, ttl_, request_deadline());
+    const auto ttl = co_await etcd_.grant_lease(position_.lease, ttl_, request_deadline());
     if (!ttl) {
       const bool is_alive = co_await keep_alive(request_deadline());
       co_return is_alive;
@@ -177,7 +177,7 @@ class EtcdClient final : public LeaseClient {
   // False if the lease has ended.
   awaitable<bool> keep_alive(Deadline deadline) {
     const BootClock::time_point sent = BootClock::now();
-    const std::optional<Duration> ttl = co_await etcd_.keep_alive(place_.lease, deadline);
+    const std::optional<Duration> ttl = co_await etcd_.keep_alive(position_.lease, deadline);
     if (ttl) {
       is_granted_ = true;
       renewal_ = {sent, *ttl};
@@ -188,17 +188,17 @@ class EtcdClient final : public LeaseClient {
   }
 
   // Waits until the predecessor has left, or a renewal or a query is due.
-  awaitable<void> wait_for(const Turn& turn) {
+  awaitable<void> wait_for(const ClaimResult& result) {
     const BootClock::time_point begin = BootClock::now();
     const Duration left = base::time_until(LeaseTimes(renewal_).renew_at());
     const Deadline deadline = Deadline::after(std::min(left, kLongestWatch));
-    etcd::WatchStream stream(watch_deletion(turn));
+    etcd::WatchStream stream(watch_deletion(result));
     std::function<bool(const etcd::WatchMessage&)> until_deleted =
         [](const etcd::WatchMessage& message) { return message.events.empty(); };
     co_await etcd_.watch_once(stream, deadline, std::move(until_deleted));
     const bool is_early = BootClock::now() - begin < std::min(left, kShortestWatch);
-    const bool is_again = is_early && turn.predecessor == gone_early_;
-    gone_early_ = is_early ? turn.predecessor : "";
+    const bool is_again = is_early && result.predecessor == gone_early_;
+    gone_early_ = is_early ? result.predecessor : "";
     if (!is_again) co_return;
     const Error failure(ExitStatus::kUnavailable,
                         "query etcd " + base::quoted(etcd_.server()) +
@@ -219,8 +219,8 @@ class EtcdClient final : public LeaseClient {
   }
 
   void forget() {
-    place_.lease = 0;
-    place_.created = 0;
+    position_.lease = 0;
+    position_.created = 0;
     is_granted_ = false;
   }
 
@@ -230,7 +230,7 @@ class EtcdClient final : public LeaseClient {
   // This contender was in the queue.
   bool is_reached_ = false;
   // Its lease is 0 if etcd has no lease of ours, and no pending request can create one.
-  Place place_;
+  QueuePosition position_;
   bool is_granted_ = false;
   // The lease that was granted last.
   Renewal renewal_;
@@ -255,7 +255,7 @@ std::unique_ptr<LeaseClient> make_etcd_client(const LockUri& uri, const std::str
   return std::make_unique<EtcdClient>(uri, id);
 }
 
-LockStatus ask_etcd(const LockUri& uri, const Deadline& deadline) {
+LockStatus query_etcd(const LockUri& uri, const Deadline& deadline) {
   const std::vector<Listed> queue = read_list(loop::run_to_end(read_queue(uri.network, deadline)));
 
   LockStatus status;

@@ -21,6 +21,6 @@ std::unique_ptr<LeaseClient> make_etcd_client(const LockUri& uri, const std::str
 
 /// The holder and the waiters, in the order of the queue. Throws kUnavailable, kNotPermitted,
 /// kTryAgain when there is no answer until `deadline`, kProtocol.
-LockStatus ask_etcd(const LockUri& uri, const base::Deadline& deadline);
+LockStatus query_etcd(const LockUri& uri, const base::Deadline& deadline);
 
 }  // namespace fo::lock

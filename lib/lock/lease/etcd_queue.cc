@@ -26,22 +26,22 @@ std::string prefix_of(const std::string& key) { return key + "/"; }
                     std::string("read the queue of a lock in etcd: ") + reason);
 }
 
-etcd::Put put(const Place& place, const Contender& who) {
+etcd::Put put(const QueuePosition& position, const Contender& who) {
   json value{{"holder", who.id}, {"host", who.host}, {"pid", who.pid}};
   if (!who.granted_at.empty()) value["granted_at"] = who.granted_at;
-  return {place.name(), fo::json::dump(value), place.lease};
+  return {position.name(), fo::json::dump(value), position.lease};
 }
 
-etcd::Compare was_created(const Place& place, etcd::Revision revision) {
+etcd::Compare was_created(const QueuePosition& position, etcd::Revision revision) {
   etcd::Compare compare;
-  compare.keys.begin = place.name();
+  compare.keys.begin = position.name();
   compare.number = revision;
   return compare;
 }
 
-etcd::Range range_of_own(const Place& place) {
+etcd::Range range_of_own(const QueuePosition& position) {
   etcd::Range range;
-  range.keys.begin = place.name();
+  range.keys.begin = position.name();
   range.keys_only = true;
   return range;
 }
@@ -66,52 +66,56 @@ Contender read_contender(const std::string& value) {
 
 }  // namespace
 
-std::string Place::name() const { return fmt::format("{}{:016x}", prefix_of(key), lease); }
+std::string QueuePosition::name() const { return fmt::format("{}{:016x}", prefix_of(key), lease); }
 
-etcd::Transaction enter(const Place& place, const Contender& who) {
-  return {{was_created(place, 0)}, {put(place, who)}, {range_of_own(place)}};
+etcd::Transaction enter(const QueuePosition& position, const Contender& who) {
+  return {{was_created(position, 0)}, {put(position, who)}, {range_of_own(position)}};
 }
 
-etcd::Revision read_enter(const etcd::Outcome& outcome, const Place& place) {
+etcd::Revision read_enter(const etcd::Outcome& outcome, const QueuePosition& position) {
   if (outcome.succeeded) return outcome.revision;
   const std::vector<KeyValue>& found = etcd::keys_in(outcome, 0);
-  if (found.size() != 1 || found[0].lease != place.lease)
+  if (found.size() != 1 || found[0].lease != position.lease)
     refuse("the key belongs to another holder");
   return found[0].created;
 }
 
-etcd::Transaction claim(const Place& place, const Contender& who) {
+etcd::Transaction claim(const QueuePosition& position, const Contender& who) {
   etcd::Compare all_later;
-  all_later.keys = etcd::keys_with_prefix(prefix_of(place.key));
+  all_later.keys = etcd::keys_with_prefix(prefix_of(position.key));
   all_later.relation = etcd::Compare::Relation::kGreater;
-  all_later.number = place.created - 1;
+  all_later.number = position.created - 1;
   etcd::Range predecessor;
   predecessor.keys = all_later.keys;
   predecessor.limit = 1;
   predecessor.keys_only = true;
   predecessor.order = etcd::Range::Order::kNewestFirst;
-  predecessor.created_until = place.created - 1;
-  return {{was_created(place, place.created), all_later},
-          {put(place, who)},
-          {range_of_own(place), predecessor}};
+  predecessor.created_until = position.created - 1;
+  return {{was_created(position, position.created), all_later},
+          {put(position, who)},
+          {range_of_own(position), predecessor}};
 }
 
-Turn read_claim(const etcd::Outcome& outcome, const Place& place) {
-  if (outcome.succeeded) return {Turn::State::kGranted, "", outcome.revision};
+ClaimResult read_claim(const etcd::Outcome& outcome, const QueuePosition& position) {
+  if (outcome.succeeded) return {ClaimResult::State::kGranted, "", outcome.revision};
   const std::vector<KeyValue>& own = etcd::keys_in(outcome, 0);
   const std::vector<KeyValue>& others = etcd::keys_in(outcome, 1);
-  if (own.empty() || own[0].created != place.created) return {};
+  if (own.empty() || own[0].created != position.created) return {};
   if (others.size() != 1) refuse("expected one key before it");
   const std::string& name = others[0].key;
-  if (!name.starts_with(prefix_of(place.key)) || name == place.name()) {
+  if (!name.starts_with(prefix_of(position.key)) || name == position.name()) {
     refuse("not a key of this queue");
   }
-  return {Turn::State::kWaiting, name, outcome.revision};
+  return {ClaimResult::State::kWaiting, name, outcome.revision};
 }
 
-etcd::Watch watch_deletion(const Turn& turn) { return {{turn.predecessor}, turn.as_of + 1, true}; }
+etcd::Watch watch_deletion(const ClaimResult& result) {
+  return {{result.predecessor}, result.as_of + 1, true};
+}
 
-etcd::Transaction look(const Place& place) { return {{was_created(place, place.created)}, {}, {}}; }
+etcd::Transaction check_position(const QueuePosition& position) {
+  return {{was_created(position, position.created)}, {}, {}};
+}
 
 etcd::Range list(const std::string& key) {
   etcd::Range range;

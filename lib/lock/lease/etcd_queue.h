@@ -16,7 +16,7 @@ namespace fo::lock {
 inline constexpr std::size_t kMaxQueueListed = 1000;
 
 /// The position of a contender in the queue.
-struct Place {
+struct QueuePosition {
   /// The key of the lock.
   std::string key;
   etcd::LeaseId lease = 0;
@@ -39,27 +39,27 @@ struct Contender {
 
 // The read_* functions throw kProtocol for an answer to another request.
 
-/// Creates the key of a place in the queue; an existing key is unchanged.
-etcd::Transaction enter(const Place& place, const Contender& who);
+/// Creates the key of a position in the queue; an existing key is unchanged.
+etcd::Transaction enter(const QueuePosition& position, const Contender& who);
 /// The revision at which the key was created.
-etcd::Revision read_enter(const etcd::Outcome& outcome, const Place& place);
+etcd::Revision read_enter(const etcd::Outcome& outcome, const QueuePosition& position);
 
 /// Records the grant in the contender's key if that is the oldest.
-etcd::Transaction claim(const Place& place, const Contender& who);
-struct Turn {
+etcd::Transaction claim(const QueuePosition& position, const Contender& who);
+struct ClaimResult {
   enum class State { kGranted, kWaiting, kGone };
   State state = State::kGone;
   /// While waiting: the name of the key before ours, and the revision of that state.
   std::string predecessor;
   etcd::Revision as_of = 0;
 };
-Turn read_claim(const etcd::Outcome& outcome, const Place& place);
+ClaimResult read_claim(const etcd::Outcome& outcome, const QueuePosition& position);
 
 /// Watches for the deletion of the predecessor's key, which ends the wait.
-etcd::Watch watch_deletion(const Turn& turn);
+etcd::Watch watch_deletion(const ClaimResult& result);
 
 /// Succeeds while the key exists and was never deleted.
-etcd::Transaction look(const Place& place);
+etcd::Transaction check_position(const QueuePosition& position);
 
 etcd::Range list(const std::string& key);
 struct Listed {

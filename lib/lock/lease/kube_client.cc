@@ -82,7 +82,7 @@ class KubeClient final : public LeaseClient {
 
   awaitable<Step> advance() override;
   void begin() override;
-  awaitable<bool> give_up(Deadline deadline) override;
+  awaitable<bool> try_release(Deadline deadline) override;
   [[nodiscard]] bool is_reached() const override { return is_reached_; }
 
   // The Lease in an answer.
@@ -389,7 +389,7 @@ awaitable<std::variant<Renewal, LeaseEnded>> KubeClient::renew(Deadline deadline
   throw Error(ExitStatus::kUnavailable, conflict);
 }
 
-awaitable<bool> KubeClient::give_up(Deadline deadline) {
+awaitable<bool> KubeClient::try_release(Deadline deadline) {
   if (!may_be_ours_) co_return true;
   if (!held_) held_ = co_await get(deadline);
   if (!held_ || held_->holder != identity_) {
@@ -433,7 +433,7 @@ std::unique_ptr<LeaseClient> make_kube_client(const LockUri& uri, const std::str
   return std::make_unique<KubeClient>(uri, id);
 }
 
-LockStatus ask_kube(const LockUri& uri, const Deadline& deadline) {
+LockStatus query_kube(const LockUri& uri, const Deadline& deadline) {
   const kube::Collection leases = kube::leases_in(uri.network.name_space);
   const std::string& name = uri.network.key;
   const std::optional<kube::Object> object =

@@ -31,6 +31,6 @@ std::unique_ptr<LeaseClient> make_kube_client(const LockUri& uri, const std::str
 /// is free; before that, the holder may have another clock. Waiters are not visible. Throws
 /// kUnavailable, kNotPermitted, kTryAgain when there is no answer until `deadline`, kProtocol, and
 /// what make_kube_client throws.
-LockStatus ask_kube(const LockUri& uri, const base::Deadline& deadline);
+LockStatus query_kube(const LockUri& uri, const base::Deadline& deadline);
 
 }  // namespace fo::lock

@@ -16,7 +16,7 @@ using base::Duration;
 using base::Error;
 using boost::asio::awaitable;
 
-Duration LeaseClient::longest_pause() const { return kLongestPause; }
+Duration LeaseClient::max_pause() const { return kMaxPause; }
 
 Deadline LeaseClient::step_deadline(Duration time) const {
   const Deadline deadline = Deadline::after(time);
@@ -26,7 +26,7 @@ Deadline LeaseClient::step_deadline(Duration time) const {
 awaitable<Lease> LeaseClient::acquire() {
   if (!reach_by_) reach_by_ = Deadline::after(kFirstContact);
   begin();
-  loop::Backoff backoff(kFirstPause, std::max(kFirstPause, longest_pause()));
+  loop::Backoff backoff(kFirstPause, std::max(kFirstPause, max_pause()));
   // The last logged reason.
   std::string logged;
   for (;;) {
@@ -51,7 +51,7 @@ awaitable<Lease> LeaseClient::acquire() {
     }
     logged = what;
     // A failure after a long time does not increase the pause.
-    if (next == Next::kAtOnce || BootClock::now() - begun > kLongestPause) backoff.reset();
+    if (next == Next::kAtOnce || BootClock::now() - begun > kMaxPause) backoff.reset();
     if (next == Next::kAtOnce) continue;
     const Duration pause = std::max(backoff.next(), failure ? failure->pause() : Duration::zero());
     if (failure && !is_reached() && pause >= *reach_by_->remaining()) {
@@ -62,12 +62,12 @@ awaitable<Lease> LeaseClient::acquire() {
 }
 
 awaitable<void> LeaseClient::release(Deadline deadline) {
-  loop::Backoff backoff(kFirstPause, kLongestPause);
+  loop::Backoff backoff(kFirstPause, kMaxPause);
   for (;;) {
     std::optional<Error> failure;
     bool is_done = false;
     try {
-      is_done = co_await give_up(deadline);
+      is_done = co_await try_release(deadline);
     } catch (const Error& error) {
       failure = error;
     }

@@ -21,7 +21,7 @@ namespace fo::lock {
 
 /// The pauses between attempts to acquire, renew or release a lease.
 inline constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
-inline constexpr base::Duration kLongestPause = std::chrono::seconds(1);
+inline constexpr base::Duration kMaxPause = std::chrono::seconds(1);
 
 /// A request that the lock service has answered. The service grants the lock to no other contender
 /// before `sent` + `ttl`, because it cannot have begun the lease before the request was sent.
@@ -100,11 +100,11 @@ class LeaseClient {
   /// Called before the first step.
   virtual void begin() {}
   /// One attempt of release(); false if it must be repeated.
-  virtual boost::asio::awaitable<bool> give_up(base::Deadline deadline) = 0;
+  virtual boost::asio::awaitable<bool> try_release(base::Deadline deadline) = 0;
   /// Whether the lock service was ever reached; then it is expected to be reachable again.
   [[nodiscard]] virtual bool is_reached() const = 0;
   /// The longest pause between two attempts.
-  [[nodiscard]] virtual base::Duration longest_pause() const;
+  [[nodiscard]] virtual base::Duration max_pause() const;
 
   /// `time` from now; before the first contact, kFirstContact after the first call of acquire() at
   /// the latest.

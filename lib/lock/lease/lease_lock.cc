@@ -144,7 +144,7 @@ void LeaseLock::stop_renewing() {
 awaitable<void> LeaseLock::keep_renewing() {
   asio::steady_timer timer(loop_);
   // The pauses are at most a tenth of the lease.
-  loop::Backoff backoff(kFirstPause, std::clamp(times_->ttl() / 10, kFirstPause, kLongestPause));
+  loop::Backoff backoff(kFirstPause, std::clamp(times_->ttl() / 10, kFirstPause, kMaxPause));
   // Set after a failed attempt.
   std::optional<base::Duration> pause;
   for (;;) {
@@ -215,7 +215,7 @@ FailoverLock::Watch LeaseLock::watch() {
 std::optional<Loss> LeaseLock::check() {
   if (!is_held_) return std::nullopt;
   const std::scoped_lock guard(mutex_);
-  if (!lost_) lost_ = look();
+  if (!lost_) lost_ = find_loss();
   if (!lost_) {
     // A renewal has moved the time.
     wake_at(times_->lose_at());
@@ -237,7 +237,7 @@ std::optional<Loss> LeaseLock::check() {
   return loss;
 }
 
-std::optional<LeaseLock::Lost> LeaseLock::look() const {
+std::optional<LeaseLock::Lost> LeaseLock::find_loss() const {
   const BootClock::time_point now = BootClock::now();
   if (ended_) return Lost{*times_, ended_->status, ended_->reason, now, true};
   if (now < times_->lose_at()) return std::nullopt;

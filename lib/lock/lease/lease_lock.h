@@ -61,7 +61,7 @@ class LeaseLock final : public FailoverLock {
     bool is_ended = false;
   };
   // The caller holds the mutex.
-  [[nodiscard]] std::optional<Lost> look() const;
+  [[nodiscard]] std::optional<Lost> find_loss() const;
   // The watch's descriptor becomes ready at `time`.
   void wake_at(base::BootClock::time_point time) const;
   void cancel_wake() const;

@@ -85,7 +85,7 @@ class LockdClient final : public LeaseClient {
     answered_.reset();
   }
 
-  awaitable<bool> give_up(Deadline deadline) override {
+  awaitable<bool> try_release(Deadline deadline) override {
     const std::optional<std::uint64_t> generation = generation_;
     if (!stream_ && !generation) co_return true;
     bool informed = false;
@@ -318,7 +318,7 @@ std::unique_ptr<LeaseClient> make_lockd_client(const LockUri& uri, const std::st
   return std::make_unique<LockdClient>(uri, id);
 }
 
-LockStatus ask_lockd_over_tcp(const LockUri& uri, const Deadline& deadline) {
+LockStatus query_lockd_over_tcp(const LockUri& uri, const Deadline& deadline) {
   const std::string what = "query lock server " + base::quoted(uri.path);
   return status_of(uri.path, loop::run_to_end(ask_status(uri, what, deadline)), false);
 }

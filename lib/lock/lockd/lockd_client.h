@@ -16,7 +16,7 @@ namespace fo::lock {
 /// a loopback address.
 std::unique_ptr<LeaseClient> make_lockd_client(const LockUri& uri, const std::string& id);
 
-/// Like ask_lockd. Pids are not visible from here.
-LockStatus ask_lockd_over_tcp(const LockUri& uri, const base::Deadline& deadline);
+/// Like query_lockd. Pids are not visible from here.
+LockStatus query_lockd_over_tcp(const LockUri& uri, const base::Deadline& deadline);
 
 }  // namespace fo::lock

@@ -202,7 +202,7 @@ std::optional<Loss> LockdLock::check_connection() {
     } else if (confirmed) {
       os::log(os::LogLevel::kWarning, "lock {}: the connection broke; reconnecting",
               base::quoted(path()));
-      unreachable_at_ = Deadline::after(window_ + kBeyondWindow);
+      unreachable_at_ = Deadline::after(window_ + kReconnectMargin);
     }
     if (unreachable_at_.expired()) {
       return out_of_reach("the lock server is unreachable");
@@ -236,7 +236,7 @@ Loss LockdLock::out_of_reach(std::string reason) const {
   return loss;
 }
 
-LockStatus ask_lockd(const std::string& path, const Deadline& deadline) {
+LockStatus query_lockd(const std::string& path, const Deadline& deadline) {
   const std::string what = "query lock server " + base::quoted(path);
   const UniqueFd socket = os::connect_unix(path, deadline);
   send_request(socket.get(), StatusRequest{}, {}, what);

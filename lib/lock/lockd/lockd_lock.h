@@ -17,7 +17,7 @@ namespace fo::lock {
 
 /// A holder counts an unreachable server as lost this long after the server's reconnect window. A
 /// waiter that has reached its server waits for it without limit.
-inline constexpr base::Duration kBeyondWindow = std::chrono::seconds(2);
+inline constexpr base::Duration kReconnectMargin = std::chrono::seconds(2);
 
 class LockdLock final : public FailoverLock {
  public:
@@ -75,6 +75,6 @@ class LockdLock final : public FailoverLock {
 
 /// The answer of the server at `path`. Throws kUnavailable, kNotPermitted, kTryAgain without an
 /// answer until `deadline`, kProtocol.
-LockStatus ask_lockd(const std::string& path, const base::Deadline& deadline);
+LockStatus query_lockd(const std::string& path, const base::Deadline& deadline);
 
 }  // namespace fo::lock

@@ -65,9 +65,9 @@ void LockdModel::acquire(ConnectionId id, const AcquireRequest& request, const L
   member.name = peer.name.empty() ? describe(peer.process) : peer.name;
   member.token = peer.token;
   member.origin = peer.origin;
-  member.is_lease = peer.tie == LockdTie::kLease;
-  member.has_lifeline = peer.tie != LockdTie::kConnection;
-  judge(id, member, request, now);
+  member.is_lease = peer.hold_by == HoldBy::kLease;
+  member.has_lifeline = peer.hold_by != HoldBy::kConnection;
+  decide(id, member, request, now);
   settle(now);
   const auto found = members_.find(id);
   // A free lock is granted when the pending record is written.
@@ -78,15 +78,15 @@ void LockdModel::acquire(ConnectionId id, const AcquireRequest& request, const L
 }
 
 // Follows the table in the header, row by row.
-void LockdModel::judge(ConnectionId id, Member& member, const AcquireRequest& request,
-                       const LockdTime& now) {
+void LockdModel::decide(ConnectionId id, Member& member, const AcquireRequest& request,
+                        const LockdTime& now) {
   const bool is_holder = hold_ && member.engine_id == hold_->engine_id;
   if (const std::optional<std::uint64_t> claim = request.generation) {
     const auto is_this = [&](const std::optional<Hold>& hold) {
       return hold && hold->engine_id == member.engine_id && hold->generation == *claim &&
              (!member.is_lease || (!hold->token.empty() && hold->token == request.token));
     };
-    if (is_this(hold_)) return come_back(id, member);
+    if (is_this(hold_)) return rejoin(id, member);
     const bool has_token = !member.is_lease || !request.token.empty();
     const bool unknown_holder = !hold_ && recovery_ && has_token;
     const bool had_it_last = is_this(last_hold_);
@@ -97,10 +97,10 @@ void LockdModel::judge(ConnectionId id, Member& member, const AcquireRequest& re
         had_it_last ? *last_hold_ : Hold{member.engine_id, *claim, now.wall, true, request.token};
     last_generation_ = std::max(last_generation_, *claim);
     last_known_generation_ = *claim;
-    return come_back(id, member);
+    return rejoin(id, member);
   }
   if (is_holder && recovery_ && member.process && contains(on_file_.processes, *member.process)) {
-    return come_back(id, member);
+    return rejoin(id, member);
   }
   if (is_holder && !member.is_lease && !joinable_.empty()) return join(id, member);
   if (has_place_for(member)) return enqueue(id, member);
@@ -131,7 +131,7 @@ void LockdModel::dequeue(const Member& member) {
   if (place != places_.end() && --place->second == 0) places_.erase(place);
 }
 
-void LockdModel::come_back(ConnectionId id, Member& member) {
+void LockdModel::rejoin(ConnectionId id, Member& member) {
   member.returned = true;
   if (member.is_lease) unconfirmed_.insert(id);
   if (recovery_) {
@@ -172,7 +172,8 @@ void LockdModel::refuse_claim(ConnectionId id, std::uint64_t generation) {
 
 void LockdModel::refuse(ConnectionId id, const std::string& reason) {
   const Member& member = members_.at(id);
-  note("refuse " + base::quoted(member.engine_id) + " (" + member.name + "): " + reason, member.origin);
+  note("refuse " + base::quoted(member.engine_id) + " (" + member.name + "): " + reason,
+       member.origin);
   effects_.answers.emplace_back(id, RefusedAnswer{ExitStatus::kTryAgain, reason});
   members_.erase(id);
 }
@@ -249,7 +250,7 @@ void LockdModel::not_recorded(const LockdState& wanted, const std::string& error
   }
   failing_ = true;
   stale_ = true;
-  record_again_at_ = now.steady + kRecordAgainAfter;
+  record_again_at_ = now.steady + kRecordRetryInterval;
   // The file may have the old content or the new one, so only what both have in common is certain.
   if (on_file_.holder != wanted.holder || on_file_.generation != wanted.generation) {
     on_file_.holder.reset();
@@ -304,7 +305,7 @@ void LockdModel::settle_recovery(const LockdTime& now) {
   if (!recovery_->window_over && now.steady >= recovery_->window_end) {
     if (now.steady - recovery_->window_end > kWindowLateness) {
       // The holder could not reconnect while this server was suspended: its request may be unread.
-      const milliseconds more = std::min(reconnect_window_, kMoreWindow);
+      const milliseconds more = std::min(reconnect_window_, kWindowExtension);
       recovery_->window_end = now.steady + more;
       warn("this server was suspended: the reconnect window continues for " +
            base::format_duration(more));
@@ -373,8 +374,8 @@ void LockdModel::answer_granted() {
     hold_->known = true;
     last_known_generation_ = hold_->generation;
     if (!member.connected) continue;
-    note((member.returned ? "returned to " : "granted to ") + base::quoted(member.engine_id) + " (" +
-             member.name + "): generation " + std::to_string(hold_->generation),
+    note((member.returned ? "returned to " : "granted to ") + base::quoted(member.engine_id) +
+             " (" + member.name + "): generation " + std::to_string(hold_->generation),
          member.origin);
     effects_.answers.emplace_back(
         id, GrantedAnswer{hold_->engine_id, hold_->generation, hold_->granted_at, reconnect_window_,

@@ -26,7 +26,7 @@ struct LockdTime {
 };
 
 /// The event that ends a client's part in the lock after its grant.
-enum class LockdTie {
+enum class HoldBy {
   kConnection,
   /// The end of the connection and of the pipe.
   kLifeline,
@@ -39,7 +39,7 @@ enum class LockdTie {
 struct LockdPeer {
   /// nullopt if it is not visible.
   std::optional<RecordedProcess> process = std::nullopt;
-  LockdTie tie = LockdTie::kConnection;
+  HoldBy hold_by = HoldBy::kConnection;
   /// The name in log lines; if empty, its process.
   std::string name = {};
   /// For a lease: sent with its grant, and required for a claim.
@@ -54,11 +54,11 @@ inline constexpr std::size_t kMaxPlacesOfProcess = 64;
 inline constexpr std::size_t kMaxPlaces = 256;
 
 /// The pause before a failed write of the record is retried.
-inline constexpr std::chrono::milliseconds kRecordAgainAfter{500};
+inline constexpr std::chrono::milliseconds kRecordRetryInterval{500};
 /// If the server sees the end of the reconnect window later than this, it was suspended, and
-/// messages of the holder may be unread: the window continues, for at most kMoreWindow.
+/// messages of the holder may be unread: the window continues, for at most kWindowExtension.
 inline constexpr std::chrono::milliseconds kWindowLateness{50};
-inline constexpr std::chrono::milliseconds kMoreWindow{1000};
+inline constexpr std::chrono::milliseconds kWindowExtension{1000};
 
 /// The effects that the server must perform, in this order.
 struct LockdEffects {
@@ -185,8 +185,8 @@ class LockdModel {
     std::vector<RecordedProcess> running = {};
   };
 
-  void judge(ConnectionId id, Member& member, const AcquireRequest& request, const LockdTime& now);
-  void come_back(ConnectionId id, Member& member);
+  void decide(ConnectionId id, Member& member, const AcquireRequest& request, const LockdTime& now);
+  void rejoin(ConnectionId id, Member& member);
   void join(ConnectionId id, Member& member);
   void enqueue(ConnectionId id, Member& member);
   void dequeue(const Member& member);

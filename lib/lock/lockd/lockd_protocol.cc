@@ -47,7 +47,7 @@ milliseconds duration(const json& value) {
 
 milliseconds lease_time(const json& value) {
   const auto count = [](milliseconds time) { return static_cast<std::uint64_t>(time.count()); };
-  return milliseconds(number(value, count(kShortestExpiry), count(kLongestExpiry)));
+  return milliseconds(number(value, count(kMinExpiry), count(kMaxExpiry)));
 }
 
 pid_t pid(const json& value) {

@@ -34,8 +34,8 @@ inline constexpr std::size_t kMaxListed = 64;
 /// The maximum claim leaves room for later generations.
 inline constexpr std::uint64_t kMaxClaim = kMaxGeneration / 2;
 inline constexpr std::uint64_t kMaxSequence = kMaxGeneration;
-inline constexpr std::chrono::milliseconds kShortestExpiry{500};
-inline constexpr std::chrono::milliseconds kLongestExpiry = std::chrono::hours(1);
+inline constexpr std::chrono::milliseconds kMinExpiry{500};
+inline constexpr std::chrono::milliseconds kMaxExpiry = std::chrono::hours(1);
 
 /// Waits for the lock, and holds it until the connection closes. Only a ReleaseRequest and, over
 /// TCP, HeartbeatRequests may follow it.
@@ -138,7 +138,7 @@ struct StatusAnswer {
 /// The client's lock or place in the queue does not expire before `expiry` from now.
 struct HeartbeatAnswer {
   std::uint64_t sequence = 0;
-  /// kShortestExpiry to kLongestExpiry.
+  /// kMinExpiry to kMaxExpiry.
   std::chrono::milliseconds expiry{};
   friend bool operator==(const HeartbeatAnswer&, const HeartbeatAnswer&) = default;
 };

@@ -261,7 +261,7 @@ class Server {
     session.watch_silence(left, [this](const SessionPtr& silent, base::Duration late) {
       // Messages from the time of a suspension may be unread.
       if (late > kWindowLateness && !std::exchange(silent->has_more_time, true)) {
-        return await_heartbeat(*silent, std::min<base::Duration>(expiry(), kMoreWindow));
+        return await_heartbeat(*silent, std::min<base::Duration>(expiry(), kWindowExtension));
       }
       warn(silent->host, silent->name + ": it sent nothing for " +
                              base::format_duration(service_.model().expiry_of(silent->id)));
@@ -305,11 +305,11 @@ class Server {
       session->engine_id = acquire->engine_id;
       if (session->is_tcp()) return acquire_lease(*session, *acquire);
       const bool has_lifeline = session->has_lifeline();
-      const LockdTie tie = has_lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
+      const HoldBy hold_by = has_lifeline ? HoldBy::kLifeline : HoldBy::kConnection;
       // Processes that are not visible cannot be distinguished.
       const LockdPeer peer{
           session->process,
-          tie,
+          hold_by,
           {},
           {},
           session->process ? session->name : "processes that are not visible to the server"};
@@ -337,7 +337,7 @@ class Server {
   void acquire_lease(Session& session, const AcquireRequest& request) {
     service_.model().acquire(
         session.id, request,
-        {std::nullopt, LockdTie::kLease, session.name, os::random_hex(16), session.host},
+        {std::nullopt, HoldBy::kLease, session.name, os::random_hex(16), session.host},
         LockdService::now());
     await_heartbeat(session, service_.model().expiry_of(session.id));
     service_.apply();
@@ -471,9 +471,9 @@ void check_listen(const LockdConfig& config) {
   if (tls.ca.empty() && !net::is_loopback(net::parse_address(config.listen).host)) {
     throw refuse(what + "not a loopback address: needs TLS: --tls-cert, --tls-key, --tls-ca");
   }
-  if (config.expiry < kShortestExpiry || config.expiry > kLongestExpiry) {
-    throw refuse(what + "the expiry must be " + base::format_duration(kShortestExpiry) + " to " +
-                 base::format_duration(kLongestExpiry));
+  if (config.expiry < kMinExpiry || config.expiry > kMaxExpiry) {
+    throw refuse(what + "the expiry must be " + base::format_duration(kMinExpiry) + " to " +
+                 base::format_duration(kMaxExpiry));
   }
   if (config.reconnect_window < config.expiry) {
     throw refuse(what + "the reconnect window of " +

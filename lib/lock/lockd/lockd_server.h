@@ -21,8 +21,8 @@ struct LockdConfig {
   std::string listen;
   /// All of them, or none; then `listen` must be a loopback address. Clients need a certificate.
   net::TlsFiles tls;
-  /// A TCP client that sends nothing for this long loses its part in the lock; kShortestExpiry to
-  /// kLongestExpiry, and at most the reconnect window.
+  /// A TCP client that sends nothing for this long loses its part in the lock; kMinExpiry to
+  /// kMaxExpiry, and at most the reconnect window.
   base::Duration expiry = std::chrono::seconds(10);
   /// HOST:PORT for Prometheus metrics; empty for none.
   std::string metrics;

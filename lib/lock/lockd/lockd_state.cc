@@ -134,7 +134,7 @@ std::optional<LockdState> decode_state(std::string_view bytes) {
       state.connections = number(object["connections"], kMaxGeneration);
     }
     if (object.contains("expiry_ms")) {
-      constexpr auto kMax = static_cast<std::uint64_t>(kLongestExpiry.count());
+      constexpr auto kMax = static_cast<std::uint64_t>(kMaxExpiry.count());
       state.expiry = std::chrono::milliseconds(number(object["expiry_ms"], kMax));
     }
     return state;

@@ -232,8 +232,8 @@ awaitable<void> WorkerMonitor::watch_queue(std::shared_ptr<State> state, WorkerP
     std::optional<fleet::EngineLoad> load;
     try {
       const Deadline deadline = Deadline::after(options.load_timeout);
-      load = co_await fleet::ask_engine_load(worker->origin, worker->base_path, options.headers,
-                                             deadline);
+      load = co_await fleet::query_engine_load(worker->origin, worker->base_path, options.headers,
+                                               deadline);
     } catch (const base::Error&) {
       continue;
     }

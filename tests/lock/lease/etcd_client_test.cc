@@ -135,12 +135,12 @@ class EtcdClient : public test::WithEtcd {
   }
   std::vector<std::string> waiting_ids() {
     std::vector<std::string> ids;
-    for (const Waiter& waiter : ask_etcd(lock("1s"), soon()).waiters) ids.push_back(waiter.id);
+    for (const Waiter& waiter : query_etcd(lock("1s"), soon()).waiters) ids.push_back(waiter.id);
     return ids;
   }
   void await_queue(std::size_t size) {
     loop_.run_until([&] {
-      const LockStatus status = ask_etcd(lock("1s"), soon());
+      const LockStatus status = query_etcd(lock("1s"), soon());
       return status.waiters.size() + (status.held ? 1 : 0) == size;
     });
   }
@@ -293,7 +293,7 @@ TEST_F(EtcdClient, HolderGoesOnOverACrashOfEtcd) {
   EXPECT_THAT(failure.message, HasSubstr(etcd().url()));
   etcd().start();
   EXPECT_TRUE(first->renews());
-  EXPECT_EQ(ask_etcd(lock("3s"), soon()).record->generation, lease.generation);
+  EXPECT_EQ(query_etcd(lock("3s"), soon()).record->generation, lease.generation);
 }
 
 TEST_F(EtcdClient, WaiterKeepsItsPlaceOverACrashOfEtcd) {
@@ -374,7 +374,7 @@ TEST_F(EtcdClient, CompactionWhileWaitingChangesNothing) {
   second->ask();
   await_watch(*second, 2);
   etcd().run_etcdctl({"put", "other", "1"});
-  const std::uint64_t revision = ask_etcd(lock("3s"), soon()).record->generation + 2;
+  const std::uint64_t revision = query_etcd(lock("3s"), soon()).record->generation + 2;
   etcd().run_etcdctl({"compact", std::to_string(revision)});
   EXPECT_TRUE(first->renews());
   await_watch(*second, 2);
@@ -388,7 +388,7 @@ TEST_F(EtcdClient, StoppedEtcdFailsWithinTheDeadline) {
   etcd().signal(SIGSTOP);
   EXPECT_EQ(test::failure_of([&] { first->renew(milliseconds(200)); }).status,
             ExitStatus::kTryAgain);
-  EXPECT_EQ(test::status_of([&] { ask_etcd(lock("1s"), Deadline::after(milliseconds(100))); }),
+  EXPECT_EQ(test::status_of([&] { query_etcd(lock("1s"), Deadline::after(milliseconds(100))); }),
             ExitStatus::kTryAgain);
   etcd().signal(SIGCONT);
   EXPECT_TRUE(first->renews());
@@ -507,7 +507,7 @@ TEST_F(EtcdClient, OneOfTwoServersIsEnough) {
     first->acquire();
     second->ask();
     await_queue(2);
-    EXPECT_EQ(ask_etcd(uri, soon()).holder, "engine-0");
+    EXPECT_EQ(query_etcd(uri, soon()).holder, "engine-0");
     EXPECT_TRUE(first->renews());
     first->release();
     second->await();
@@ -579,7 +579,7 @@ TEST(EtcdParrot, WhatMayPassIsToldRatherThanWhatMayNot) {
     Deadline deadline = Deadline::after(seconds(5));
     std::thread loop_thread([&] { loop.io().run(); });
     const ExitStatus status = test::status_of(
-        [&] { ask_etcd(parse_lock_uri("etcd:http://" + servers + "/x"), deadline); });
+        [&] { query_etcd(parse_lock_uri("etcd:http://" + servers + "/x"), deadline); });
     loop.io().stop();
     loop_thread.join();
     loop.io().restart();
@@ -631,7 +631,7 @@ TEST_F(EtcdClient, QueuesBehindEtcdctl) {
   });
   // etcdctl prints its key.
   ASSERT_TRUE(other->read());
-  const LockStatus status = ask_etcd(lock("2s"), soon());
+  const LockStatus status = query_etcd(lock("2s"), soon());
   EXPECT_TRUE(status.held);
   EXPECT_EQ(status.holder, "");
   EXPECT_GT(status.record->generation, 0U);
@@ -687,7 +687,7 @@ TEST_F(EtcdMembers, LossOfTheLeaderIsOutlivedByHolderAndQueue) {
     ASSERT_EQ(result.outcome, os::LockWait::kLocked);
     const auto second = contender(uri, "engine-1");
     second->ask();
-    loop_.run_until([&] { return ask_etcd(uri, soon()).waiters.size() == 1; });
+    loop_.run_until([&] { return query_etcd(uri, soon()).waiters.size() == 1; });
     if (stopped) {
       cluster_->member(leader).signal(SIGSTOP);
     } else {
@@ -699,7 +699,7 @@ TEST_F(EtcdMembers, LossOfTheLeaderIsOutlivedByHolderAndQueue) {
     EXPECT_FALSE(held->check());
     EXPECT_FALSE(second->is_done());
     const LockUri rest = test::etcd_lock(cluster_->addresses(leader + 1), "x");
-    const LockStatus status = ask_etcd(rest, soon());
+    const LockStatus status = query_etcd(rest, soon());
     EXPECT_EQ(status.holder, "engine-0");
     EXPECT_EQ(status.waiters, (std::vector<Waiter>{{0, "engine-1"}}));
     held->release();
@@ -722,11 +722,11 @@ TEST_F(EtcdMembers, MemberWithoutALeaderSaysSoAndEndsItsWatches) {
   const auto second = contender(all, "engine-1");
   first->acquire();
   second->ask();
-  loop_.run_until([&] { return ask_etcd(all, soon()).waiters.size() == 1; });
+  loop_.run_until([&] { return query_etcd(all, soon()).waiters.size() == 1; });
   for (const std::size_t other : {1UL, 2UL}) cluster_->member(other).kill();
   const Deadline deadline = soon();
   while (test::etcd_is_ready(cluster_->member(0).port())) ASSERT_FALSE(deadline.expired());
-  const auto failure = test::failure_of([&] { ask_etcd(lonely, soon()); });
+  const auto failure = test::failure_of([&] { query_etcd(lonely, soon()); });
   EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
   EXPECT_THAT(failure.message, HasSubstr("no leader"));
   const Etcd healthy(dir_);
@@ -806,7 +806,7 @@ TEST_F(EtcdUsers, UserWithAPasswordHoldsTheLock) {
   const auto second = contender(lock_of("engine"), "engine-1");
   first->acquire();
   second->ask();
-  loop_.run_until([&] { return ask_etcd(lock_of("engine"), soon()).waiters.size() == 1; });
+  loop_.run_until([&] { return query_etcd(lock_of("engine"), soon()).waiters.size() == 1; });
   EXPECT_TRUE(first->renews());
   first->release();
   second->await();
@@ -825,7 +825,7 @@ TEST_F(EtcdUsers, WaiterOutlastsAPasswordThatIsReplaced) {
   const auto second = contender(lock_of("engine"), "engine-1");
   first->acquire();
   second->ask();
-  loop_.run_until([&] { return ask_etcd(lock_of("engine"), soon()).waiters.size() == 1; });
+  loop_.run_until([&] { return query_etcd(lock_of("engine"), soon()).waiters.size() == 1; });
   std::filesystem::remove(password_);
   etcd().restart();
   loop_.run(loop::pause_for(milliseconds(300)));
@@ -862,7 +862,7 @@ TEST_F(EtcdUsers, WhoMayNotIsToldSo) {
               HasSubstr("query etcd '" + etcd().url() + "': 'etcdserver: permission denied'"));
   EXPECT_EQ(status(lock_of("nobody")).status, ExitStatus::kNotPermitted);
   EXPECT_EQ(status(lock("5s")).status, ExitStatus::kNotPermitted);
-  EXPECT_EQ(test::status_of([&] { ask_etcd(lock("5s"), soon()); }), ExitStatus::kNotPermitted);
+  EXPECT_EQ(test::status_of([&] { query_etcd(lock("5s"), soon()); }), ExitStatus::kNotPermitted);
   spill(password_, "wrong");
   const test::Failure wrong = status(lock_of("engine"));
   EXPECT_EQ(wrong.status, ExitStatus::kNotPermitted);
@@ -886,13 +886,13 @@ TEST_F(EtcdUsers, EtcdWithoutUsersTakesThemAll) {
 
 TEST_F(EtcdClient, StatusTellsHolderAndWaiters) {
   const LockUri uri = lock("30s");
-  EXPECT_FALSE(ask_etcd(uri, soon()).held);
+  EXPECT_FALSE(query_etcd(uri, soon()).held);
   const auto first = contender(uri);
   const auto second = contender(uri, "Motor Nº 1 \"links\"");
   const Lease lease = first->acquire();
   second->ask();
   await_queue(2);
-  const LockStatus status = ask_etcd(uri, soon());
+  const LockStatus status = query_etcd(uri, soon());
   EXPECT_EQ(status.path, uri.path);
   EXPECT_TRUE(status.held);
   EXPECT_EQ(status.holder, "engine-0");
@@ -914,7 +914,7 @@ TEST_F(EtcdClient, OtherLocksAreNotSeen) {
   etcd().run_etcdctl({"put", "x0", "1"});
   etcd().run_etcdctl({"put", "xy/1", "1"});
   etcd().run_etcdctl({"put", "x.", "1"});
-  EXPECT_FALSE(ask_etcd(lock("1s"), soon()).held);
+  EXPECT_FALSE(query_etcd(lock("1s"), soon()).held);
   contender(lock("1s"))->acquire();
 }
 

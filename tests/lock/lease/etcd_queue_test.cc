@@ -19,7 +19,7 @@ using nlohmann::json;
 using text::encode_base64;
 
 constexpr etcd::LeaseId kLease = 0x2040a2019671c806;
-const Place kPlace{"locks/x", kLease, 42};
+const QueuePosition kPosition{"locks/x", kLease, 42};
 const std::string kHeader =
     R"("header":{"cluster_id":"324952591200643719","member_id":"1","revision":"50","raft_term":"2"})";
 
@@ -28,17 +28,17 @@ json body_of(const etcd::Transaction& transaction) {
   return body_of(etcd::transaction(transaction));
 }
 
-etcd::Revision decode_enter(const std::string& answer, const Place& place) {
-  return read_enter(etcd::decode_transaction(answer), place);
+etcd::Revision decode_enter(const std::string& answer, const QueuePosition& position) {
+  return read_enter(etcd::decode_transaction(answer), position);
 }
-Turn decode_claim(const std::string& answer, const Place& place) {
-  return read_claim(etcd::decode_transaction(answer), place);
+ClaimResult decode_claim(const std::string& answer, const QueuePosition& position) {
+  return read_claim(etcd::decode_transaction(answer), position);
 }
 std::vector<Listed> decode_list(const std::string& answer) {
   return read_list(etcd::decode_range(answer, kMaxQueueListed));
 }
 
-std::string encoded_name(const Place& place) { return encode_base64(place.name()); }
+std::string encoded_name(const QueuePosition& position) { return encode_base64(position.name()); }
 
 template <typename Call>
 void expect_refused(const Call& call) {
@@ -46,8 +46,8 @@ void expect_refused(const Call& call) {
 }
 
 TEST(EtcdQueue, KeyHasTheLeaseInSixteenDigits) {
-  EXPECT_EQ(kPlace.name(), "locks/x/2040a2019671c806");
-  EXPECT_EQ((Place{"a", 0xbc, 0}.name()), "a/00000000000000bc");
+  EXPECT_EQ(kPosition.name(), "locks/x/2040a2019671c806");
+  EXPECT_EQ((QueuePosition{"a", 0xbc, 0}.name()), "a/00000000000000bc");
 }
 
 TEST(EtcdQueue, EnteringPutsAKeyOnlyWhereThereIsNone) {
@@ -55,36 +55,37 @@ TEST(EtcdQueue, EnteringPutsAKeyOnlyWhereThereIsNone) {
       etcd::transaction(enter({"locks/x", kLease, 0}, {"engine-0", "node-1", 71, ""}));
   EXPECT_EQ(request.path, "/v3/kv/txn");
   const json body = body_of(request);
-  EXPECT_EQ(body["compare"], json::array({json{{"key", encoded_name(kPlace)},
+  EXPECT_EQ(body["compare"], json::array({json{{"key", encoded_name(kPosition)},
                                                {"target", "CREATE"},
                                                {"result", "EQUAL"},
                                                {"create_revision", "0"}}}));
   const std::string value = R"({"holder":"engine-0","host":"node-1","pid":71})";
-  const json put{{"key", encoded_name(kPlace)},
+  const json put{{"key", encoded_name(kPosition)},
                  {"value", encode_base64(value)},
                  {"lease", "2324035535425882118"}};
   EXPECT_EQ(body["success"], json::array({json{{"request_put", put}}}));
 }
 
 TEST(EtcdQueue, EnteringTellsWhenTheKeyWasCreated) {
-  EXPECT_EQ(decode_enter("{" + kHeader + R"(,"succeeded":true,"responses":[{}]})", kPlace), 50U);
+  EXPECT_EQ(decode_enter("{" + kHeader + R"(,"succeeded":true,"responses":[{}]})", kPosition), 50U);
   const auto there = [](const std::string& members) {
     return "{" + kHeader + R"(,"responses":[{"response_range":{"kvs":[{)" + members + "}]}}]}";
   };
-  EXPECT_EQ(decode_enter(there(R"("create_revision":"42","lease":"2324035535425882118")"), kPlace),
-            42U);
+  EXPECT_EQ(
+      decode_enter(there(R"("create_revision":"42","lease":"2324035535425882118")"), kPosition),
+      42U);
   for (const std::string& answer :
        {there(R"("create_revision":"42","lease":"1")"), there(R"("create_revision":"42")"),
         there(R"("lease":"2324035535425882118")"), "{" + kHeader + "}",
         "{" + kHeader + R"(,"responses":[{}]})", std::string(R"({"succeeded":true})"),
         "{" + kHeader + R"(,"succeeded":"true"})"}) {
     SCOPED_TRACE(answer);
-    expect_refused([&] { return decode_enter(answer, kPlace); });
+    expect_refused([&] { return decode_enter(answer, kPosition); });
   }
 }
 
 TEST(EtcdQueue, ClaimIsGrantedToTheOldestOnly) {
-  const json body = body_of(claim(kPlace, {"engine-0", "", 1, "2026-11-21T05:33:00.123Z"}));
+  const json body = body_of(claim(kPosition, {"engine-0", "", 1, "2026-11-21T05:33:00.123Z"}));
   ASSERT_EQ(body["compare"].size(), 2U);
   EXPECT_EQ(body["compare"][0]["create_revision"], "42");
   EXPECT_EQ(body["compare"][1], (json{{"key", encode_base64("locks/x/")},
@@ -109,31 +110,31 @@ std::string keys(const std::string& name, const std::string& created) {
          R"("}],"count":"1")";
 }
 
-TEST(EtcdQueue, ClaimTellsWhoIsInFront) {
-  const std::string own = keys(kPlace.name(), "42");
-  EXPECT_EQ(decode_claim("{" + kHeader + R"(,"succeeded":true})", kPlace).state,
-            Turn::State::kGranted);
-  const Turn turn = decode_claim(claim_answer(own, keys("locks/x/1", "7")), kPlace);
-  EXPECT_EQ(turn.state, Turn::State::kWaiting);
-  EXPECT_EQ(turn.predecessor, "locks/x/1");
-  EXPECT_EQ(turn.as_of, 50U);
-  for (const std::string& gone : {std::string(), keys(kPlace.name(), "43")}) {
-    EXPECT_EQ(decode_claim(claim_answer(gone, keys("locks/x/1", "7")), kPlace).state,
-              Turn::State::kGone);
+TEST(EtcdQueue, ClaimNamesTheKeyBefore) {
+  const std::string own = keys(kPosition.name(), "42");
+  EXPECT_EQ(decode_claim("{" + kHeader + R"(,"succeeded":true})", kPosition).state,
+            ClaimResult::State::kGranted);
+  const ClaimResult result = decode_claim(claim_answer(own, keys("locks/x/1", "7")), kPosition);
+  EXPECT_EQ(result.state, ClaimResult::State::kWaiting);
+  EXPECT_EQ(result.predecessor, "locks/x/1");
+  EXPECT_EQ(result.as_of, 50U);
+  for (const std::string& gone : {std::string(), keys(kPosition.name(), "43")}) {
+    EXPECT_EQ(decode_claim(claim_answer(gone, keys("locks/x/1", "7")), kPosition).state,
+              ClaimResult::State::kGone);
   }
   for (const std::string& answer :
        {claim_answer(own, ""), claim_answer(own, keys("locks/y/1", "7")),
-        claim_answer(own, keys(kPlace.name(), "42")),
+        claim_answer(own, keys(kPosition.name(), "42")),
         claim_answer(own, R"("kvs":[{"key":"?","create_revision":"7"}])"),
         "{" + kHeader + R"(,"responses":[{}]})", "{" + kHeader + "}",
         std::string(R"({"succeeded":true})")}) {
     SCOPED_TRACE(answer);
-    expect_refused([&] { return decode_claim(answer, kPlace); });
+    expect_refused([&] { return decode_claim(answer, kPosition); });
   }
 }
 
-TEST(EtcdQueue, LookComparesOnly) {
-  const json body = body_of(look(kPlace));
+TEST(EtcdQueue, CheckPositionComparesOnly) {
+  const json body = body_of(check_position(kPosition));
   EXPECT_EQ(body["compare"].size(), 1U);
   EXPECT_TRUE(body["success"].empty());
   EXPECT_TRUE(etcd::decode_transaction("{" + kHeader + R"(,"succeeded":true})").succeeded);
@@ -143,7 +144,7 @@ TEST(EtcdQueue, LookComparesOnly) {
 
 TEST(EtcdQueue, WatchBeginsWhereTheClaimEnded) {
   const etcd::Request request =
-      etcd::watch(watch_deletion({Turn::State::kWaiting, "locks/x/1", 50}));
+      etcd::watch(watch_deletion({ClaimResult::State::kWaiting, "locks/x/1", 50}));
   EXPECT_EQ(request.path, "/v3/watch");
   EXPECT_EQ(body_of(request)["create_request"], (json{{"key", encode_base64("locks/x/1")},
                                                       {"start_revision", "51"},
@@ -186,9 +187,9 @@ TEST(EtcdQueue, ListedKeysOfOthersHaveNoName) {
 }
 
 TEST(EtcdQueue, TruncatedAnswersAreRefused) {
-  const std::string whole = claim_answer(keys(kPlace.name(), "42"), keys("locks/x/1", "7"));
+  const std::string whole = claim_answer(keys(kPosition.name(), "42"), keys("locks/x/1", "7"));
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    expect_refused([&] { return decode_claim(whole.substr(0, size), kPlace); });
+    expect_refused([&] { return decode_claim(whole.substr(0, size), kPosition); });
   }
 }
 

@@ -88,7 +88,7 @@ class FakeClient final : public LeaseClient {
     co_return Renewal{sent, keeper_.ttl.load()};
   }
 
-  awaitable<bool> give_up(Deadline) override {
+  awaitable<bool> try_release(Deadline) override {
     ++keeper_.released;
     timer_.reset();
     if (!keeper_.takes_release) throw Error(ExitStatus::kUnavailable, "tell the keeper: refused");

@@ -177,7 +177,7 @@ std::optional<Loss> hold(FailoverLock& lock, base::Duration time) {
 class LockdClientTest : public testing::Test {
  protected:
   void start(const std::string& expiry = "10s") { lockd_ = Lockd::over_tcp(socket_, expiry); }
-  [[nodiscard]] LockStatus status() const { return ask_lockd(socket_, soon()); }
+  [[nodiscard]] LockStatus status() const { return query_lockd(socket_, soon()); }
   void expect_soon(const std::function<bool(const LockStatus&)>& wanted) const {
     test::await([&] { return wanted(status()); });
   }
@@ -217,7 +217,7 @@ TEST_F(LockdClientTest, TellsTheStatusWithoutPids) {
   ASSERT_EQ(lock.acquire(soon()).outcome, LockWait::kLocked);
   LockdLock local(socket_, "b");
   static_cast<void>(local.acquire(Deadline::after(base::Duration::zero())));
-  const LockStatus now = ask_lockd_over_tcp(uri_of(lockd_->address()), soon());
+  const LockStatus now = query_lockd_over_tcp(uri_of(lockd_->address()), soon());
   EXPECT_TRUE(now.held);
   EXPECT_EQ(now.holder, "a");
   EXPECT_EQ(now.last_generation, 1U);
@@ -226,12 +226,12 @@ TEST_F(LockdClientTest, TellsTheStatusWithoutPids) {
   EXPECT_TRUE(now.open_by.empty());
   lockd_->signal(SIGSTOP);
   EXPECT_EQ(status_of([&] {
-              ask_lockd_over_tcp(uri_of(lockd_->address()), Deadline::after(milliseconds(50)));
+              query_lockd_over_tcp(uri_of(lockd_->address()), Deadline::after(milliseconds(50)));
             }),
             ExitStatus::kTryAgain);
   lockd_->signal(SIGKILL);
   const auto failure =
-      test::failure_of([&] { ask_lockd_over_tcp(uri_of(lockd_->address()), soon()); });
+      test::failure_of([&] { query_lockd_over_tcp(uri_of(lockd_->address()), soon()); });
   EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
   EXPECT_EQ(failure.message, "connect to " + lockd_->address() + ": Connection refused");
 }
@@ -667,7 +667,7 @@ TEST_F(FakeServer, AReleaseWaitsForTheEndOfTheConnection) {
 TEST(LockdClient, ANetworkTakesTls) {
   LeaseLock lock = make_lock("192.0.2.1:7777", "a");
   EXPECT_EQ(status_of([&] { static_cast<void>(lock.acquire(soon())); }), ExitStatus::kUsage);
-  EXPECT_EQ(status_of([] { ask_lockd_over_tcp(uri_of("192.0.2.1:7777"), soon()); }),
+  EXPECT_EQ(status_of([] { query_lockd_over_tcp(uri_of("192.0.2.1:7777"), soon()); }),
             ExitStatus::kUsage);
 }
 

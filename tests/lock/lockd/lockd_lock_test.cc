@@ -320,7 +320,7 @@ TEST_F(LockdLockTest, PathThatIsTooLongIsAUsageError) {
 
 TEST_F(LockdLockTest, StatusOfAServerThatSaysNothingOrNonsense) {
   const auto ask = [&](base::Duration limit) {
-    return status_of([&] { ask_lockd(path_, Deadline::after(limit)); });
+    return status_of([&] { query_lockd(path_, Deadline::after(limit)); });
   };
   EXPECT_EQ(ask(kLong), ExitStatus::kUnavailable);
   listen();
@@ -358,7 +358,7 @@ TEST_F(LockdLockTest, PidsOfAnotherNamespaceAreNotShown) {
       peer.read_any();
       peer.say(told);
     });
-    const LockStatus status = ask_lockd(path_, soon());
+    const LockStatus status = query_lockd(path_, soon());
     server.join();
     ASSERT_TRUE(status.record);
     EXPECT_EQ(status.record->generation, 3U);

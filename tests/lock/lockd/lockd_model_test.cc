@@ -58,8 +58,8 @@ class Desk {
   void acquire(ConnectionId id, const std::string& engine,
                std::optional<std::uint64_t> claim = std::nullopt,
                std::optional<RecordedProcess> process = std::nullopt, bool lifeline = false) {
-    const LockdTie tie = lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
-    model.acquire(id, {engine, claim}, {process, tie}, now);
+    const HoldBy hold_by = lifeline ? HoldBy::kLifeline : HoldBy::kConnection;
+    model.acquire(id, {engine, claim}, {process, hold_by}, now);
     collect();
   }
   // A claim has the token of its grant.
@@ -70,7 +70,7 @@ class Desk {
   void acquire_lease(ConnectionId id, const std::string& engine, std::optional<std::uint64_t> claim,
                      const std::string& token) {
     model.acquire(id, {engine, claim, token},
-                  {std::nullopt, LockdTie::kLease, "10.0.0.7:4711", "token " + std::to_string(id)},
+                  {std::nullopt, HoldBy::kLease, "10.0.0.7:4711", "token " + std::to_string(id)},
                   now);
     collect();
   }
@@ -296,7 +296,7 @@ std::vector<std::string> words(LockdModel& model, ConnectionId id) {
 
 TEST(LockdModel, OneProcessHasAFewPlacesInTheQueue) {
   LockdModel model(kWindow, held_by_a(), {}, kStart);
-  const LockdPeer peer{kNew, LockdTie::kConnection, {}, {}, "process 200"};
+  const LockdPeer peer{kNew, HoldBy::kConnection, {}, {}, "process 200"};
   for (ConnectionId id = 1; id <= kMaxPlacesOfProcess; ++id) ask(model, id, peer);
   EXPECT_THAT(words(model, kMaxPlacesOfProcess), ElementsAre("waits"));
   const std::string reason = "too many connections from process 200 wait: 64";
@@ -304,7 +304,7 @@ TEST(LockdModel, OneProcessHasAFewPlacesInTheQueue) {
   EXPECT_THAT(words(model, 1000), ElementsAre(reason));
   EXPECT_FALSE(model.closed(1000, kStart));
   // Other processes have their own limit, and one that leaves makes room.
-  ask(model, 1001, {kOld, LockdTie::kConnection, {}, {}, "process 100"});
+  ask(model, 1001, {kOld, HoldBy::kConnection, {}, {}, "process 100"});
   EXPECT_THAT(words(model, 1001), ElementsAre("waits"));
   model.closed(7, kStart);
   ask(model, 1002, peer);
@@ -317,7 +317,7 @@ TEST(LockdModel, OneAddressHasMorePlacesAndWhoIsGrantedTheLockLeavesOne) {
   Desk desk;
   const auto lease = [&](ConnectionId id) {
     desk.model.acquire(id, {"engine-" + std::to_string(id)},
-                       {std::nullopt, LockdTie::kLease, "10.0.0.7:1", {}, "10.0.0.7"}, desk.now);
+                       {std::nullopt, HoldBy::kLease, "10.0.0.7:1", {}, "10.0.0.7"}, desk.now);
   };
   desk = Desk({}, {}, kStart, milliseconds(1000));
   desk.pass(kWindow);
@@ -339,7 +339,7 @@ TEST(LockdModel, AHundredThousandWaitersComeAndGo) {
   model.take_effects();
   model.recorded(std::nullopt, kStart);
   for (ConnectionId id = 1; id <= kMany; ++id) {
-    ask(model, id, {kNew, LockdTie::kConnection, {}, {}, {}});
+    ask(model, id, {kNew, HoldBy::kConnection, {}, {}, {}});
     model.take_effects();
   }
   EXPECT_EQ(model.status(kStart).waiters.size(), kMaxListed);
@@ -379,7 +379,7 @@ TEST(LockdModel, CountsWhatItHas) {
   EXPECT_EQ(counts.holding, 0U);
   EXPECT_EQ(counts.grants, 0U);
   EXPECT_EQ(counts.record_failures, 1U);
-  desk.pass(kRecordAgainAfter);
+  desk.pass(kRecordRetryInterval);
   desk.finish_record();
   desk.slow_disk = false;
   desk.acquire(3, "a");
@@ -400,8 +400,8 @@ TEST(LockdModel, WhatCannotBeRecordedIsNotGrantedAndTriedAgain) {
   for (int i = 0; i < 3; ++i) {
     desk.fail_record();
     EXPECT_FALSE(desk.writing);
-    ASSERT_EQ(desk.model.wake_at(), desk.now.steady + kRecordAgainAfter);
-    desk.pass(kRecordAgainAfter - milliseconds(1));
+    ASSERT_EQ(desk.model.wake_at(), desk.now.steady + kRecordRetryInterval);
+    desk.pass(kRecordRetryInterval - milliseconds(1));
     EXPECT_FALSE(desk.writing);
     desk.pass(milliseconds(1));
     EXPECT_TRUE(desk.writing);
@@ -424,7 +424,7 @@ TEST(LockdModel, AClientThatLeavesWhileItsGrantIsRecordedNeverHadIt) {
       desk.finish_record();
     } else {
       desk.fail_record();
-      desk.pass(kRecordAgainAfter);
+      desk.pass(kRecordRetryInterval);
     }
     EXPECT_TRUE(desk.writing);
     desk.finish_record();
@@ -455,8 +455,8 @@ TEST(LockdModel, AReleaseThatIsNotRecordedIsTriedAgain) {
   desk.close(1);
   for (int i = 0; i < 3; ++i) {
     desk.fail_record();
-    ASSERT_EQ(desk.model.wake_at(), desk.now.steady + kRecordAgainAfter);
-    desk.pass(kRecordAgainAfter);
+    ASSERT_EQ(desk.model.wake_at(), desk.now.steady + kRecordRetryInterval);
+    desk.pass(kRecordRetryInterval);
   }
   EXPECT_EQ(desk.warnings.size(), 1U);
   desk.finish_record();
@@ -471,7 +471,7 @@ TEST(LockdModel, ARankThatLeftIsTriedAgainToBeRecorded) {
   desk.slow_disk = true;
   desk.close(2);
   desk.fail_record();
-  desk.pass(kRecordAgainAfter);
+  desk.pass(kRecordRetryInterval);
   desk.finish_record();
   EXPECT_THAT(desk.disk.processes, ElementsAre(kOld));
 }
@@ -484,7 +484,7 @@ TEST(LockdModel, WhoComesAfterAReleaseThatWasNotRecordedIsGrantedWithTheNextReco
   desk.acquire(2, "b");
   desk.fail_record();
   EXPECT_THAT(desk.heard(2), ElementsAre("waiting for nobody"));
-  desk.pass(kRecordAgainAfter);
+  desk.pass(kRecordRetryInterval);
   desk.finish_record();
   EXPECT_THAT(desk.heard(2), ElementsAre("granted 2"));
 }
@@ -498,13 +498,13 @@ TEST(LockdModel, AfterAFailureNothingIsTakenForRecorded) {
   desk.fail_record(true);
   desk.close(2);
   // The state before the failure has to be written, because the file's content is unknown.
-  desk.pass(kRecordAgainAfter);
+  desk.pass(kRecordRetryInterval);
   ASSERT_TRUE(desk.writing);
   desk.close(1);
   desk.fail_record(true);
   desk.acquire(3, "a", std::nullopt, kOld);
   EXPECT_THAT(desk.heard(3), ElementsAre("waiting for nobody"));
-  desk.pass(kRecordAgainAfter);
+  desk.pass(kRecordRetryInterval);
   desk.finish_record();
   EXPECT_THAT(desk.heard(3), ElementsAre("granted 2"));
   EXPECT_EQ(desk.disk.generation, 2U);
@@ -548,7 +548,7 @@ TEST(LockdModel, AJoinIsToldAfterItIsOnFile) {
   desk.fail_record();
   EXPECT_THAT(desk.heard(2), ElementsAre("waiting for a"));
   EXPECT_EQ(desk.model.phase(), kHeld);
-  desk.pass(kRecordAgainAfter);
+  desk.pass(kRecordRetryInterval);
   desk.finish_record();
   EXPECT_THAT(desk.heard(2), ElementsAre("granted 1"));
 }
@@ -897,14 +897,14 @@ TEST(LockdModel, AServerThatWasHeldUpAtTheEndOfTheWindowGivesALittleMore) {
   desk.pass(kWindow + kWindowLateness + milliseconds(1));
   EXPECT_EQ(desk.model.phase(), kRecovering);
   EXPECT_EQ(desk.warnings.size(), 1U);
-  EXPECT_EQ(desk.status().window_left, kMoreWindow);
+  EXPECT_EQ(desk.status().window_left, kWindowExtension);
   desk.claim(2, "a", 7);
   EXPECT_THAT(desk.heard(2), ElementsAre("granted 7"));
 
   Desk dead(held_by_a());
   dead.acquire(1, "b");
   dead.pass(kWindow + seconds(60));
-  dead.pass(kMoreWindow);
+  dead.pass(kWindowExtension);
   EXPECT_EQ(dead.heard(1).back(), "granted 8");
 }
 
@@ -1039,11 +1039,11 @@ class World {
   void end() {
     desk_->slow_disk = false;
     if (desk_->writing) desk_->finish_record();
-    pass(kRecordAgainAfter);
+    pass(kRecordRetryInterval);
     check();
     while (Rank* rank = any([](const Rank& r) { return r.away || !r.connected; })) die(*rank);
     pass(kWindow);
-    pass(kMoreWindow);
+    pass(kWindowExtension);
     check();
     while (!ranks_.empty()) {
       const std::vector<StatusAnswer::Waiter> waiters = desk_->status().waiters;
@@ -1183,7 +1183,7 @@ class World {
     const auto late = desk_->now.steady - window_end_;
     if (window_end_ == kOver || late < milliseconds(0)) return;
     if (late > kWindowLateness) {
-      window_end_ = desk_->now.steady + kMoreWindow;
+      window_end_ = desk_->now.steady + kWindowExtension;
       return;
     }
     window_end_ = kOver;
@@ -1340,7 +1340,7 @@ TEST(LockdModelLease, ALongerExpiryIsOnFileBeforeItIsTold) {
   desk.beat(1);
   desk.fail_record();
   EXPECT_THAT(desk.heard(1), testing::Each("waiting for a"));
-  desk.pass(kRecordAgainAfter);
+  desk.pass(kRecordRetryInterval);
   desk.finish_record();
   EXPECT_EQ(desk.disk.expiry, kExpiry);
   EXPECT_EQ(desk.heard(1).back(), "granted 7");
