@@ -7,10 +7,10 @@
 #include "base/text.h"
 #include "cli/screen/output.h"
 #include "commands.h"
-#include "fleet/keeper.h"
 #include "fleet/record/instance.h"
 #include "fleet/record/listing.h"
 #include "fleet/record/selection.h"
+#include "fleet/register_worker.h"
 #include "fleet/registry/key.h"
 #include "fleet/registry/registry.h"
 #include "fleet/verdict.h"
@@ -29,7 +29,7 @@ using base::ExitStatus;
 // so it is checked here, and not only where it is read.
 fleet::Record read_record(const std::string& key) {
   if (!fleet::is_key(key)) refuse("key " + base::quoted(key) + ": not a key of a registry");
-  if (fleet::is_kept_kind(key)) {
+  if (fleet::is_ephemeral(key)) {
     refuse("key " + base::quoted(key) +
            ": a process keeps such a record: give --endpoint and --url");
   }
@@ -66,15 +66,15 @@ ExitStatus put(const Options& options) {
     const Deadline deadline = Deadline::after(wanted.timeout);
     loop::run_to_end(registry->put(*worker.card, deadline));
   }
-  fleet::keep_record(*registry, {worker.record, wanted.timeout, wanted.ready_fd},
-                     [&] { cli::print_line(fleet::id_of(worker.record.key)); });
+  fleet::register_until_signal(*registry, {worker.record, wanted.timeout, wanted.ready_fd},
+                               [&] { cli::print_line(fleet::id_of(worker.record.key)); });
   return ExitStatus::kOk;
 }
 
 ExitStatus rm(const Options& options) {
   const RecordOptions& wanted = options.records;
   const std::string& key = wanted.selection.id;
-  if (fleet::is_key(key) && !fleet::is_kept_kind(key)) {
+  if (fleet::is_key(key) && !fleet::is_ephemeral(key)) {
     const auto registry = open_registry(wanted);
     const Deadline deadline = Deadline::after(wanted.timeout);
     return loop::run_to_end(registry->remove(key, deadline)) ? ExitStatus::kOk : ExitStatus::kNo;

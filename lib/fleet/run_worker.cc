@@ -17,8 +17,8 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "fleet/keeper.h"
 #include "fleet/record/instance.h"
+#include "fleet/register_worker.h"
 #include "http/client.h"
 #include "json/object.h"
 #include "loop/backoff.h"
@@ -108,7 +108,7 @@ class WorkerRun {
     while (pid_ && !status_ && !kill_at.expired()) co_await changed_.wait(kill_at);
     co_await children_.end_all(kill_at);
     has_ended_ = true;
-    if (kept_) co_await leave_or_log(*kept_, options_.timeout);
+    if (registered_) co_await deregister_or_log(*registered_, options_.timeout);
   }
 
   // --- The record.
@@ -118,7 +118,7 @@ class WorkerRun {
     try {
       co_await enter(options_.record);
       published_ = life_;
-    } catch (const KeyIsKept&) {
+    } catch (const KeyInUse&) {
       throw;
     } catch (const Error& error) {
       if (!loop::is_transient(error)) throw;
@@ -134,8 +134,8 @@ class WorkerRun {
       card_.reset();
     }
     const Deadline deadline = Deadline::after(options_.timeout);
-    kept_ = co_await registry_.keep(std::move(record), deadline);
-    start(kept_->tend());
+    registered_ = co_await registry_.register_record(std::move(record), deadline);
+    start(registered_->maintain());
   }
 
   void set(Life life) {
@@ -173,10 +173,10 @@ class WorkerRun {
 
   awaitable<void> publish_once() {
     const Life life = life_;
-    if (kept_) {
+    if (registered_) {
       const Deadline deadline = Deadline::after(options_.timeout);
       const Edit edit = [this](const std::string& text) { return with_state(text); };
-      co_await kept_->edit(edit, deadline);
+      co_await registered_->edit(edit, deadline);
     } else {
       Record record = options_.record;
       record.text = with_state(record.text);
@@ -309,7 +309,7 @@ class WorkerRun {
   os::Pipe events_;
   // The card until it is written.
   std::optional<Record> card_;
-  std::unique_ptr<KeptRecord> kept_;
+  std::unique_ptr<RegisteredRecord> registered_;
   // The life that the record should have, and the one that it has as far as that is known.
   Life life_;
   std::optional<std::uint64_t> generation_;

@@ -36,7 +36,7 @@ struct RunOptions {
 /// Runs the command until it ends or this process gets a signal. Then the record says draining;
 /// when the worker is drained, the command is ended, and then its remaining processes. A second
 /// signal ends them at once. An unreachable registry delays nothing: card and record are written
-/// when it is reachable. Returns the command's exit status. Throws KeyIsKept, kNotPermitted and the
+/// when it is reachable. Returns the command's exit status. Throws KeyInUse, kNotPermitted and the
 /// like from the first registration, kNotFound and kCannotRun for the command, and kUnavailable if
 /// it is not ready in time.
 int run_worker(Registry& registry, const RunOptions& options);

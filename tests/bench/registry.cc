@@ -99,7 +99,8 @@ class Lines {
 double ours_after_kill(const std::string& folder, Lines& watch) {
   const fleet::Record record = new_record();
   test::Forked holder([&](int ready) {
-    const auto kept = loop::run_to_end(fleet::make_dir_registry(folder)->keep(record, soon()));
+    const auto kept =
+        loop::run_to_end(fleet::make_dir_registry(folder)->register_record(record, soon()));
     test::say(ready, 1);
     return test::pause_for_ever();
   });
@@ -147,9 +148,9 @@ void many_records(std::size_t count, std::size_t runs, bench::Report& report) {
   if (os::raise_fd_limit() < count + 100) {
     return report.skip("a registry of many records", "too few open files are allowed");
   }
-  std::vector<std::unique_ptr<fleet::KeptRecord>> kept;
+  std::vector<std::unique_ptr<fleet::RegisteredRecord>> kept;
   for (std::size_t i = 0; i < count; ++i) {
-    kept.push_back(loop::run_to_end(registry->keep(new_record(), soon())));
+    kept.push_back(loop::run_to_end(registry->register_record(new_record(), soon())));
   }
   std::vector<double> listing;
   for (std::size_t i = 0; i < runs; ++i) {

@@ -31,7 +31,7 @@ struct Registered {
   std::unique_ptr<oracle::Engine> engine;
   fleet::Record record;
   std::string id;
-  std::unique_ptr<fleet::KeptRecord> kept;
+  std::unique_ptr<fleet::RegisteredRecord> kept;
   boost::asio::cancellation_signal stop;
 
   [[nodiscard]] std::uint64_t requests() const { return engine->counts().requests; }
@@ -127,12 +127,12 @@ class RegisteredFleet : public Fleet {
     const base::Deadline deadline = soon();
     while (!worker->kept && !deadline.expired()) {
       try {
-        worker->kept = co_await registry->keep(worker->record, deadline);
+        worker->kept = co_await registry->register_record(worker->record, deadline);
       } catch (const base::Error&) {
       }
       if (!worker->kept) co_await loop::pause_for(std::chrono::milliseconds(10));
     }
-    if (worker->kept) co_await worker->kept->tend();
+    if (worker->kept) co_await worker->kept->maintain();
   }
   static boost::asio::awaitable<void> edit(std::shared_ptr<fleet::Registry> registry,
                                            std::string key) {
@@ -143,7 +143,7 @@ class RegisteredFleet : public Fleet {
     const base::Deadline deadline = soon();
     for (;;) {
       try {
-        co_await worker->kept->leave(deadline);
+        co_await worker->kept->deregister(deadline);
         co_return;
       } catch (const base::Error&) {
         if (deadline.expired()) throw;

@@ -38,11 +38,11 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // The interval in which a process checks its own record.
-constexpr auto kTendInterval = std::chrono::seconds(1);
+constexpr auto kMaintainInterval = std::chrono::seconds(1);
 // The interval in which a watch checks that the folder was not replaced.
 constexpr auto kCheckInterval = std::chrono::seconds(1);
 // The interval of full comparisons, which notice changes that inotify did not report.
-constexpr auto kLookInterval = std::chrono::seconds(5);
+constexpr auto kComparisonInterval = std::chrono::seconds(5);
 // The kernel reports the close of a lock's file before it releases the lock. So the lock is queried
 // several times; each of these is the delay before one query.
 constexpr std::array<milliseconds, 5> kQueryAfter{milliseconds(0), milliseconds(1), milliseconds(4),
@@ -70,36 +70,38 @@ awaitable<std::optional<std::string>> edit_record(DirStore& store, std::string k
   const std::string text = entry ? store.read(*entry, key) : std::string();
   Record record{key, edit(text)};
   if (record.text != text) {
-    check(record, is_kept_kind(key));
+    check(record, is_ephemeral(key));
     store.write(key, record.text);
   }
   co_return std::move(record.text);
 }
 
-class DirRecord final : public KeptRecord {
+class DirRecord final : public RegisteredRecord {
  public:
-  DirRecord(std::shared_ptr<DirStore> store, Record record, UniqueFd keeper)
-      : store_(std::move(store)), record_(std::move(record)), keeper_(std::move(keeper)) {}
+  DirRecord(std::shared_ptr<DirStore> store, Record record, UniqueFd record_lock)
+      : store_(std::move(store)),
+        record_(std::move(record)),
+        record_lock_(std::move(record_lock)) {}
 
   awaitable<void> edit(Edit edit, Deadline deadline) override {
     std::optional<std::string> text = co_await edit_record(*store_, record_.key, edit, deadline);
     record_.text = text ? std::move(*text) : edit(record_.text);
   }
 
-  awaitable<void> leave(Deadline deadline) override {
+  awaitable<void> deregister(Deadline deadline) override {
     const Edit gone = [](const std::string& text) { return with_life(text, Life::kGone); };
     co_await edit(gone, deadline);
-    keeper_.reset();
+    record_lock_.reset();
   }
 
-  awaitable<void> tend() override {
+  awaitable<void> maintain() override {
     os::LogLimit log_limit;
     for (;;) {
-      co_await loop::pause_for(kTendInterval);
+      co_await loop::pause_for(kMaintainInterval);
       try {
         store_->reopen(true);
         const std::optional<DirStore::Entry> entry = store_->find(record_.key);
-        const bool is_there = entry && store_->is_kept_by(keeper_.get(), record_.key);
+        const bool is_there = entry && store_->is_locked_by(record_lock_.get(), record_.key);
         if (is_there && entry->stamp != stamp_) {
           // Another process has changed the record. restore() writes this text, too, if the
           // registry is lost.
@@ -107,7 +109,7 @@ class DirRecord final : public KeptRecord {
           stamp_ = entry->stamp;
         }
         if (!is_there) {
-          const Deadline deadline = Deadline::after(kTendInterval);
+          const Deadline deadline = Deadline::after(kMaintainInterval);
           co_await restore(deadline);
           os::log(os::LogLevel::kWarning, "registry {}: record {} was lost, and is written again",
                   base::quoted("dir:" + store_->path()), base::quoted(record_.key));
@@ -121,19 +123,19 @@ class DirRecord final : public KeptRecord {
  private:
   awaitable<void> restore(Deadline deadline) {
     const UniqueFd lock = co_await lock_folder(*store_, record_.key, deadline);
-    if (!store_->is_kept_by(keeper_.get(), record_.key)) {
-      UniqueFd keeper = store_->try_keep(record_.key);
-      if (!keeper) {
-        throw KeyIsKept(record_.key);
+    if (!store_->is_locked_by(record_lock_.get(), record_.key)) {
+      UniqueFd record_lock = store_->try_lock_record(record_.key);
+      if (!record_lock) {
+        throw KeyInUse(record_.key);
       }
-      keeper_ = std::move(keeper);
+      record_lock_ = std::move(record_lock);
     }
     store_->write(record_.key, record_.text);
   }
 
   std::shared_ptr<DirStore> store_;
   Record record_;
-  UniqueFd keeper_;
+  UniqueFd record_lock_;
   DirStore::Stamp stamp_;
 };
 
@@ -152,7 +154,7 @@ class DirWatch {
   /// Reports the present records. Retries what may succeed later; throws kNotPermitted.
   awaitable<void> begin() {
     for (;;) {
-      const std::optional<Error> failure = look();
+      const std::optional<Error> failure = compare_all();
       if (!failure) co_return;
       if (failure->status() == ExitStatus::kNotPermitted) throw Error(*failure);
       co_await loop::pause_for(kCheckInterval);
@@ -161,13 +163,13 @@ class DirWatch {
 
   awaitable<void> run() {
     for (;;) {
-      Clock::time_point at = std::min(next_look_, Clock::now() + kCheckInterval);
+      Clock::time_point at = std::min(next_comparison_, Clock::now() + kCheckInterval);
       if (!queries_.empty()) at = std::min(at, queries_.front().at);
       const Deadline until = Deadline::after(at - Clock::now());
       co_await loop::until_ready(inotify_.get(), POLLIN, until);
       read_events();
       query_locks();
-      if (Clock::now() >= next_look_ || store_.is_replaced()) look();
+      if (Clock::now() >= next_comparison_ || store_.is_replaced()) compare_all();
     }
   }
 
@@ -195,7 +197,7 @@ class DirWatch {
   void warn(int err) {
     if (std::exchange(has_warned_, true)) return;
     os::log(os::LogLevel::kWarning, "registry {}: changes are noticed late, within {}: inotify: {}",
-            base::quoted("dir:" + store_.path()), base::format_duration(kLookInterval),
+            base::quoted("dir:" + store_.path()), base::format_duration(kComparisonInterval),
             std::generic_category().message(err));
   }
 
@@ -215,7 +217,7 @@ class DirWatch {
   }
 
   void handle(const inotify_event& event, const std::string& name) {
-    if ((event.mask & IN_Q_OVERFLOW) != 0) next_look_ = Clock::now();
+    if ((event.mask & IN_Q_OVERFLOW) != 0) next_comparison_ = Clock::now();
     const auto folder = folders_.find(event.wd);
     if (folder == folders_.end()) return;
     if ((event.mask & IN_IGNORED) != 0) {
@@ -224,7 +226,7 @@ class DirWatch {
     }
     const std::string begin = folder->second.empty() ? "" : folder->second + "/";
     if ((event.mask & IN_ISDIR) != 0) {
-      next_look_ = Clock::now();
+      next_comparison_ = Clock::now();
       return;
     }
     const std::string_view record = DirStore::record_of(name);
@@ -256,18 +258,18 @@ class DirWatch {
 
   // Compares the whole registry. While that fails, the workers are stale; the failure is logged
   // once, and returned.
-  std::optional<Error> look() {
+  std::optional<Error> compare_all() {
     try {
-      next_look_ = Clock::now() + kLookInterval;
+      next_comparison_ = Clock::now() + kComparisonInterval;
       if (store_.is_replaced()) {
         store_.reopen(true);
         folders_.clear();
       }
-      view_.look();
+      view_.compare_all();
       failure_.clear();
       return std::nullopt;
     } catch (const Error& error) {
-      next_look_ = Clock::now() + kCheckInterval;
+      next_comparison_ = Clock::now() + kCheckInterval;
       view_.set_unreachable();
       if (std::exchange(failure_, error.what()) != error.what()) {
         os::log(os::LogLevel::kWarning, "{}", error.what());
@@ -282,7 +284,7 @@ class DirWatch {
   std::map<int, std::string> folders_;
   // Queries in the order of time.
   std::list<Query> queries_;
-  Clock::time_point next_look_;
+  Clock::time_point next_comparison_;
   bool has_warned_ = false;
   // The message of the last comparison's failure; empty after a success.
   std::string failure_;
@@ -293,17 +295,18 @@ class DirRegistry final : public Registry {
  public:
   explicit DirRegistry(std::string path) : path_(std::move(path)) {}
 
-  awaitable<std::unique_ptr<KeptRecord>> keep(Record record, Deadline deadline) override {
+  awaitable<std::unique_ptr<RegisteredRecord>> register_record(Record record,
+                                                               Deadline deadline) override {
     check(record, true);
     const std::shared_ptr<DirStore> store = open(true);
     const UniqueFd lock = co_await lock_folder(*store, record.key, deadline);
-    UniqueFd keeper = store->try_keep(record.key);
-    if (!keeper) {
-      throw KeyIsKept(record.key);
+    UniqueFd record_lock = store->try_lock_record(record.key);
+    if (!record_lock) {
+      throw KeyInUse(record.key);
     }
     store->clean(record.key);
     store->write(record.key, record.text);
-    co_return std::make_unique<DirRecord>(store, std::move(record), std::move(keeper));
+    co_return std::make_unique<DirRecord>(store, std::move(record), std::move(record_lock));
   }
 
   awaitable<void> put(Record record, Deadline deadline) override {
@@ -341,11 +344,11 @@ class DirRegistry final : public Registry {
     const std::shared_ptr<DirStore> store = open(false);
     const std::string registry = "dir:" + path_;
     std::vector<Record> records;
-    const auto add = [&](const DirStore::Place& place) {
+    const auto add = [&](const DirStore::RecordPath& record_path) {
       try {
-        const std::optional<DirStore::Entry> entry = store->find(place);
+        const std::optional<DirStore::Entry> entry = store->find(record_path);
         if (!entry || !entry->is_alive) return;
-        Record record{std::string(place.key), store->read(*entry, place.key)};
+        Record record{std::string(record_path.key), store->read(*entry, record_path.key)};
         if (counts(record, registry) == true) records.push_back(std::move(record));
       } catch (const Error& error) {
         os::log(os::LogLevel::kWarning, "{}", error.what());

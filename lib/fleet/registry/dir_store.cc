@@ -101,28 +101,28 @@ void DirStore::fail(int err, const std::string& action, std::string_view key) co
       err, "registry " + base::quoted("dir:" + path_) + ": " + action + " " + base::quoted(key));
 }
 
-UniqueFd DirStore::find_file(const Place& place, const std::string& path) const {
-  UniqueFd fd(::openat(place.folder, path.c_str(),
+UniqueFd DirStore::find_file(const RecordPath& record_path, const std::string& path) const {
+  UniqueFd fd(::openat(record_path.folder, path.c_str(),
                        O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!fd && !is_missing(errno)) fail(errno, "read", place.key);
+  if (!fd && !is_missing(errno)) fail(errno, "read", record_path.key);
   return fd;
 }
 
-std::optional<DirStore::Entry> DirStore::find(const Place& place) const {
+std::optional<DirStore::Entry> DirStore::find(const RecordPath& record_path) const {
   Entry entry;
-  entry.file = find_file(place, std::string(place.path));
+  entry.file = find_file(record_path, std::string(record_path.path));
   if (!entry.file) return std::nullopt;
   struct stat info {};
-  if (::fstat(entry.file.get(), &info) != 0) fail(errno, "read", place.key);
+  if (::fstat(entry.file.get(), &info) != 0) fail(errno, "read", record_path.key);
   if (!S_ISREG(info.st_mode)) return std::nullopt;
   entry.stamp = {info.st_ino, os::nanoseconds(info.st_ctim)};
   entry.size = static_cast<std::size_t>(info.st_size);
-  if (is_kept_kind(place.key)) entry.is_alive = is_locked(place);
+  if (is_ephemeral(record_path.key)) entry.is_alive = is_locked(record_path);
   return entry;
 }
 
-bool DirStore::is_locked(const Place& place) const {
-  const UniqueFd fd = find_file(place, hidden(place.path, kLockSuffix));
+bool DirStore::is_locked(const RecordPath& record_path) const {
+  const UniqueFd fd = find_file(record_path, hidden(record_path.path, kLockSuffix));
   struct flock range = whole_file();
   return fd && ::fcntl(fd.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
@@ -144,7 +144,7 @@ std::string DirStore::read(const Entry& entry, std::string_view key) const {
 
 void DirStore::walk(const std::string& folder, std::string_view prefix,
                     const std::function<void(const std::string&)>& on_folder,
-                    const std::function<void(const Place&)>& on_record) const {
+                    const std::function<void(const RecordPath&)>& on_record) const {
   const std::string begin = folder.empty() ? "" : folder + "/";
   if (!begin.starts_with(prefix) && !prefix.starts_with(begin)) return;
   on_folder(folder);
@@ -220,7 +220,7 @@ bool DirStore::remove(const std::string& key) const {
   return false;
 }
 
-UniqueFd DirStore::try_keep(const std::string& key) const {
+UniqueFd DirStore::try_lock_record(const std::string& key) const {
   const std::string lock = hidden(key, kLockSuffix);
   UniqueFd fd(::openat(root_.get(), lock.c_str(),
                        O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600));
@@ -262,15 +262,15 @@ void DirStore::clean(const std::string& key) const {
     // The age of a lock file does not show that its process has ended, so the lock is queried. A
     // process that ends leaves its record and its lock file.
     const bool is_left =
-        !is_temporary && is_kept_kind(record_key) && !is_locked({opened, path, record_key});
+        !is_temporary && is_ephemeral(record_key) && !is_locked({opened, path, record_key});
     if (is_temporary || is_left) ::unlinkat(opened, name.c_str(), 0);
   }
 }
 
-bool DirStore::is_kept_by(int keeper, const std::string& key) const {
+bool DirStore::is_locked_by(int record_lock, const std::string& key) const {
   struct stat held {};
   struct stat named {};
-  return ::fstat(keeper, &held) == 0 &&
+  return ::fstat(record_lock, &held) == 0 &&
          ::fstatat(root_.get(), hidden(key, kLockSuffix).c_str(), &named, AT_SYMLINK_NOFOLLOW) ==
              0 &&
          held.st_ino == named.st_ino && held.st_dev == named.st_dev;

@@ -38,21 +38,23 @@ class DirStore {
     base::UniqueFd file;
     Stamp stamp;
     std::size_t size = 0;
-    /// True if the process that keeps the record lives; always true for kinds that are not kept.
+    /// True if the process that keeps the record lives; always true for persistent kinds.
     bool is_alive = true;
   };
-  /// The place of a record's file: `path` is relative to the folder that is open as `folder`.
-  struct Place {
+  /// The path of a record's file: `path` is relative to the folder that is open as `folder`.
+  struct RecordPath {
     int folder;
     std::string_view path;
     std::string_view key;
   };
-  [[nodiscard]] Place place_of(std::string_view key) const { return {root_.get(), key, key}; }
+  [[nodiscard]] RecordPath record_path_of(std::string_view key) const {
+    return {root_.get(), key, key};
+  }
   /// Opens the present version of a record; nullopt if the record has no file, or one that is not a
   /// regular file. Takes no lock. Throws the status of the errno.
-  [[nodiscard]] std::optional<Entry> find(const Place& place) const;
+  [[nodiscard]] std::optional<Entry> find(const RecordPath& record_path) const;
   [[nodiscard]] std::optional<Entry> find(std::string_view key) const {
-    return find(place_of(key));
+    return find(record_path_of(key));
   }
   /// Reads the text of that version. At most kMaxRecordBytes + 1 bytes are read, which suffices to
   /// refuse a longer text. `key` is for messages. Throws kIoError and the like.
@@ -60,11 +62,11 @@ class DirStore {
 
   /// Calls `on_record` for the records below `folder` ("" is the whole registry) whose keys begin
   /// with `prefix`, and `on_folder` for each folder that may contain some, before it is read. The
-  /// places are valid during the call. Does nothing if there is no such folder. If a folder
+  /// paths are valid during the call. Does nothing if there is no such folder. If a folder
   /// cannot be read, it throws the status of the errno.
   void walk(const std::string& folder, std::string_view prefix,
             const std::function<void(const std::string&)>& on_folder,
-            const std::function<void(const Place&)>& on_record) const;
+            const std::function<void(const RecordPath&)>& on_record) const;
 
   /// Locks the folder of `key` until the returned descriptor is closed; an invalid descriptor if
   /// another process has the lock. The folder is created if it does not exist.
@@ -78,14 +80,14 @@ class DirStore {
   bool remove(const std::string& key) const;
   /// Locks the file beside the record for this process, until the returned descriptor is closed; an
   /// invalid descriptor if another process has the lock.
-  [[nodiscard]] base::UniqueFd try_keep(const std::string& key) const;
+  [[nodiscard]] base::UniqueFd try_lock_record(const std::string& key) const;
   /// Removes the files in the key's folder that are over a minute old and were left by processes
   /// that have ended. Does so at most once a minute, because it examines all files of the folder.
   void clean(const std::string& key) const;
 
-  /// True if the file that `keeper`, the result of try_keep(), locks is still the one beside the
-  /// record.
-  [[nodiscard]] bool is_kept_by(int keeper, const std::string& key) const;
+  /// True if the file that `record_lock`, the result of try_lock_record(), locks is still the one
+  /// beside the record.
+  [[nodiscard]] bool is_locked_by(int record_lock, const std::string& key) const;
   /// For the name of a lock file, the name of its record; empty for other names.
   static std::string_view record_of(std::string_view lock_name);
   /// The path of a folder of this registry for inotify: "/proc/self/fd/N/FOLDER", which is in the
@@ -93,9 +95,10 @@ class DirStore {
   [[nodiscard]] std::string watch_path(const std::string& folder) const;
 
  private:
-  // The file with this path in the folder of `place`; invalid if there is none, or a link.
-  [[nodiscard]] base::UniqueFd find_file(const Place& place, const std::string& path) const;
-  [[nodiscard]] bool is_locked(const Place& place) const;
+  // The file with this path in the folder of `record_path`; invalid if there is none, or a link.
+  [[nodiscard]] base::UniqueFd find_file(const RecordPath& record_path,
+                                         const std::string& path) const;
+  [[nodiscard]] bool is_locked(const RecordPath& record_path) const;
   void make_folders(const std::string& key) const;
   [[noreturn]] void fail(int err, const std::string& action, std::string_view key) const;
 

@@ -18,12 +18,13 @@ DirView::DirView(const DirStore& store, std::string prefix,
       on_folder_(std::move(on_folder)),
       reports_("dir:" + store.path(), std::move(on_change)) {}
 
-void DirView::look() {
+void DirView::compare_all() {
   // A stale record is not present again before all folders can be read.
-  if (is_unreachable_) store_.walk("", prefix_, on_folder_, [](const DirStore::Place&) {});
+  if (is_unreachable_) store_.walk("", prefix_, on_folder_, [](const DirStore::RecordPath&) {});
   is_unreachable_ = false;
   ++round_;
-  store_.walk("", prefix_, on_folder_, [this](const DirStore::Place& place) { compare(place); });
+  store_.walk("", prefix_, on_folder_,
+              [this](const DirStore::RecordPath& record_path) { compare(record_path); });
   for (auto seen = known_.begin(); seen != known_.end();) {
     const auto next = std::next(seen);
     if (seen->second.round != round_) vanish(seen);
@@ -42,10 +43,10 @@ bool DirView::refresh(const std::string& key) {
   return compare(store_.place_of(key));
 }
 
-bool DirView::compare(const DirStore::Place& place) {
-  const std::string key(place.key);
+bool DirView::compare(const DirStore::RecordPath& record_path) {
+  const std::string key(record_path.key);
   try {
-    const std::optional<DirStore::Entry> entry = store_.find(place);
+    const std::optional<DirStore::Entry> entry = store_.find(record_path);
     if (!entry) {
       const auto vanished = known_.find(key);
       if (vanished != known_.end()) vanish(vanished);

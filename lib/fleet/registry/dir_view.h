@@ -23,7 +23,7 @@ class DirView {
 
   /// Compares the whole registry with the records that were seen before. Throws what
   /// DirStore::walk() throws; records that were not compared then have not vanished.
-  void look();
+  void compare_all();
   /// Reports the records of processes as stale until the next comparison.
   void set_unreachable();
   /// Compares one record. Returns false if it does not exist or its process has ended; true also if
@@ -38,7 +38,7 @@ class DirView {
   };
   using Known = std::unordered_map<std::string, Seen>;
 
-  bool compare(const DirStore::Place& place);
+  bool compare(const DirStore::RecordPath& record_path);
   void vanish(Known::iterator seen);
 
   const DirStore& store_;

@@ -66,7 +66,7 @@ awaitable<std::optional<std::string>> edit_record(Cluster& cluster, std::string 
         got.value_or(etcd::KeyValue{.key = cluster.path(key), .value = {}});
     Record record{key, edit(found.value)};
     if (record.text == found.value) co_return std::move(record.text);
-    check(record, is_kept_kind(key));
+    check(record, is_ephemeral(key));
     etcd::Transaction change;
     change.compares.push_back(
         {{found.key}, Target::kModified, etcd::Compare::Relation::kEqual, found.modified});
@@ -76,7 +76,7 @@ awaitable<std::optional<std::string>> edit_record(Cluster& cluster, std::string 
   }
 }
 
-class EtcdRecord final : public KeptRecord {
+class EtcdRecord final : public RegisteredRecord {
  public:
   EtcdRecord(ClusterPtr cluster, Record record)
       : cluster_(std::move(cluster)), record_(std::move(record)) {}
@@ -108,13 +108,13 @@ class EtcdRecord final : public KeptRecord {
     record_.text = text ? std::move(*text) : edit(record_.text);
   }
 
-  awaitable<void> leave(Deadline deadline) override {
+  awaitable<void> deregister(Deadline deadline) override {
     const Edit gone = [](const std::string& text) { return with_life(text, Life::kGone); };
     co_await edit_record(*cluster_, record_.key, gone, deadline);
     co_await cluster_->client.revoke_lease(lease_, deadline);
   }
 
-  awaitable<void> tend() override {
+  awaitable<void> maintain() override {
     const Duration interval = cluster_->config.ttl / 3;
     os::LogLimit log_limit;
     loop::Backoff backoff(kFirstPause, std::min<Duration>(kLongestPause, interval));
@@ -152,7 +152,7 @@ class EtcdRecord final : public KeptRecord {
   awaitable<void> restore(Deadline deadline) {
     const bool is_written = co_await write(deadline);
     if (!is_written) {
-      throw KeyIsKept(record_.key);
+      throw KeyInUse(record_.key);
     }
   }
 
@@ -166,15 +166,16 @@ class EtcdRegistry final : public Registry {
   explicit EtcdRegistry(EtcdRegistryConfig config)
       : cluster_(std::make_shared<Cluster>(std::move(config))) {}
 
-  awaitable<std::unique_ptr<KeptRecord>> keep(Record record, Deadline deadline) override {
+  awaitable<std::unique_ptr<RegisteredRecord>> register_record(Record record,
+                                                               Deadline deadline) override {
     check(record, true);
     const std::string key = record.key;
-    auto kept = std::make_unique<EtcdRecord>(cluster_, std::move(record));
-    const bool is_written = co_await kept->write(deadline);
+    auto registered = std::make_unique<EtcdRecord>(cluster_, std::move(record));
+    const bool is_written = co_await registered->write(deadline);
     if (!is_written) {
-      throw KeyIsKept(key);
+      throw KeyInUse(key);
     }
-    co_return kept;
+    co_return registered;
   }
 
   awaitable<void> put(Record record, Deadline deadline) override {
@@ -226,7 +227,7 @@ class EtcdRegistry final : public Registry {
     for (;;) {
       try {
         is_reached = false;
-        const etcd::Revision revision = co_await look(reports, keys);
+        const etcd::Revision revision = co_await list_all(reports, keys);
         is_reached = true;
         if (!std::exchange(is_listed, true)) on_change({RegistryChange::Kind::kListed});
         co_await follow(reports, keys, revision + 1, backoff);
@@ -247,7 +248,7 @@ class EtcdRegistry final : public Registry {
 
   // Reports all present keys, and those that have vanished since the last listing. Returns the
   // revision of the listing.
-  awaitable<etcd::Revision> look(RecordReports& reports, etcd::KeyRange keys) {
+  awaitable<etcd::Revision> list_all(RecordReports& reports, etcd::KeyRange keys) {
     const Deadline deadline = Deadline::after(kListTimeout);
     etcd::Found found = co_await cluster_->client.list(keys, deadline);
     RecordReports::Reported vanished = reports.reported();

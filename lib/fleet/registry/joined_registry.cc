@@ -72,9 +72,10 @@ class JoinedRegistry final : public Registry {
                  std::unique_ptr<Registry> state)
       : uri_(std::move(uri)), workers_(std::move(workers)), state_(std::move(state)) {}
 
-  awaitable<std::unique_ptr<KeptRecord>> keep(Record record, Deadline deadline) override {
+  awaitable<std::unique_ptr<RegisteredRecord>> register_record(Record record,
+                                                               Deadline deadline) override {
     refuse_worker(record.key);
-    return state_->keep(std::move(record), deadline);
+    return state_->register_record(std::move(record), deadline);
   }
   awaitable<void> put(Record record, Deadline deadline) override {
     return state_->put(std::move(record), deadline);

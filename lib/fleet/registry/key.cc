@@ -19,7 +19,7 @@ constexpr std::size_t kMaxSegment = 200;
 struct KeyKind {
   std::string_view name;
   std::size_t segments;
-  bool is_kept;
+  bool is_ephemeral;
   // The segment with the id; 0: none.
   std::size_t id;
 };
@@ -85,9 +85,9 @@ std::string text_of_segment(std::string_view segment) {
   return text;
 }
 
-bool is_kept_kind(std::string_view key) {
+bool is_ephemeral(std::string_view key) {
   const KeyKind* const kind = kind_of(key);
-  return kind != nullptr && kind->is_kept;
+  return kind != nullptr && kind->is_ephemeral;
 }
 
 std::string last_segment(std::string_view key) {

@@ -19,8 +19,9 @@ std::string key_segment(std::string_view text);
 std::string text_of_segment(std::string_view segment);
 
 /// True for keys of processes, "instances/…" and "routers/…": such a record counts only while the
-/// process that keeps it lives. Records of other kinds stay until they are removed.
-bool is_kept_kind(std::string_view key);
+/// process that keeps it lives. Records of other kinds are persistent: they stay until they are
+/// removed.
+bool is_ephemeral(std::string_view key);
 
 /// Returns the part after the last '/', such as the id of a process.
 std::string last_segment(std::string_view key);

@@ -39,20 +39,20 @@ std::string checked_life(const Record& record) {
   return life;
 }
 
-void check_key(const std::string& key, bool is_kept) {
+void check_key(const std::string& key, bool ephemeral) {
   const std::string what = "record " + base::quoted(key);
   if (!is_key(key)) {
     throw base::Error(base::ExitStatus::kUsage, what + ": not a key of a registry");
   }
-  if (is_kept_kind(key) != is_kept) {
+  if (is_ephemeral(key) != ephemeral) {
     throw base::Error(base::ExitStatus::kSoftware,
-                      what + (is_kept ? ": no process keeps records of this kind"
-                                      : ": needs a process that keeps it"));
+                      what + (ephemeral ? ": no process keeps records of this kind"
+                                        : ": needs a process that keeps it"));
   }
 }
 
-void check(const Record& record, bool is_kept) {
-  check_key(record.key, is_kept);
+void check(const Record& record, bool ephemeral) {
+  check_key(record.key, ephemeral);
   try {
     static_cast<void>(checked_life(record));
   } catch (const fo::json::Misfit& misfit) {

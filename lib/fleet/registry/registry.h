@@ -27,18 +27,18 @@ struct Record {
 };
 
 /// Another process keeps the record with this key; kTryAgain.
-class KeyIsKept final : public base::Error {
+class KeyInUse final : public base::Error {
  public:
-  explicit KeyIsKept(const std::string& key)
+  explicit KeyInUse(const std::string& key)
       : Error(base::ExitStatus::kTryAgain,
               "record " + base::quoted(key) + ": another process keeps it") {}
 };
 
-/// Throws kUsage if `key` is not a key of a registry, and kSoftware unless is_kept_kind(key) is
-/// `is_kept`.
-void check_key(const std::string& key, bool is_kept);
+/// Throws kUsage if `key` is not a key of a registry, and kSoftware unless is_ephemeral(key) is
+/// `ephemeral`.
+void check_key(const std::string& key, bool ephemeral);
 /// Throws like check_key for the record's key, and kBadData if the record is invalid.
-void check(const Record& record, bool is_kept);
+void check(const Record& record, bool ephemeral);
 
 /// Returns the life in a record, as it is written there; empty if it has none. Throws json::Misfit
 /// for an invalid record, which a registry must not report: its text is too long or not a JSON
@@ -60,24 +60,24 @@ struct RegistryChange {
 /// Returns the new text of a record for its present text. It may be called more than once.
 using Edit = std::function<std::string(const std::string& text)>;
 
-/// A record that this process keeps. It counts while this object exists. Without leave(), a record
-/// in a folder stops counting when the object or the process ends, and one in etcd when its lease
-/// expires.
-class KeptRecord {
+/// A record that this process keeps. It counts while this object exists. Without deregister(), a
+/// record in a folder stops counting when the object or the process ends, and one in etcd when its
+/// lease expires.
+class RegisteredRecord {
  public:
-  KeptRecord() = default;
-  KeptRecord(const KeptRecord&) = delete;
-  KeptRecord& operator=(const KeptRecord&) = delete;
-  virtual ~KeptRecord() = default;
+  RegisteredRecord() = default;
+  RegisteredRecord(const RegisteredRecord&) = delete;
+  RegisteredRecord& operator=(const RegisteredRecord&) = delete;
+  virtual ~RegisteredRecord() = default;
 
   /// Changes the record, which other processes may change, too. If the registry has lost it,
-  /// tend() writes it again with this change.
+  /// maintain() writes it again with this change.
   virtual boost::asio::awaitable<void> edit(Edit edit, base::Deadline deadline) = 0;
   /// Deregisters: watches report the record as kGone. No other call may follow.
-  virtual boost::asio::awaitable<void> leave(base::Deadline deadline) = 0;
+  virtual boost::asio::awaitable<void> deregister(base::Deadline deadline) = 0;
   /// Keeps the record in the registry until it is cancelled, and writes it again if the registry
   /// has lost it. Errors are logged, and the attempt is repeated.
-  virtual boost::asio::awaitable<void> tend() = 0;
+  virtual boost::asio::awaitable<void> maintain() = 0;
 };
 
 /// A registry that can be read. Some registries are written only by other systems, such as
@@ -101,22 +101,22 @@ class RecordReader {
 
 class Registry : public RecordReader {
  public:
-  /// Writes a record of a kept kind, and keeps it. Throws KeyIsKept, and kBadData for an invalid
-  /// record.
-  virtual boost::asio::awaitable<std::unique_ptr<KeptRecord>> keep(Record record,
-                                                                   base::Deadline deadline) = 0;
-  /// Writes a record of a kind that is not kept, and replaces a present one. Throws kBadData like
-  /// keep().
+  /// Writes a record of an ephemeral kind, and keeps it. Throws KeyInUse, and kBadData for an
+  /// invalid record.
+  virtual boost::asio::awaitable<std::unique_ptr<RegisteredRecord>> register_record(
+      Record record, base::Deadline deadline) = 0;
+  /// Writes a record of a persistent kind, and replaces a present one. Throws kBadData like
+  /// register_record().
   virtual boost::asio::awaitable<void> put(Record record, base::Deadline deadline) = 0;
-  /// Changes a record of any kind; false if there is none. Throws kBadData like keep().
+  /// Changes a record of any kind; false if there is none. Throws kBadData like register_record().
   virtual boost::asio::awaitable<bool> edit(std::string key, Edit edit,
                                             base::Deadline deadline) = 0;
-  /// Changes a record of a kind that is not kept. If there is none, `edit` gets an empty text, and
-  /// the record is created unless the new text is empty, too. Throws kBadData like keep().
+  /// Changes a record of a persistent kind. If there is none, `edit` gets an empty text, and the
+  /// record is created unless the new text is empty, too. Throws kBadData like register_record().
   virtual boost::asio::awaitable<void> edit_or_create(std::string key, Edit edit,
                                                       base::Deadline deadline) = 0;
-  /// Removes a record of a kind that is not kept; false if there is none. Throws kSoftware for a
-  /// kept kind.
+  /// Removes a record of a persistent kind; false if there is none. Throws kSoftware for an
+  /// ephemeral kind.
   virtual boost::asio::awaitable<bool> remove(std::string key, base::Deadline deadline) = 0;
 };
 

@@ -16,7 +16,7 @@ using Kind = RegistryChange::Kind;
 std::optional<bool> counts(const Record& record, const std::string& registry) {
   try {
     const std::string life = checked_life(record);
-    return !is_kept_kind(record.key) || parse_life(life) != Life::kGone;
+    return !is_ephemeral(record.key) || parse_life(life) != Life::kGone;
   } catch (const fo::json::Misfit& misfit) {
     os::log(os::LogLevel::kWarning, "registry {}: record {} is ignored: {}", base::quoted(registry),
             base::quoted(record.key), misfit.what());
@@ -35,12 +35,12 @@ void RecordReports::put(Record record) {
 }
 
 void RecordReports::vanish(const std::string& key) {
-  end(key, is_kept_kind(key) ? Kind::kStale : Kind::kGone);
+  end(key, is_ephemeral(key) ? Kind::kStale : Kind::kGone);
 }
 
 void RecordReports::set_unreachable() {
   for (auto& [key, hash] : reported_) {
-    if (!hash || !is_kept_kind(key)) continue;
+    if (!hash || !is_ephemeral(key)) continue;
     hash.reset();
     on_change_({Kind::kStale, {key, {}}});
   }

@@ -27,11 +27,11 @@ class RecordReports {
   void put(Record record);
   /// Reports kGone, because the record's process has ended.
   void gone(const std::string& key) { end(key, RegistryChange::Kind::kGone); }
-  /// Reports a record that was deleted: kStale for a kept kind, because a process deregisters
+  /// Reports a record that was deleted: kStale for an ephemeral kind, because a process deregisters
   /// before it ends in order; else kGone.
   void vanish(const std::string& key);
-  /// Reports kStale for all records of kept kinds, because the registry is unreachable. Each of
-  /// them is new for the next put().
+  /// Reports kStale for all records of ephemeral kinds, because the registry is unreachable. Each
+  /// of them is new for the next put().
   void set_unreachable();
 
   /// Hashes of the texts that were last reported with kPut, by key; nullopt for a record that is

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "fleet/keeper.h"
 #include "fleet/record/instance.h"
+#include "fleet/register_worker.h"
 #include "json/dump.h"
 #include "loop/backoff.h"
 #include "loop/pause.h"
@@ -38,18 +38,18 @@ awaitable<void> RouterRecord::keep() {
   while (!kept_) {
     try {
       const Deadline deadline = Deadline::after(kTimeout);
-      kept_ = co_await registry_.keep(record_, deadline);
+      kept_ = co_await registry_.register_record(record_, deadline);
     } catch (const Error& error) {
       log_limit.log(os::LogLevel::kWarning, error.what(),
                     std::string("register this router: ") + error.what());
     }
     if (!kept_) co_await loop::pause_for(backoff.next());
   }
-  co_await kept_->tend();
+  co_await kept_->maintain();
 }
 
 awaitable<void> RouterRecord::leave() {
-  if (kept_) co_await fleet::leave_or_log(*kept_, kTimeout);
+  if (kept_) co_await fleet::deregister_or_log(*kept_, kTimeout);
 }
 
 }  // namespace fo::route

@@ -24,7 +24,7 @@ class RouterRecord {
  private:
   fleet::Registry& registry_;
   const fleet::Record record_;
-  std::unique_ptr<fleet::KeptRecord> kept_;
+  std::unique_ptr<fleet::RegisteredRecord> kept_;
 };
 
 }  // namespace fo::route

@@ -44,7 +44,8 @@ class MemoryRegistry final : public fleet::Registry {
   awaitable<void> watch(std::string, std::function<void(const fleet::RegistryChange&)>) override {
     co_return;
   }
-  awaitable<std::unique_ptr<fleet::KeptRecord>> keep(fleet::Record, base::Deadline) override {
+  awaitable<std::unique_ptr<fleet::RegisteredRecord>> register_record(fleet::Record,
+                                                                      base::Deadline) override {
     co_return nullptr;
   }
   awaitable<void> put(fleet::Record record, base::Deadline) override {

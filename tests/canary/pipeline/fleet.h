@@ -154,12 +154,12 @@ class Fleet {
     const fleet::EndpointId endpoint{"ns", "worker", "generate"};
     fleet::Record record{fleet::instance_key(endpoint, instance.id), fleet::encode(instance)};
     const base::Deadline deadline = test::soon();
-    kept_[instance.id] = co_await registry_->keep(std::move(record), deadline);
+    kept_[instance.id] = co_await registry_->register_record(std::move(record), deadline);
     co_return instance.id;
   }
   awaitable<void> remove(std::string id) {
     const base::Deadline deadline = test::soon();
-    co_await kept_.at(id)->leave(deadline);
+    co_await kept_.at(id)->deregister(deadline);
     kept_.erase(id);
   }
 
@@ -229,7 +229,7 @@ class Fleet {
  private:
   std::string folder_;
   std::unique_ptr<fleet::Registry> registry_;
-  std::map<std::string, std::unique_ptr<fleet::KeptRecord>> kept_;
+  std::map<std::string, std::unique_ptr<fleet::RegisteredRecord>> kept_;
   std::optional<Program> canary_;
 };
 

@@ -42,8 +42,8 @@ using fo::test::soon;
 using fo::test::status_of;
 using test::id_number;
 using test::kEndpoint;
+using test::Maintaining;
 using test::record_number;
-using test::Tending;
 using test::Watching;
 
 constexpr base::Duration kForLong = std::chrono::minutes(10);
@@ -114,8 +114,8 @@ class RegistryContract : public testing::TestWithParam<std::string> {
   Result run(awaitable<Result> task) {
     return loop::run_to_end(std::move(task));
   }
-  std::unique_ptr<KeptRecord> keep(const Record& record) {
-    return run(registry_->keep(record, soon()));
+  std::unique_ptr<RegisteredRecord> register_record(const Record& record) {
+    return run(registry_->register_record(record, soon()));
   }
   std::vector<Record> list(const std::string& prefix = "") {
     return run(registry_->list(prefix, soon()));
@@ -130,22 +130,22 @@ class RegistryContract : public testing::TestWithParam<std::string> {
 
 TEST_P(RegistryContract, AKeptRecordIsThereAsLongAsItsKeeper) {
   const Record record = record_number(1);
-  const auto kept = keep(record);
+  const auto registered = register_record(record);
   EXPECT_EQ(list(), std::vector<Record>{record});
   EXPECT_EQ(list("instances/llama/"), std::vector<Record>{record});
   EXPECT_TRUE(list("instances/llam/").empty());
   EXPECT_TRUE(list("cards/").empty());
-  run(kept->leave(soon()));
+  run(registered->deregister(soon()));
   EXPECT_TRUE(list().empty());
 }
 
 TEST_P(RegistryContract, AKeyIsKeptByOneProcess) {
   const Record record = record_number(1);
-  auto kept = keep(record);
-  EXPECT_EQ(status_of([&] { keep(record); }), ExitStatus::kTryAgain);
+  auto registered = register_record(record);
+  EXPECT_EQ(status_of([&] { register_record(record); }), ExitStatus::kTryAgain);
   EXPECT_EQ(list().size(), 1U);
-  run(kept->leave(soon()));
-  kept = keep(record);
+  run(registered->deregister(soon()));
+  registered = register_record(record);
   EXPECT_EQ(list(), std::vector<Record>{record});
 }
 
@@ -163,16 +163,16 @@ TEST_P(RegistryContract, OtherRecordsStayUntilTheyAreRemoved) {
 
 TEST_P(RegistryContract, ARecordThatAProcessKeepsIsNotRemoved) {
   const Record record = record_number(1);
-  const auto kept = keep(record);
+  const auto registered = register_record(record);
   EXPECT_EQ(status_of([&] { run(registry_->remove(record.key, soon())); }), ExitStatus::kSoftware);
   EXPECT_EQ(list(), std::vector<Record>{record});
 }
 
 TEST_P(RegistryContract, RecordsThatAreNoneAreRefused) {
   const std::string id = id_number(1);
-  run(keep(record_number(1))->leave(soon()));
+  run(register_record(record_number(1))->deregister(soon()));
   const auto refused = [&](const std::string& text) {
-    return status_of([&] { keep({kEndpoint + id, text}); });
+    return status_of([&] { register_record({kEndpoint + id, text}); });
   };
   EXPECT_EQ(refused(""), ExitStatus::kBadData);
   EXPECT_EQ(refused("[]"), ExitStatus::kBadData);
@@ -192,7 +192,7 @@ TEST_P(RegistryContract, RecordsThatAreNoneAreRefused) {
     EXPECT_FALSE(run(registry_->remove(key, soon()))) << key;
   }
   EXPECT_TRUE(list().empty());
-  const auto kept = keep(record_number(1));
+  const auto registered = register_record(record_number(1));
   EXPECT_EQ(status_of([&] { edit(kEndpoint + id, [](const std::string&) { return "{}"; }); }),
             ExitStatus::kBadData);
   EXPECT_EQ(list(), std::vector<Record>{record_number(1)});
@@ -200,10 +200,11 @@ TEST_P(RegistryContract, RecordsThatAreNoneAreRefused) {
 
 TEST_P(RegistryContract, OthersChangeARecordToo) {
   const Record record = record_number(1, Life::kStarting);
-  const auto kept = keep(record);
+  const auto registered = register_record(record);
   EXPECT_TRUE(edit(record.key, drained));
   EXPECT_EQ(life_of(list().at(0).text), Life::kDraining);
-  run(kept->edit([](const std::string& text) { return with_life(text, Life::kReady); }, soon()));
+  run(registered->edit([](const std::string& text) { return with_life(text, Life::kReady); },
+                       soon()));
   EXPECT_EQ(life_of(list().at(0).text), Life::kDraining);
   EXPECT_TRUE(edit(record.key, undrained));
   EXPECT_EQ(life_of(list().at(0).text), Life::kReady);
@@ -214,7 +215,7 @@ TEST_P(RegistryContract, ChangesAtTheSameTimeAreNotLost) {
   constexpr int kWriters = 4;
   constexpr int kChanges = 50;
   const Record record = record_number(1);
-  const auto kept = keep(record);
+  const auto registered = register_record(record);
   std::vector<std::thread> writers;
   for (int writer = 0; writer < kWriters; ++writer) {
     writers.emplace_back([&, writer] {
@@ -269,20 +270,20 @@ TEST_P(RegistryContract, AnEmptyTextCreatesNoRecord) {
 }
 
 TEST_P(RegistryContract, AWatchReportsWhatIsThereAndThenEachChange) {
-  auto first = keep(record_number(1));
+  auto first = register_record(record_number(1));
   Watching watch(place_->open(), "instances/");
   EXPECT_EQ(watch.listing(), "put " + id_number(1));
-  const auto second = keep(record_number(2, Life::kStarting));
+  const auto second = register_record(record_number(2, Life::kStarting));
   EXPECT_EQ(watch.next(), "put " + id_number(2));
   run(second->edit([](const std::string& text) { return with_life(text, Life::kReady); }, soon()));
   EXPECT_EQ(watch.next(), "put " + id_number(2));
   EXPECT_EQ(life_of(watch.last_text()), Life::kReady);
-  run(first->leave(soon()));
+  run(first->deregister(soon()));
   EXPECT_EQ(watch.next(), "gone " + id_number(1));
   run(second->edit([](const std::string& text) { return with_life(text, Life::kGone); }, soon()));
   EXPECT_EQ(watch.next(), "gone " + id_number(2));
   run(registry_->put({"cards/x", "{}"}, soon()));
-  const auto third = keep(record_number(3));
+  const auto third = register_record(record_number(3));
   EXPECT_EQ(watch.next(), "put " + id_number(3));
 }
 
@@ -290,9 +291,10 @@ TEST_P(RegistryContract, AKilledProcessIsGone) {
   Watching watch(place_->open(), "instances/");
   EXPECT_EQ(watch.next(), "listed");
   fo::test::Forked keeper([&](int ready) {
-    const auto kept = loop::run_to_end(place_->open(kShortly)->keep(record_number(1), soon()));
+    const auto registered =
+        loop::run_to_end(place_->open(kShortly)->register_record(record_number(1), soon()));
     fo::test::say(ready, 1);
-    loop::run_to_end(kept->tend());
+    loop::run_to_end(registered->maintain());
     return 0;
   });
   ASSERT_TRUE(keeper.read());
@@ -304,15 +306,15 @@ TEST_P(RegistryContract, AKilledProcessIsGone) {
 }
 
 TEST_P(RegistryContract, ALostRegistryEndsNothing) {
-  const auto kept = run(place_->open(kShortly)->keep(record_number(1), soon()));
-  std::optional<Tending> tending(std::in_place, *kept);
+  const auto registered = run(place_->open(kShortly)->register_record(record_number(1), soon()));
+  std::optional<Maintaining> maintaining(std::in_place, *registered);
   Watching watch(place_->open(), "instances/");
   EXPECT_EQ(watch.listing(), "put " + id_number(1));
   // A record that is written again before the watch has looked has not changed for it.
-  tending.reset();
+  maintaining.reset();
   place_->lose_everything();
   EXPECT_EQ(watch.next(), "stale " + id_number(1));
-  tending.emplace(*kept);
+  maintaining.emplace(*registered);
   EXPECT_EQ(watch.next(), "put " + id_number(1));
 }
 
@@ -351,7 +353,7 @@ TEST_P(ReadOnlyContract, ItsWorkersAreNotChanged) {
     EXPECT_EQ(failure.message,
               "registry '" + uri_.substr(0, uri_.find('?')) + "': its workers are read-only");
   };
-  refused([&] { loop::run_to_end(registry_->keep(record_number(2), soon())); });
+  refused([&] { loop::run_to_end(registry_->register_record(record_number(2), soon())); });
   refused([&] { loop::run_to_end(registry_->edit(key_, drained, soon())); });
   refused([&] { loop::run_to_end(registry_->remove(key_, soon())); });
   const std::vector<Record> records = list("instances/");
@@ -365,7 +367,7 @@ TEST_P(ReadOnlyContract, OtherRecordsAreInTheStateRegistry) {
   put(weights);
   EXPECT_EQ(list("weights/"), std::vector<Record>{weights});
   const Record router{"routers/r", R"({"id":"r"})"};
-  const auto kept = loop::run_to_end(registry_->keep(router, soon()));
+  const auto registered = loop::run_to_end(registry_->register_record(router, soon()));
   EXPECT_EQ(list("routers/"), std::vector<Record>{router});
   EXPECT_EQ(list().size(), 3U);
   EXPECT_TRUE(loop::run_to_end(registry_->edit(
@@ -373,7 +375,7 @@ TEST_P(ReadOnlyContract, OtherRecordsAreInTheStateRegistry) {
   EXPECT_TRUE(loop::run_to_end(registry_->remove(weights.key, soon())));
   // A worker there is not one of this registry.
   const auto state = make_registry("dir:" + folder_.path("state"));
-  const auto worker = loop::run_to_end(state->keep(record_number(2), soon()));
+  const auto worker = loop::run_to_end(state->register_record(record_number(2), soon()));
   EXPECT_EQ(list().size(), 2U);
 }
 

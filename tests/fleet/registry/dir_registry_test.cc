@@ -43,15 +43,15 @@ using fo::test::soon;
 using fo::test::status_of;
 using test::id_number;
 using test::kEndpoint;
+using test::Maintaining;
 using test::record_number;
-using test::Tending;
 using test::Watching;
 
 class DirRegistryTest : public testing::Test {
  protected:
   [[nodiscard]] std::unique_ptr<Registry> open() const { return make_dir_registry(path_); }
-  std::unique_ptr<KeptRecord> keep(int number) const {
-    return loop::run_to_end(open()->keep(record_number(number), soon()));
+  std::unique_ptr<RegisteredRecord> register_record(int number) const {
+    return loop::run_to_end(open()->register_record(record_number(number), soon()));
   }
   std::vector<Record> list() const { return loop::run_to_end(open()->list("", soon())); }
   [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
@@ -67,7 +67,7 @@ class DirRegistryTest : public testing::Test {
 TEST_F(DirRegistryTest, AFolderIsPrivateWhenItIsCreated) {
   EXPECT_EQ(status_of([&] { list(); }), ExitStatus::kUnavailable);
   EXPECT_FALSE(std::filesystem::exists(path_));
-  const auto kept = keep(1);
+  const auto registered = register_record(1);
   struct stat info {};
   ASSERT_EQ(::stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0700U);
@@ -80,7 +80,7 @@ TEST_F(DirRegistryTest, AFolderThatOthersMayWriteToIsRefused) {
     const auto failure = failure_of([&] { list(); });
     EXPECT_EQ(failure.status, ExitStatus::kNotPermitted);
     EXPECT_EQ(failure.message, "registry 'dir:" + path_ + "': other users may write to it");
-    EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kNotPermitted);
+    EXPECT_EQ(status_of([&] { register_record(1); }), ExitStatus::kNotPermitted);
   }
   ASSERT_EQ(::chmod(path_.c_str(), 0755), 0);
   EXPECT_TRUE(list().empty());
@@ -97,17 +97,17 @@ TEST_F(DirRegistryTest, AnotherUsersFolderIsRefused) {
 TEST_F(DirRegistryTest, WhatIsNotAFolderIsNoRegistry) {
   fo::test::spill(path_, "");
   EXPECT_EQ(status_of([&] { list(); }), ExitStatus::kUnavailable);
-  EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kUnavailable);
+  EXPECT_EQ(status_of([&] { register_record(1); }), ExitStatus::kUnavailable);
   ASSERT_EQ(::unlink(path_.c_str()), 0);
   ASSERT_EQ(::symlink(folder_.path().c_str(), path_.c_str()), 0);
-  EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kUnavailable);
+  EXPECT_EQ(status_of([&] { register_record(1); }), ExitStatus::kUnavailable);
   ASSERT_EQ(::unlink(path_.c_str()), 0);
   path_ = folder_.path("no/such/folder");
-  EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kCannotCreate);
+  EXPECT_EQ(status_of([&] { register_record(1); }), ExitStatus::kCannotCreate);
 }
 
 TEST_F(DirRegistryTest, FilesThatAreNoRecordsAreIgnored) {
-  const auto kept = keep(1);
+  const auto registered = register_record(1);
   std::filesystem::create_directories(file("cards"));
   fo::test::spill(file("cards/long"), std::string(kMaxRecordBytes + 1, ' '));
   fo::test::spill(file("cards/text"), "text");
@@ -126,16 +126,16 @@ TEST_F(DirRegistryTest, FilesThatAreNoRecordsAreIgnored) {
 }
 
 TEST_F(DirRegistryTest, AnUnkeptRecordIsRemovedAfterAMinute) {
-  keep(1).reset();
-  keep(2).reset();
+  register_record(1).reset();
+  register_record(2).reset();
   const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::minutes(2);
   for (const std::string& name : {record(1), lock(1), file(kEndpoint + std::string(".cleaned"))}) {
     std::filesystem::last_write_time(name, old);
   }
-  const auto alive = keep(3);
+  const auto alive = register_record(3);
   std::filesystem::last_write_time(record(3), old);
   std::filesystem::last_write_time(file(kEndpoint + std::string(".cleaned")), old);
-  const auto another = keep(4);
+  const auto another = register_record(4);
   EXPECT_FALSE(std::filesystem::exists(record(1)));
   EXPECT_FALSE(std::filesystem::exists(lock(1)));
   EXPECT_TRUE(std::filesystem::exists(record(2)));
@@ -143,7 +143,7 @@ TEST_F(DirRegistryTest, AnUnkeptRecordIsRemovedAfterAMinute) {
 }
 
 TEST_F(DirRegistryTest, ReadersNeverKeepAKeyFromItsKeeper) {
-  keep(1).reset();
+  register_record(1).reset();
   std::atomic<bool> is_over = false;
   std::vector<std::thread> readers;
   for (int i = 0; i < 2; ++i) {
@@ -151,14 +151,14 @@ TEST_F(DirRegistryTest, ReadersNeverKeepAKeyFromItsKeeper) {
       while (!is_over) static_cast<void>(list());
     });
   }
-  for (int i = 0; i < 200; ++i) EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kOk);
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(status_of([&] { register_record(1); }), ExitStatus::kOk);
   is_over = true;
   for (std::thread& reader : readers) reader.join();
 }
 
 TEST_F(DirRegistryTest, AStoppedProcessIsAlive) {
   fo::test::Forked keeper([&](int ready) {
-    const auto kept = keep(1);
+    const auto registered = register_record(1);
     fo::test::say(ready, 1);
     ::pause();
     return 0;
@@ -166,14 +166,14 @@ TEST_F(DirRegistryTest, AStoppedProcessIsAlive) {
   ASSERT_TRUE(keeper.read());
   ASSERT_EQ(::kill(keeper.pid(), SIGSTOP), 0);
   EXPECT_EQ(list().size(), 1U);
-  EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kTryAgain);
+  EXPECT_EQ(status_of([&] { register_record(1); }), ExitStatus::kTryAgain);
   keeper.kill();
   EXPECT_TRUE(list().empty());
 }
 
 TEST_F(DirRegistryTest, AFolderThatIsAwayEndsNothing) {
-  const auto kept = keep(1);
-  const Tending tending(*kept);
+  const auto registered = register_record(1);
+  const Maintaining maintaining(*registered);
   Watching watch(open(), "instances/");
   EXPECT_EQ(watch.listing(), "put " + id_number(1));
   {
@@ -181,7 +181,7 @@ TEST_F(DirRegistryTest, AFolderThatIsAwayEndsNothing) {
     std::filesystem::rename(path_, folder_.path("away"));
     fo::test::spill(path_, "");
     EXPECT_EQ(status_of([&] { list(); }), ExitStatus::kUnavailable);
-    EXPECT_EQ(status_of([&] { keep(2); }), ExitStatus::kUnavailable);
+    EXPECT_EQ(status_of([&] { register_record(2); }), ExitStatus::kUnavailable);
     fo::test::await([&] { return log.contains("Not a directory"); });
     EXPECT_EQ(watch.next(), "stale " + id_number(1));
     ASSERT_EQ(::unlink(path_.c_str()), 0);
@@ -189,13 +189,13 @@ TEST_F(DirRegistryTest, AFolderThatIsAwayEndsNothing) {
   }
   // The lock in the old folder is released by now, which is not the end of the process.
   EXPECT_EQ(watch.next(), "put " + id_number(1));
-  const auto other = keep(2);
+  const auto other = register_record(2);
   EXPECT_EQ(watch.next(), "put " + id_number(2));
   EXPECT_EQ(list(), (std::vector<Record>{record_number(1), record_number(2)}));
 }
 
 TEST_F(DirRegistryTest, AReaderWithoutDescriptorsDoesNotTakeAProcessForDead) {
-  const auto kept = keep(1);
+  const auto registered = register_record(1);
   const DirStore store(path_, false);
   fo::test::Forked reader([&](int) {
     // One for the record, and none for its lock.
@@ -229,19 +229,19 @@ class NoMoreDescriptors {
 };
 
 TEST_F(DirRegistryTest, AFolderThatCannotBeReadIsNotEmpty) {
-  const auto kept = keep(1);
+  const auto registered = register_record(1);
   const DirStore store(path_, false);
   const NoMoreDescriptors none;
   const auto failure = failure_of([&] {
     store.walk(
-        "", "", [](const std::string&) {}, [](const DirStore::Place&) {});
+        "", "", [](const std::string&) {}, [](const DirStore::RecordPath&) {});
   });
   EXPECT_EQ(failure.status, ExitStatus::kOsError);
   EXPECT_EQ(failure.message, "registry 'dir:" + path_ + "': read folder '.': Too many open files");
 }
 
 TEST_F(DirRegistryTest, AWatchWithoutDescriptorsLosesNothing) {
-  const auto kept = keep(1);
+  const auto registered = register_record(1);
   loop::run_to_end(open()->put({"weights/llama", "{}"}, soon()));
   const std::string hidden = file("weights/.hidden");
   fo::test::spill(hidden, "{}");
@@ -264,12 +264,12 @@ TEST_F(DirRegistryTest, AWatchWithoutDescriptorsLosesNothing) {
   std::vector<std::string> changes{watch.next(), watch.next()};
   std::sort(changes.begin(), changes.end());
   EXPECT_EQ(changes, (std::vector<std::string>{"put " + id_number(1), "put mistral"}));
-  loop::run_to_end(kept->leave(soon()));
+  loop::run_to_end(registered->deregister(soon()));
   EXPECT_EQ(watch.next(), "gone " + id_number(1));
 }
 
 TEST_F(DirRegistryTest, AWatchBeginsWhenTheFoldersCanBeRead) {
-  const auto kept = keep(1);
+  const auto registered = register_record(1);
   // The registry is open before it runs out of descriptors.
   auto registry = open();
   loop::run_to_end(registry->list("", soon()));
@@ -283,7 +283,7 @@ TEST_F(DirRegistryTest, AWatchBeginsWhenTheFoldersCanBeRead) {
 }
 
 TEST_F(DirRegistryTest, ADiskThatIsFullLosesNothing) {
-  const auto kept = keep(1);
+  const auto registered = register_record(1);
   fo::test::Forked writer([&](int) {
     const rlimit none{0, 0};
     ::signal(SIGXFSZ, SIG_IGN);
@@ -304,13 +304,13 @@ TEST_F(DirRegistryTest, ADiskThatIsFullLosesNothing) {
 
 // A process that is killed between any two steps of a registration leaves nothing that counts.
 TEST_F(DirRegistryTest, ARegistrationThatIsKilledLeavesNothingThatCounts) {
-  keep(1).reset();
+  register_record(1).reset();
   for (int i = 0; i < 40; ++i) {
     fo::test::Forked writer([&](int ready) -> int {
       fo::test::say(ready, 1);
       for (;;) {
-        const auto kept = keep(1);
-        loop::run_to_end(kept->edit(
+        const auto registered = register_record(1);
+        loop::run_to_end(registered->edit(
             [](const std::string& text) { return with_life(text, Life::kGone); }, soon()));
       }
     });
@@ -318,7 +318,7 @@ TEST_F(DirRegistryTest, ARegistrationThatIsKilledLeavesNothingThatCounts) {
     std::this_thread::sleep_for(std::chrono::microseconds(i * 37));
     writer.kill();
     EXPECT_TRUE(list().empty());
-    EXPECT_EQ(status_of([&] { keep(1); }), ExitStatus::kOk);
+    EXPECT_EQ(status_of([&] { register_record(1); }), ExitStatus::kOk);
   }
 }
 

@@ -29,8 +29,8 @@ using fo::test::soon;
 using fo::test::status_of;
 using test::id_number;
 using test::kEndpoint;
+using test::Maintaining;
 using test::record_number;
-using test::Tending;
 using test::Watching;
 
 std::unique_ptr<Registry> open(std::vector<std::string> servers,
@@ -51,20 +51,20 @@ class EtcdRegistryTest : public fo::test::WithEtcd {
 TEST_F(EtcdRegistryTest, AServerThatRestartsLosesNothing) {
   fo::test::Etcd etcd(folder_);
   const auto registry = open({etcd.url()});
-  const auto kept = loop::run_to_end(registry->keep(record_number(1), soon()));
-  const Tending tending(*kept);
+  const auto registered = loop::run_to_end(registry->register_record(record_number(1), soon()));
+  const Maintaining maintaining(*registered);
   Watching watch(open({etcd.url()}), "instances/");
   EXPECT_EQ(watch.listing(), "put " + id_number(1));
   etcd.restart();
-  const auto second = loop::run_to_end(registry->keep(record_number(2), soon()));
+  const auto second = loop::run_to_end(registry->register_record(record_number(2), soon()));
   EXPECT_EQ(watch.next(), "put " + id_number(2));
 }
 
 TEST_F(EtcdRegistryTest, WorkersAreStaleWhileNoServerIsReachable) {
   fo::test::Etcd etcd(folder_);
   const auto registry = open({etcd.url()}, std::chrono::minutes(10));
-  const auto first = loop::run_to_end(registry->keep(record_number(1), soon()));
-  const auto second = loop::run_to_end(registry->keep(record_number(2), soon()));
+  const auto first = loop::run_to_end(registry->register_record(record_number(1), soon()));
+  const auto second = loop::run_to_end(registry->register_record(record_number(2), soon()));
   loop::run_to_end(registry->put({"weights/llama", "{}"}, soon()));
   Watching watch(open({etcd.url()}), "");
   EXPECT_EQ(watch.listing(), "put " + id_number(1) + ", put " + id_number(2) + ", put llama");
@@ -73,19 +73,19 @@ TEST_F(EtcdRegistryTest, WorkersAreStaleWhileNoServerIsReachable) {
             (std::set<std::string>{"stale " + id_number(1), "stale " + id_number(2)}));
   etcd.start();
   // The watch does not run meanwhile.
-  loop::run_to_end(second->leave(soon()));
+  loop::run_to_end(second->deregister(soon()));
   EXPECT_EQ(watch.next(), "put " + id_number(1));
   loop::run_to_end(registry->put({"weights/mistral", "{}"}, soon()));
   EXPECT_EQ(watch.next(), "put mistral");
-  loop::run_to_end(first->leave(soon()));
+  loop::run_to_end(first->deregister(soon()));
   EXPECT_EQ(watch.next(), "gone " + id_number(1));
 }
 
 TEST_F(EtcdRegistryTest, AServerThatIsAwayLongerThanALeaseEndsNothing) {
   fo::test::Etcd etcd(folder_);
   const auto registry = open({etcd.url()});
-  const auto kept = loop::run_to_end(registry->keep(record_number(1), soon()));
-  const Tending tending(*kept);
+  const auto registered = loop::run_to_end(registry->register_record(record_number(1), soon()));
+  const Maintaining maintaining(*registered);
   Watching watch(open({etcd.url()}), "instances/");
   EXPECT_EQ(watch.listing(), "put " + id_number(1));
   etcd.signal(SIGSTOP);
@@ -96,7 +96,7 @@ TEST_F(EtcdRegistryTest, AServerThatIsAwayLongerThanALeaseEndsNothing) {
       }),
       ExitStatus::kTryAgain);
   etcd.signal(SIGCONT);
-  const auto second = loop::run_to_end(registry->keep(record_number(2), soon()));
+  const auto second = loop::run_to_end(registry->register_record(record_number(2), soon()));
   // The lease may have expired meanwhile, and then the record is written again.
   std::string change = watch.next();
   if (change == "stale " + id_number(1)) change = watch.next();
@@ -108,13 +108,13 @@ TEST_F(EtcdRegistryTest, ChangesThatWereCompactedAreSeenInANewListing) {
   fo::test::Etcd etcd(folder_);
   // No lease expires meanwhile.
   const auto registry = open({etcd.url()}, std::chrono::minutes(10));
-  const auto first = loop::run_to_end(registry->keep(record_number(1), soon()));
-  const auto second = loop::run_to_end(registry->keep(record_number(2), soon()));
+  const auto first = loop::run_to_end(registry->register_record(record_number(1), soon()));
+  const auto second = loop::run_to_end(registry->register_record(record_number(2), soon()));
   Watching watch(open({etcd.url()}), "instances/");
   EXPECT_EQ(watch.listing(), "put " + id_number(1) + ", put " + id_number(2));
   // The watch does not run meanwhile.
-  loop::run_to_end(first->leave(soon()));
-  const auto third = loop::run_to_end(registry->keep(record_number(3), soon()));
+  loop::run_to_end(first->deregister(soon()));
+  const auto third = loop::run_to_end(registry->register_record(record_number(3), soon()));
   const std::string answer = etcd.run_etcdctl({"get", "--write-out=json", "x"});
   const std::size_t at = answer.find("\"revision\":") + 11;
   const std::string revision = answer.substr(at, answer.find_first_of(",}", at) - at);
@@ -137,8 +137,8 @@ TEST_F(EtcdRegistryTest, AnyMemberOfAClusterMayDie) {
   const std::vector<std::string> urls{cluster.member(0).url(), cluster.member(1).url(),
                                       cluster.member(2).url()};
   const auto registry = open(urls);
-  const auto kept = loop::run_to_end(registry->keep(record_number(1), soon()));
-  const Tending tending(*kept);
+  const auto registered = loop::run_to_end(registry->register_record(record_number(1), soon()));
+  const Maintaining maintaining(*registered);
   Watching watch(open(urls), "instances/");
   EXPECT_EQ(watch.listing(), "put " + id_number(1));
   for (std::size_t member = 0; member < 3; ++member) {
@@ -148,9 +148,9 @@ TEST_F(EtcdRegistryTest, AnyMemberOfAClusterMayDie) {
       return status_of([&] { loop::run_to_end(registry->list("", soon())); }) == ExitStatus::kOk;
     });
     const int number = static_cast<int>(member) + 2;
-    auto another = loop::run_to_end(registry->keep(record_number(number), soon()));
+    auto another = loop::run_to_end(registry->register_record(record_number(number), soon()));
     EXPECT_EQ(watch.next(), "put " + id_number(number));
-    loop::run_to_end(another->leave(soon()));
+    loop::run_to_end(another->deregister(soon()));
     EXPECT_EQ(watch.next(), "gone " + id_number(number));
     cluster.member(member).start();
   }

@@ -43,10 +43,10 @@ TEST(RegistryKey, ASegmentEscapesWhatPathsCannotHave) {
 }
 
 TEST(RegistryKey, SomeKindsAreKeptAndHaveIds) {
-  EXPECT_TRUE(is_kept_kind("instances/a/b/c/0123"));
-  EXPECT_TRUE(is_kept_kind("routers/0123"));
-  EXPECT_FALSE(is_kept_kind("cards/x"));
-  EXPECT_FALSE(is_kept_kind("verdicts/0123/canary"));
+  EXPECT_TRUE(is_ephemeral("instances/a/b/c/0123"));
+  EXPECT_TRUE(is_ephemeral("routers/0123"));
+  EXPECT_FALSE(is_ephemeral("cards/x"));
+  EXPECT_FALSE(is_ephemeral("verdicts/0123/canary"));
   EXPECT_EQ(id_of("instances/a/b/c/0123"), "0123");
   EXPECT_EQ(id_of("routers/0123"), "0123");
   EXPECT_EQ(id_of("verdicts/0123/canary"), "0123");

@@ -25,15 +25,15 @@
 namespace fo::test {
 
 /// Tends a record on a thread of its own.
-class Tending {
+class Maintaining {
  public:
-  explicit Tending(fleet::KeptRecord& kept) {
-    boost::asio::co_spawn(loop_, kept.tend(), [](const std::exception_ptr&) {});
+  explicit Maintaining(fleet::RegisteredRecord& registered) {
+    boost::asio::co_spawn(loop_, registered.maintain(), [](const std::exception_ptr&) {});
     thread_ = std::thread([this] { loop_.run(); });
   }
-  Tending(const Tending&) = delete;
-  Tending& operator=(const Tending&) = delete;
-  ~Tending() {
+  Maintaining(const Maintaining&) = delete;
+  Maintaining& operator=(const Maintaining&) = delete;
+  ~Maintaining() {
     loop_.stop();
     thread_.join();
   }

@@ -465,7 +465,8 @@ class LateRegistry : public fleet::Registry {
   awaitable<std::vector<Record>> list(std::string, base::Deadline) override {
     co_return std::vector<Record>();
   }
-  awaitable<std::unique_ptr<fleet::KeptRecord>> keep(Record, base::Deadline) override {
+  awaitable<std::unique_ptr<fleet::RegisteredRecord>> register_record(Record,
+                                                                      base::Deadline) override {
     co_return nullptr;
   }
   awaitable<void> put(Record, base::Deadline) override { co_return; }

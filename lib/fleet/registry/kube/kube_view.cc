@@ -125,7 +125,7 @@ void KubeView::refresh(const std::string& key) {
     return;
   }
   const auto& [rank, text] = *offered->second.begin();
-  if (rank.is_stale || (is_unreachable_ && is_kept_kind(key))) {
+  if (rank.is_stale || (is_unreachable_ && is_ephemeral(key))) {
     // A worker that was never ready is not reported.
     if (reported == reported_.end() || reported->second.empty()) return;
     reported->second.clear();

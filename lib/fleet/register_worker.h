@@ -11,7 +11,7 @@
 
 namespace fo::fleet {
 
-struct KeeperOptions {
+struct RegisterOptions {
   Record record;
   /// The timeout of the first registration, and of the deregistration.
   base::Duration timeout = std::chrono::seconds(5);
@@ -19,13 +19,14 @@ struct KeeperOptions {
   int ready_fd = -1;
 };
 
-/// Writes the record, calls `on_kept`, and keeps the record until SIGTERM, SIGINT, SIGHUP or
+/// Writes the record, calls `on_registered`, and keeps the record until SIGTERM, SIGINT, SIGHUP or
 /// SIGQUIT; then it deregisters. Throws what Registry::keep throws.
-void keep_record(Registry& registry, const KeeperOptions& options,
-                 const std::function<void()>& on_kept);
+void register_until_signal(Registry& registry, const RegisterOptions& options,
+                           const std::function<void()>& on_registered);
 
 /// Deregisters. An error is only logged, because the record does not outlast this process for long.
-boost::asio::awaitable<void> leave_or_log(KeptRecord& kept, base::Duration timeout);
+boost::asio::awaitable<void> deregister_or_log(RegisteredRecord& registered,
+                                               base::Duration timeout);
 
 /// Calls `on_change` for each change of records whose keys begin with `prefix`, as Registry::watch
 /// does, until SIGTERM, SIGINT, SIGHUP or SIGQUIT. An exception of `on_change` ends the watch, and

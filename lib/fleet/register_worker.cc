@@ -1,4 +1,4 @@
-#include "fleet/keeper.h"
+#include "fleet/register_worker.h"
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -43,27 +43,27 @@ void run_until_signal(loop::Daemon& daemon, asio::io_context& io, awaitable<void
 
 }  // namespace
 
-void keep_record(Registry& registry, const KeeperOptions& options,
-                 const std::function<void()>& on_kept) {
+void register_until_signal(Registry& registry, const RegisterOptions& options,
+                           const std::function<void()>& on_registered) {
   loop::Daemon daemon(options.ready_fd);
-  std::unique_ptr<KeptRecord> kept;
+  std::unique_ptr<RegisteredRecord> registered;
   asio::io_context io(1);
   const auto keep = [&]() -> awaitable<void> {
     const Deadline deadline = Deadline::after(options.timeout);
-    kept = co_await registry.keep(options.record, deadline);
-    on_kept();
+    registered = co_await registry.register_record(options.record, deadline);
+    on_registered();
     daemon.ready();
-    co_await kept->tend();
+    co_await registered->maintain();
   };
   run_until_signal(daemon, io, keep());
-  if (!kept) return;
-  loop::run_to_end(leave_or_log(*kept, options.timeout));
+  if (!registered) return;
+  loop::run_to_end(deregister_or_log(*registered, options.timeout));
 }
 
-awaitable<void> leave_or_log(KeptRecord& kept, base::Duration timeout) {
+awaitable<void> deregister_or_log(RegisteredRecord& registered, base::Duration timeout) {
   try {
     const Deadline deadline = Deadline::after(timeout);
-    co_await kept.leave(deadline);
+    co_await registered.deregister(deadline);
   } catch (const base::Error& error) {
     os::log(os::LogLevel::kWarning, "deregister: {}", error.what());
   }
