@@ -70,7 +70,7 @@ std::optional<Held> try_to_hold(const Wanted& wanted, gms::RemapOutcome& outcome
   const Deadline slice = Deadline::after(kSlice).sooner(wanted.deadline);
   try {
     RpcClient rpc = RpcClient::connect(wanted.socket, slice);
-    if (!rpc.shake_hands(gms::LockType::kRo, slice).grant) {
+    if (!rpc.request_lock(gms::LockType::kRo, slice).grant) {
       outcome = gms::no_lock_in_time(what);
       return std::nullopt;
     }

@@ -247,7 +247,7 @@ class Session : public std::enable_shared_from_this<Session> {
  private:
   static awaitable<void> run(std::shared_ptr<Session> self) {
     try {
-      co_await self->shake_hands();
+      co_await self->handshake();
       co_await self->serve();
     } catch (const std::exception& error) {
       os::log(os::LogLevel::kDebug, "serve a client: {}", error.what());
@@ -320,7 +320,7 @@ class Session : public std::enable_shared_from_this<Session> {
     add_field(head, "Connection", keep_alive_ ? "keep-alive" : "close");
   }
 
-  awaitable<void> shake_hands() {
+  awaitable<void> handshake() {
     enter(Stage::kReading);
     error_code error;
     const base::Deadline deadline = base::Deadline::after(state_->limits.header_timeout);

@@ -28,7 +28,7 @@ std::optional<UnpublishReport> unpublish(const std::string& socket_path,
   }
   {
     auto rpc = connect(gms::RpcClient::Retry::kNever);
-    if (!rpc.shake_hands(gms::LockType::kRw, deadline).grant) return std::nullopt;
+    if (!rpc.request_lock(gms::LockType::kRw, deadline).grant) return std::nullopt;
   }
   if (!before.committed && !before.layout_committed) return UnpublishReport{};
   return UnpublishReport{true, before.allocation_count, before.memory_layout_hash};

@@ -44,10 +44,10 @@ class PlainClient {
  public:
   explicit PlainClient(const std::string& path) : socket_(os::connect_unix(path, soon())) {}
 
-  void shake_hands(gms::LockType type) {
+  void request_lock(gms::LockType type) {
     const auto answer = call<gms::HandshakeResponse>(
         gms::HandshakeRequest{std::string(gms::to_string(type)), 60'000});
-    expect(answer.success, "shake hands: no lock");
+    expect(answer.success, "request a lock: not granted");
   }
 
   template <typename Response, typename Request>
@@ -99,7 +99,7 @@ class Client {
     std::vector<cuda::AddressRange> ranges;
     std::vector<cuda::Mapping> mappings;
     PlainClient client(socket_);
-    client.shake_hands(gms::LockType::kRw);
+    client.request_lock(gms::LockType::kRw);
     for (std::size_t i = 0; i < objects; ++i) {
       const auto made = client.call<gms::AllocateResponse>(
           gms::AllocateRequest{static_cast<std::int64_t>(kSize)});
@@ -149,7 +149,7 @@ class Client {
     std::vector<gms::AllocationId> ids;
     {
       PlainClient client(socket_);
-      client.shake_hands(gms::LockType::kRo);
+      client.request_lock(gms::LockType::kRo);
       for (auto& one :
            client.call<gms::ListAllocationsResponse>(gms::ListAllocationsRequest{}).allocations) {
         ids.push_back(std::move(one.allocation_id));
@@ -160,7 +160,7 @@ class Client {
     std::vector<cuda::Mapping> mappings;
     return seconds_of([&] {
       PlainClient client(socket_);
-      client.shake_hands(gms::LockType::kRo);
+      client.request_lock(gms::LockType::kRo);
       client.call<gms::GetMemoryLayoutHashResponse>(gms::GetMemoryLayoutHashRequest{});
       for (std::size_t i = 0; i < objects; ++i) {
         map(client, ids[i], ranges[i].address(), kSize, cuda::Access::kRead, mappings);
@@ -174,7 +174,7 @@ class Client {
     gms::Metadata metadata;
     PlainClient client(socket_);
     const auto start = std::chrono::steady_clock::now();
-    client.shake_hands(gms::LockType::kRo);
+    client.request_lock(gms::LockType::kRo);
     client.call<gms::GetMemoryLayoutHashResponse>(gms::GetMemoryLayoutHashRequest{});
     const auto list = client.call<gms::ListAllocationsResponse>(gms::ListAllocationsRequest{});
     for (const auto& one : list.allocations) {

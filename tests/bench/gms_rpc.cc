@@ -104,7 +104,7 @@ void run(std::size_t runs, bench::Report& report) {
   const bench::Device gpu(64 * base::kMiB, 4096);
   const bench::Server server(gpu.path("gms.sock"));
   gms::RpcClient client = gms::RpcClient::connect(gpu.path("gms.sock"), Deadline::never());
-  expect(client.shake_hands(gms::LockType::kRw, bench::soon()).grant.has_value(), "no lock");
+  expect(client.request_lock(gms::LockType::kRw, bench::soon()).grant.has_value(), "no lock");
   const gms::AllocationId id = client.allocate(4096, "weights").allocation_id;
   const std::string value(100, 'v');
   client.put_metadata("key", id, 0, value);

@@ -48,7 +48,7 @@ gms::LayoutHash answer_of(const std::string& socket) {
 
 void publish(const std::string& socket, std::size_t allocations) {
   gms::RpcClient writer = gms::RpcClient::connect(socket, bench::soon());
-  expect(writer.shake_hands(gms::LockType::kRw, bench::soon()).grant.has_value(), "no lock");
+  expect(writer.request_lock(gms::LockType::kRw, bench::soon()).grant.has_value(), "no lock");
   if (allocations > 0) {
     writer.allocate_many(std::vector<base::ByteCount>(allocations, kSize), "weights");
   }

@@ -59,7 +59,7 @@ class GmsWatchTest : public gms::OneServer {
 
   void publish(base::ByteCount size) const {
     RpcClient rpc = RpcClient::connect(socket_, soon());
-    ASSERT_EQ(rpc.shake_hands(LockType::kRw, soon()).grant, gms::Grant::kRw);
+    ASSERT_EQ(rpc.request_lock(LockType::kRw, soon()).grant, gms::Grant::kRw);
     rpc.put_metadata("tensor", rpc.allocate(size, "t").allocation_id, 0, "{}");
     rpc.commit();
   }
@@ -70,7 +70,7 @@ class GmsWatchTest : public gms::OneServer {
   // Whether a writer gets the lock at once.
   [[nodiscard]] bool can_write() const {
     RpcClient rpc = RpcClient::connect(socket_, soon());
-    return rpc.shake_hands(LockType::kRw, in_ms(100)).grant.has_value();
+    return rpc.request_lock(LockType::kRw, in_ms(100)).grant.has_value();
   }
   void restart() {
     server_.reset();
@@ -203,7 +203,7 @@ TEST_F(GmsWatchTest, NothingPublishedAndAWriterAtWorkAreTryAgain) {
   EXPECT_EQ(failure_of([&] { learn(in_ms(50)); }).status, ExitStatus::kTryAgain);
   publish(4096);
   RpcClient writer = RpcClient::connect(socket_, soon());
-  ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+  ASSERT_TRUE(writer.request_lock(LockType::kRw, soon()).grant);
   const auto failure = failure_of([&] { hold(in_ms(50)); });
   EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
   EXPECT_EQ(failure.message, "GMS at '" + socket_ + "': Timeout waiting for lock ro");
@@ -215,7 +215,7 @@ TEST_F(GmsWatchTest, AWriterIsWaitedFor) {
   const gms::PlainRelay relay(counted, socket_, gms::PlainRelay::Offer::kEverything);
   make(10s, {counted});
   RpcClient writer = RpcClient::connect(socket_, soon());
-  ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+  ASSERT_TRUE(writer.request_lock(LockType::kRw, soon()).grant);
   bool held = false;
   boost::asio::co_spawn(loop_.io(), watch_->hold(soon()),
                         [&](const std::exception_ptr& error) { held = !error; });

@@ -122,7 +122,7 @@ TEST_F(SimulatedKvGateTest, TheDeviceIsAskedForWhatTheGmsSays) {
   const std::string elsewhere = path("other.sock");
   const gms::GmsProcess other({"--socket-path", elsewhere});
   RpcClient hog = RpcClient::connect(elsewhere, soon());
-  ASSERT_EQ(hog.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
+  ASSERT_EQ(hog.request_lock(LockType::kRw, soon()).grant, Grant::kRw);
   hog.allocate(parts(200), "x");
   DeviceGate gate(children, {base::DeviceOrdinal(0)}, std::nullopt, here);
   const auto failure = failure_of([&] { loop_.run(gate.wait(in_ms(300))); });

@@ -26,13 +26,13 @@ class Server {
     switch (input.below(14)) {
       case 0:
       case 1:
-        arrive(input);
+        enqueue(input);
         break;
       case 2:
         if (Client* client = pick(input)) client->is_alive = false;
         break;
       case 3:
-        if (const Client* client = pick(input)) leave(client->id);
+        if (const Client* client = pick(input)) disconnect(client->id);
         break;
       case 4:
       case 5:
@@ -176,20 +176,20 @@ class Server {
     return nullptr;
   }
 
-  void arrive(fuzz::Input& input) {
+  void enqueue(fuzz::Input& input) {
     constexpr std::array kTypes{LockType::kRw, LockType::kRo, LockType::kRwOrRo,
                                 LockType::kRwDataOrRw};
     const LockType type = kTypes[input.below(kTypes.size())];
     if (clients_.size() == kMaxClients) return;
-    const SessionId id = model_.arrive(type);
+    const SessionId id = model_.enqueue(type);
     require(id > last_id_, "session ids are new");
     last_id_ = id;
     clients_.push_back({id, type});
     require(!model_.grant_of(id), "nobody is granted anything on arrival");
   }
 
-  void leave(SessionId id) {
-    model_.leave(id);
+  void disconnect(SessionId id) {
+    model_.disconnect(id);
     const auto found =
         std::find_if(clients_.begin(), clients_.end(), [&](const Client& c) { return c.id == id; });
     const std::optional<Grant> grant = found->grant;
@@ -407,7 +407,7 @@ class Server {
     stage_ = Stage::kPublished;
     std::erase_if(clients_, [&](const Client& each) { return each.id == id; });
     happened("committed");
-    model_.leave(id);  // the server closes its connection
+    model_.disconnect(id);  // the server closes its connection
   }
 
   // --- The invariants after every step.

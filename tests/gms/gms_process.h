@@ -164,7 +164,7 @@ class OneServer : public TestDevice {
   /// A client with this lock.
   [[nodiscard]] RpcClient enter(LockType type) const {
     RpcClient client = connect();
-    EXPECT_TRUE(client.shake_hands(type, soon()).grant) << to_string(type);
+    EXPECT_TRUE(client.request_lock(type, soon()).grant) << to_string(type);
     return client;
   }
 

@@ -56,7 +56,7 @@ class NetStream : public fo::test::FdCounting, public testing::WithParamInterfac
     }
     client_ = make(base::UniqueFd(fds[0]), std::move(client));
     server_ = make(base::UniqueFd(fds[1]), std::move(server));
-    loop_.run(shake_hands());
+    loop_.run(handshake());
   }
 
   std::unique_ptr<Stream> make(base::UniqueFd fd, std::optional<asio::ssl::context> context) {
@@ -65,7 +65,7 @@ class NetStream : public fo::test::FdCounting, public testing::WithParamInterfac
                 asio::generic::stream_protocol(AF_UNIX, 0));
     return std::make_unique<Stream>(std::move(socket), std::move(context));
   }
-  awaitable<void> shake_hands() {
+  awaitable<void> handshake() {
     bool is_done = false;
     const auto serve = [&]() -> awaitable<void> {
       error_code error;

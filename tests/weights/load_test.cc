@@ -176,7 +176,7 @@ TEST_F(Load, PinsTheContent) {
   const gms::LayoutHash first = publish(pinned).memory_layout_hash;
   EXPECT_EQ(publish(pinned).memory_layout_hash, first);
   gms::RpcClient rpc = gms::RpcClient::connect(socket_, gms::soon());
-  ASSERT_TRUE(rpc.shake_hands(LockType::kRo, gms::soon()).grant);
+  ASSERT_TRUE(rpc.request_lock(LockType::kRo, gms::soon()).grant);
   EXPECT_THAT(
       rpc.get_metadata("model.empty")->value,
       StartsWith(

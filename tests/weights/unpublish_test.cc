@@ -14,7 +14,7 @@ using testing::StartsWith;
 TEST_F(SnapshotDirectory, UnpublishWaitsForReaders) {
   const LoadReport report = publish_model();
   gms::RpcClient reader = gms::RpcClient::connect(socket_, gms::soon());
-  ASSERT_TRUE(reader.shake_hands(LockType::kRo, gms::soon()).grant);
+  ASSERT_TRUE(reader.request_lock(LockType::kRo, gms::soon()).grant);
   EXPECT_FALSE(unpublish(socket_, std::chrono::milliseconds(20)));
   EXPECT_EQ(state().memory_layout_hash, report.memory_layout_hash);
 }
@@ -31,7 +31,7 @@ TEST_F(SnapshotDirectory, UnpublishDropsASealedLayoutToo) {
   start();
   {
     gms::RpcClient writer = gms::RpcClient::connect(socket_, gms::soon());
-    ASSERT_TRUE(writer.shake_hands(LockType::kRw, gms::soon()).grant);
+    ASSERT_TRUE(writer.request_lock(LockType::kRw, gms::soon()).grant);
     writer.allocate(5, "weights");
     writer.seal();
   }

@@ -16,7 +16,7 @@
 #include "cuda/device.h"
 #include "cuda/driver.h"
 #include "gms/bundle/crash_history.h"
-#include "gms/bundle/vault.h"
+#include "gms/bundle/fd_store.h"
 #include "gms/protocol/endpoint.h"
 #include "gms/server/metrics_server.h"
 #include "gms/server/server.h"
@@ -44,7 +44,8 @@ using os::OwnedPath;
 constexpr base::Duration kGrace = std::chrono::seconds(5);
 // The time from a server's start until it answers; initialising a driver and many imports are slow.
 constexpr base::Duration kStartTimeout = std::chrono::minutes(5);
-// Descriptors of the parent that vaults must not use, with as many again for each server.
+// Descriptors of the parent that descriptor stores must not use, with as many again for each
+// server.
 constexpr std::size_t kReserve = 64;
 constexpr std::size_t kReservePerServer = 16;
 // The tag whose layouts must be preserved, and whose servers get the snapshot.
@@ -73,17 +74,17 @@ std::string find_loader() {
 }
 
 struct Server {
-  Server(Place where, VaultRoom& room) : place(std::move(where)), vault(room) {}
+  Server(ServerEntry where, FdBudget& budget) : entry(std::move(where)), fd_store(budget) {}
 
   /// Call it when the server has answered and its snapshot, if any, was loaded or failed to load.
   void set_ready() const { counters->ready.set(1); }
   [[nodiscard]] std::string name() const {
-    return "device=" + std::to_string(place.device.value()) + " tag=" + place.tag;
+    return "device=" + std::to_string(entry.device.value()) + " tag=" + entry.tag;
   }
 
-  Place place;
+  ServerEntry entry;
   CounterPage counters = create_counter_page();
-  Vault vault;
+  FdStore fd_store;
   CrashHistory crashes;
   std::optional<os::Child> child;
   /// Receives a byte when the child answers.
@@ -94,24 +95,24 @@ struct Server {
   std::optional<Deadline> answer_by;
   /// It starts without a layout, and gets the snapshot once it answers.
   bool wants_snapshot = false;
-  /// It was started with a deposit.
+  /// It was started with a stored layout.
   bool began_with_layout = false;
   std::optional<os::Child> loader;
   /// The number of its starts, and the one at which its loader was started.
   unsigned starts = 0;
   unsigned loader_of = 0;
-  /// Children that close the memory that its vault has dropped.
+  /// Children that close the memory that its descriptor store has dropped.
   std::vector<os::Child> closers;
 };
 
 class Bundle {
  public:
-  Bundle(const BundleConfig& config, std::vector<Place> places, BundleFds fds)
+  Bundle(const BundleConfig& config, std::vector<ServerEntry> entries, BundleFds fds)
       : config_(config), fds_(std::move(fds)) {
-    const std::size_t reserve = kReserve + kReservePerServer * places.size();
-    room_.limit = config.fd_limit > reserve ? config.fd_limit - reserve : 0;
-    for (Place& place : places) {
-      servers_.push_back(std::make_unique<Server>(std::move(place), room_));
+    const std::size_t reserve = kReserve + kReservePerServer * entries.size();
+    budget_.limit = config.fd_limit > reserve ? config.fd_limit - reserve : 0;
+    for (ServerEntry& entry : entries) {
+      servers_.push_back(std::make_unique<Server>(std::move(entry), budget_));
       servers_.back()->wants_snapshot = restores(*servers_.back());
     }
   }
@@ -134,19 +135,19 @@ class Bundle {
   void start(Server& server) {
     os::Pipe ready;
     server.ready = std::move(ready.reader);
-    UniqueFd vault;
-    if (config_.on_crash == OnCrash::kRestart) vault = server.vault.open();
-    server.child.emplace(
-        os::fork_child([&] { return run_child(server, std::move(ready.writer), std::move(vault)); },
-                       {.parent_death_signal = SIGKILL}));
+    UniqueFd fd_store;
+    if (config_.on_crash == OnCrash::kRestart) fd_store = server.fd_store.open();
+    server.child.emplace(os::fork_child(
+        [&] { return run_child(server, std::move(ready.writer), std::move(fd_store)); },
+        {.parent_death_signal = SIGKILL}));
     ++server.starts;
-    server.began_with_layout = server.vault.deposit() != nullptr;
+    server.began_with_layout = server.fd_store.stored_layout() != nullptr;
     server.start_at.reset();
     server.answer_by = Deadline::after(kStartTimeout);
   }
 
   // If a start fails because no process or descriptor is left, this counts as a crash: it is
-  // retried, because the vault still has the layout.
+  // retried, because the descriptor store still has the layout.
   std::optional<int> start_again(Server& server) {
     try {
       start(server);
@@ -173,7 +174,7 @@ class Bundle {
     std::vector<MeteredServer> metered;
     for (const auto& server : servers_) {
       metered.push_back(
-          {server->place.device, server->place.uuid, server->place.tag, &*server->counters});
+          {server->entry.device, server->entry.uuid, server->entry.tag, &*server->counters});
     }
     UniqueFd listener = std::move(fds_.metrics);
     release_siblings();
@@ -182,18 +183,18 @@ class Bundle {
   }
 
   // In the child.
-  int run_child(Server& server, UniqueFd ready, UniqueFd vault) {
+  int run_child(Server& server, UniqueFd ready, UniqueFd fd_store) {
     // A terminal sends SIGINT, SIGHUP and SIGQUIT to all processes of the bundle. Only the parent
     // reacts to them: it sends SIGTERM to its children.
     const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
     ServerConfig config;
-    config.listener = std::move(server.place.socket.listener);
-    config.deposit = server.vault.take();
+    config.listener = std::move(server.entry.socket.listener);
+    config.stored_layout = server.fd_store.take();
     release_siblings();
-    config.vault = std::move(vault);
+    config.fd_store = std::move(fd_store);
     config.driver = cuda::Driver::open(config_.driver);
-    config.device = cuda::device_info(*config.driver, server.place.device);
-    config.tag = server.place.tag;
+    config.device = cuda::device_info(*config.driver, server.entry.device);
+    config.tag = server.entry.tag;
     config.stop_fd = stop.get();
     config.counters = &*server.counters;
     config.alloc_retry_interval = config_.alloc_retry_interval;
@@ -222,9 +223,9 @@ class Bundle {
     fds_ = {};
     metrics_child_.reset();
     for (const auto& sibling : servers_) {
-      sibling->place.socket.listener.reset();
-      sibling->place.socket.lock.reset();
-      sibling->vault.close();
+      sibling->entry.socket.listener.reset();
+      sibling->entry.socket.lock.reset();
+      sibling->fd_store.close();
       sibling->ready.reset();
       sibling->child.reset();
       sibling->loader.reset();
@@ -236,7 +237,7 @@ class Bundle {
   // not wait for a driver. So it forks a child with the same descriptors, closes its own, and lets
   // the child's end close the last ones.
   void close_dropped(Server& server) {
-    std::vector<UniqueFd> dropped = server.vault.take_dropped();
+    std::vector<UniqueFd> dropped = server.fd_store.take_dropped();
     if (!dropped.empty()) {
       try {
         server.closers.push_back(os::fork_child([this] {
@@ -249,14 +250,14 @@ class Bundle {
       }
       dropped.clear();
     }
-    if (server.closers.empty()) server.vault.answer_drop();
+    if (server.closers.empty()) server.fd_store.answer_drop();
   }
 
   // In a child.
   void release_sockets() {
     for (const auto& server : servers_) {
-      server->place.socket.listener.reset();
-      server->place.socket.lock.reset();
+      server->entry.socket.listener.reset();
+      server->entry.socket.lock.reset();
     }
     release_siblings();
   }
@@ -265,7 +266,7 @@ class Bundle {
     std::erase_if(server.closers, [](const os::Child& closer) {
       return closer.wait(Deadline::after(base::Duration::zero())).has_value();
     });
-    if (server.closers.empty()) server.vault.answer_drop();
+    if (server.closers.empty()) server.fd_store.answer_drop();
   }
 
   // The exit status of the first server that ended for good; nullopt if a signal asks to end.
@@ -276,7 +277,7 @@ class Bundle {
       Deadline next = Deadline::never();
       if (metrics_at_) next = *metrics_at_;
       for (const auto& server : servers_) {
-        events.push_back({server->vault.fd(), POLLIN, 0});
+        events.push_back({server->fd_store.fd(), POLLIN, 0});
         events.push_back({server->ready.get(), POLLIN, 0});
         events.push_back({server->child ? server->child->pidfd() : -1, POLLIN, 0});
         events.push_back({server->loader ? server->loader->pidfd() : -1, POLLIN, 0});
@@ -304,15 +305,15 @@ class Bundle {
     }
   }
 
-  void serve_vault(Server& server) {
-    server.vault.serve();
+  void serve_fd_store(Server& server) {
+    server.fd_store.serve();
     close_dropped(server);
   }
 
-  // `events` are those of the vault, the ready pipe, the child and the loader. Returns the exit
-  // status if everything must end.
+  // `events` are those of the descriptor store, the ready pipe, the child and the loader. Returns
+  // the exit status if everything must end.
   std::optional<int> look_after(Server& server, const pollfd* events) {
-    if (events[0].revents != 0) serve_vault(server);
+    if (events[0].revents != 0) serve_fd_store(server);
     // Before the ready pipe, which may start another loader.
     if (events[3].revents != 0) end_restore(server);
     if (events[1].revents != 0) {
@@ -320,9 +321,9 @@ class Bundle {
       const bool answers = ::read(server.ready.get(), &mark, 1) == 1;
       server.ready.reset();
       if (answers) server.answer_by.reset();
-      const bool has_layout = server.vault.deposit() != nullptr;
+      const bool has_layout = server.fd_store.stored_layout() != nullptr;
       if (answers && has_layout) server.wants_snapshot = false;
-      // It could not restore its deposit.
+      // It could not restore its stored layout.
       if (answers && !has_layout && server.began_with_layout) {
         server.wants_snapshot = restores(server);
       }
@@ -361,19 +362,20 @@ class Bundle {
     server.ready.reset();
     server.answer_by.reset();
     // Packets that it has sent before its end still count.
-    if (server.vault.fd() >= 0) serve_vault(server);
+    if (server.fd_store.fd() >= 0) serve_fd_store(server);
     const bool had_layout = server.counters->committed.get() != 0;
     server.counters->reset_gauges();
     // The layout was published but not protected. One that was dropped on purpose is not restored.
-    if (had_layout && server.vault.deposit() == nullptr) server.wants_snapshot = restores(server);
+    if (had_layout && server.fd_store.stored_layout() == nullptr)
+      server.wants_snapshot = restores(server);
     const bool crashed = status > 128;
-    // These statuses mean that the server lacked a resource. Its deposit is kept for another
+    // These statuses mean that the server lacked a resource. Its stored layout is kept for another
     // attempt. The status of a device that cannot be trusted, kSoftware, is not among them.
     const bool is_short = status == base::to_int(ExitStatus::kOsError) ||
                           status == base::to_int(ExitStatus::kTryAgain) ||
                           status == base::to_int(ExitStatus::kUnavailable);
     const bool may_come_back =
-        crashed || !ends_all(server) || (is_short && server.vault.deposit() != nullptr);
+        crashed || !ends_all(server) || (is_short && server.fd_store.stored_layout() != nullptr);
     if (config_.on_crash == OnCrash::kExit || !may_come_back) {
       os::log(LogLevel::kError, "server ended with status {}: {}", status, server.name());
       return status;
@@ -391,7 +393,7 @@ class Bundle {
       if (ends_all(server)) return status;
       pause = kLastResort;
     }
-    const Deposit* kept = server.vault.deposit();
+    const StoredLayout* kept = server.fd_store.stored_layout();
     os::log(LogLevel::kWarning, "{}, restarting it with {}: {}", what,
             kept == nullptr ? std::string("nothing published")
                             : base::counted(kept->memory.size(), "allocation"),
@@ -404,24 +406,24 @@ class Bundle {
   // Whether all servers end if this one cannot be restarted. Memory of servers without weights
   // belongs to engines, which allocate it again, so that is no reason to lose the weights.
   [[nodiscard]] bool ends_all(const Server& server) const {
-    return server.place.tag == kWeightsTag ||
+    return server.entry.tag == kWeightsTag ||
            std::none_of(servers_.begin(), servers_.end(),
-                        [](const auto& one) { return one->place.tag == kWeightsTag; });
+                        [](const auto& one) { return one->entry.tag == kWeightsTag; });
   }
 
   [[nodiscard]] bool restores(const Server& server) const {
-    return !config_.restore.empty() && server.place.tag == kWeightsTag;
+    return !config_.restore.empty() && server.entry.tag == kWeightsTag;
   }
 
   void begin_restore(Server& server) {
-    const base::DeviceOrdinal device = server.place.device;
+    const base::DeviceOrdinal device = server.entry.device;
     const std::string snapshot =
         snapshot_of(config_.restore, device, servers_.size() == config_.tags.size());
     server.loader_of = server.starts;
     try {
       server.loader.emplace(
           os::spawn({find_loader(), "--snapshot", snapshot, "--role", "rw_or_ro", "--socket",
-                     server.place.path, "--device", std::to_string(device.value()), "--driver",
+                     server.entry.path, "--device", std::to_string(device.value()), "--driver",
                      config_.driver, "--timeout", "30s", "-q"},
                     {.parent_death_signal = SIGKILL}));
     } catch (const Error& error) {
@@ -492,10 +494,10 @@ class Bundle {
       reap(server->loader, "gms-load");
       reap(server->child, "a server");
     }
-    // The sockets are closed before the vaults, so that the next bundle need not wait until the
-    // driver has freed the vaults' memory.
-    std::vector<Place> ended;
-    for (const auto& server : servers_) ended.push_back(std::move(server->place));
+    // The sockets are closed before the descriptor stores, so that the next bundle need not wait
+    // until the driver has freed their memory.
+    std::vector<ServerEntry> ended;
+    for (const auto& server : servers_) ended.push_back(std::move(server->entry));
   }
 
   // False if the child still runs at the deadline, or a second signal arrives.
@@ -516,7 +518,7 @@ class Bundle {
   /// When to restart it.
   std::optional<Deadline> metrics_at_;
   const os::Notifier notifier_;
-  VaultRoom room_;
+  FdBudget budget_;
   std::vector<std::unique_ptr<Server>> servers_;
   bool announced_ = false;
   std::optional<OwnedPath> ready_file_;
@@ -524,8 +526,8 @@ class Bundle {
 
 }  // namespace
 
-int run_bundle(const BundleConfig& config, std::vector<Place> places, BundleFds fds) {
-  return Bundle(config, std::move(places), std::move(fds)).run();
+int run_bundle(const BundleConfig& config, std::vector<ServerEntry> entries, BundleFds fds) {
+  return Bundle(config, std::move(entries), std::move(fds)).run();
 }
 
 }  // namespace fo::gms

@@ -1,6 +1,6 @@
 // The processes of one gms-serve: one server for each device and tag. It starts and watches them,
-// and restarts one after a crash with the layout that its vault has kept. Runs in the parent, which
-// never calls CUDA and does little that can fail.
+// and restarts one after a crash with the layout that its descriptor store has kept. Runs in the
+// parent, which never calls CUDA and does little that can fail.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@
 namespace fo::gms {
 
 /// The socket of one server, with its device and tag.
-struct Place {
+struct ServerEntry {
   base::DeviceOrdinal device;
   base::GpuUuid uuid;
   std::string tag;
@@ -44,6 +44,6 @@ struct BundleFds {
 };
 
 /// Serves these sockets until a signal arrives, as serve() does; returns its exit status.
-int run_bundle(const BundleConfig& config, std::vector<Place> places, BundleFds fds);
+int run_bundle(const BundleConfig& config, std::vector<ServerEntry> entries, BundleFds fds);
 
 }  // namespace fo::gms

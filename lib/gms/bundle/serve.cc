@@ -188,33 +188,33 @@ int serve(const ServeConfig& given) {
   // Descriptors in flight count for all processes of a user together; the driver needs the others.
   const std::size_t servers = std::max<std::size_t>(probe->devices.size() * config.tags.size(), 1);
   config.max_unread_fds = std::clamp<std::size_t>(config.fd_limit / 8 / servers, 1, kMaxUnreadFds);
-  std::vector<Place> places;
+  std::vector<ServerEntry> entries;
   for (const cuda::DeviceInfo& device : probe->devices) {
     for (const std::string& tag : config.tags) {
       const std::string path =
           is_bundle ? socket_path(config.socket_dir, device.uuid, tag) : config.socket_path;
-      Place place{device.ordinal,
-                  device.uuid,
-                  tag,
-                  path,
-                  os::open_server_socket(path, config.socket_mode),
-                  {}};
+      ServerEntry entry{device.ordinal,
+                        device.uuid,
+                        tag,
+                        path,
+                        os::open_server_socket(path, config.socket_mode),
+                        {}};
       if (is_bundle) {
         const base::DeviceOrdinal ordinal = device.ordinal;
-        place.links.push_back(make_link(socket_link(config.socket_dir, ordinal, tag), path));
+        entry.links.push_back(make_link(socket_link(config.socket_dir, ordinal, tag), path));
         if (tag == "weights") {
-          place.links.push_back(make_link(weights_link(config.socket_dir, ordinal), path));
+          entry.links.push_back(make_link(weights_link(config.socket_dir, ordinal), path));
         }
         if (is_only_slice(device, probe->devices)) {
-          place.links.push_back(
+          entry.links.push_back(
               make_link(socket_path(config.socket_dir, device.gpu_uuid, tag), path));
         }
       }
-      places.push_back(std::move(place));
+      entries.push_back(std::move(entry));
     }
   }
   BundleFds fds{std::move(ready_fd), std::move(signals), std::move(metrics), std::move(folder)};
-  return run_bundle(config, std::move(places), std::move(fds));
+  return run_bundle(config, std::move(entries), std::move(fds));
 }
 
 }  // namespace fo::gms

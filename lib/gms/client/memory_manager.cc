@@ -21,7 +21,7 @@ MemoryManager::MemoryManager(std::shared_ptr<const cuda::Driver> driver, cuda::D
 std::optional<Grant> MemoryManager::connect(LockType type, const Deadline& deadline,
                                             RpcClient::Retry retry) {
   RpcClient rpc = RpcClient::connect(socket_path_, deadline, retry, server_uid_);
-  const Handshake handshake = rpc.shake_hands(type, deadline);
+  const Handshake handshake = rpc.request_lock(type, deadline);
   if (handshake.grant) {
     rpc.set_deadline(Deadline::never());
     rpc_.emplace(std::move(rpc));

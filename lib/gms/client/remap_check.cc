@@ -51,7 +51,7 @@ RemapOutcome check_layout(const RemapCheckRequest& request, const Deadline& dead
   const std::string what = "GMS at " + base::quoted(request.socket);
   RpcClient rpc =
       RpcClient::connect(request.socket, deadline, RpcClient::Retry::kNever, request.server_uid);
-  if (!rpc.shake_hands(LockType::kRo, lock_deadline(deadline)).grant) {
+  if (!rpc.request_lock(LockType::kRo, lock_deadline(deadline)).grant) {
     return no_lock_in_time(what);
   }
   check.memory_layout_hash = rpc.layout_hash();

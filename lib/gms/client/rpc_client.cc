@@ -218,7 +218,7 @@ std::vector<Event> RpcClient::event_history() {
   return call<GetEventHistoryResponse>(GetEventHistoryRequest{}).events;
 }
 
-Handshake RpcClient::shake_hands(LockType type, const Deadline& deadline) {
+Handshake RpcClient::request_lock(LockType type, const Deadline& deadline) {
   HandshakeRequest request{std::string(to_string(type)), std::nullopt};
   const auto left = deadline.remaining();
   if (left) {

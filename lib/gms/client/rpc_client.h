@@ -50,13 +50,13 @@ class RpcClient {
                            Retry retry = Retry::kNever,
                            std::optional<uid_t> server_uid = std::nullopt);
 
-  /// Asks for the state that a server reports without a handshake. The connection is closed
+  /// Queries the state that a server reports without a handshake. The connection is closed
   /// afterwards.
   GetRuntimeStateResponse runtime_state();
   std::vector<Event> event_history();
 
   /// Waits for a lock until `deadline` (never: for ever). After a grant the connection is the lock.
-  Handshake shake_hands(LockType type, const base::Deadline& deadline);
+  Handshake request_lock(LockType type, const base::Deadline& deadline);
 
   void set_deadline(const base::Deadline& deadline) { deadline_ = deadline; }
 

@@ -389,7 +389,7 @@ struct MetadataDumpResponse {
 };
 
 /// One allocation that a writer requests.
-struct AllocationWish {
+struct AllocationSpec {
   std::int64_t size = 0;
   std::string tag = "default";
   static void each_field(auto& self, auto&& visit) {
@@ -402,7 +402,7 @@ struct AllocationWish {
 struct AllocateManyRequest {
   static constexpr std::string_view kType = "allocate_many_request";
   static constexpr std::size_t kMaxElements = kMaxBatch;
-  std::vector<AllocationWish> allocations;
+  std::vector<AllocationSpec> allocations;
   static void each_field(auto& self, auto&& visit) { visit("allocations", self.allocations); }
 };
 

@@ -15,7 +15,7 @@ bool is_writer(Grant grant) { return grant != Grant::kRo; }
 
 }  // namespace
 
-SessionId ServerModel::arrive(LockType type) {
+SessionId ServerModel::enqueue(LockType type) {
   const SessionId session = next_session_++;
   waiting_.push_back({session, type});
   return session;
@@ -80,7 +80,7 @@ std::optional<ServerModel::Granted> ServerModel::grant_next(
   return std::nullopt;
 }
 
-void ServerModel::leave(SessionId session) {
+void ServerModel::disconnect(SessionId session) {
   std::erase_if(waiting_, [&](const Waiting& waiting) { return waiting.session == session; });
   const auto found = granted_.find(session);
   if (found == granted_.end()) return;

@@ -40,7 +40,7 @@ inline constexpr std::size_t kMaxEvents = 256;
 class ServerModel {
  public:
   /// A client requests a lock and waits from now on, in order of arrival.
-  SessionId arrive(LockType type);
+  SessionId enqueue(LockType type);
 
   struct Granted {
     SessionId session;
@@ -53,7 +53,7 @@ class ServerModel {
   std::optional<Granted> grant_next(const std::function<bool(SessionId)>& is_alive);
 
   /// A client has disconnected, whether it waited, held a lock or neither.
-  void leave(SessionId session);
+  void disconnect(SessionId session);
 
   /// The session's grant; nullopt while it waits.
   [[nodiscard]] std::optional<Grant> grant_of(SessionId session) const;

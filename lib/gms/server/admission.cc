@@ -26,8 +26,8 @@ void take_one(std::map<Key, std::size_t>& counts, Key key) {
 
 }  // namespace
 
-Admission::Admission(AccessRules rules, uid_t own_uid, std::size_t places)
-    : rules_(std::move(rules)), own_uid_(own_uid), places_(places) {}
+Admission::Admission(AccessRules rules, uid_t own_uid, std::size_t max_connections)
+    : rules_(std::move(rules)), own_uid_(own_uid), max_connections_(max_connections) {}
 
 bool Admission::is_allowed(const os::PeerCredentials& peer,
                            const std::vector<gid_t>& groups) const {
@@ -37,7 +37,7 @@ bool Admission::is_allowed(const os::PeerCredentials& peer,
                      [this](gid_t group) { return contains(rules_.gids, group); });
 }
 
-std::optional<std::string> Admission::enter(const os::PeerCredentials& peer,
+std::optional<std::string> Admission::admit(const os::PeerCredentials& peer,
                                             const std::vector<gid_t>& groups) {
   const auto too_many = [](std::size_t has) {
     return "has " + std::to_string(has) + " connections";
@@ -45,21 +45,21 @@ std::optional<std::string> Admission::enter(const os::PeerCredentials& peer,
   if (!is_allowed(peer, groups)) return "it is not allowed";
   if (full()) return "the server is full";
   const std::size_t of_process = count_of(by_process_, peer.pid);
-  if (of_process >= std::max<std::size_t>(places_ / 4, 1)) {
+  if (of_process >= std::max<std::size_t>(max_connections_ / 4, 1)) {
     return "its process " + too_many(of_process);
   }
   const std::size_t of_user = count_of(by_user_, peer.uid);
-  if (!is_trusted(peer.uid) && of_user >= std::max<std::size_t>(places_ / 2, 1)) {
+  if (!is_trusted(peer.uid) && of_user >= std::max<std::size_t>(max_connections_ / 2, 1)) {
     return "its user " + too_many(of_user);
   }
-  ++taken_;
+  ++connections_;
   ++by_process_[peer.pid];
   ++by_user_[peer.uid];
   return std::nullopt;
 }
 
-void Admission::leave(const os::PeerCredentials& peer) {
-  --taken_;
+void Admission::release(const os::PeerCredentials& peer) {
+  --connections_;
   take_one(by_process_, peer.pid);
   take_one(by_user_, peer.uid);
 }

@@ -24,11 +24,11 @@ struct AccessRules {
 
 class Admission {
  public:
-  /// `places` is the total: a process may use a quarter of it, and a user other than `own_uid` or
-  /// root half.
-  Admission(AccessRules rules, uid_t own_uid, std::size_t places);
+  /// `max_connections` is the total: a process may use a quarter of it, and a user other than
+  /// `own_uid` or root half.
+  Admission(AccessRules rules, uid_t own_uid, std::size_t max_connections);
 
-  /// Whether there is a rule for groups, so that enter() needs those of the peer.
+  /// Whether there is a rule for groups, so that admit() needs those of the peer.
   [[nodiscard]] bool wants_groups() const { return !rules_.gids.empty(); }
 
   /// Whether the rules accept the peer; the numbers of connections are not checked.
@@ -37,20 +37,20 @@ class Admission {
 
   /// Adds a connection of the peer, or returns the reason for refusing it. Processes of other pid
   /// namespaces, whose pid is 0, count as one.
-  std::optional<std::string> enter(const os::PeerCredentials& peer,
+  std::optional<std::string> admit(const os::PeerCredentials& peer,
                                    const std::vector<gid_t>& groups);
   /// Call it once for each connection.
-  void leave(const os::PeerCredentials& peer);
+  void release(const os::PeerCredentials& peer);
 
-  [[nodiscard]] bool full() const { return taken_ >= places_; }
+  [[nodiscard]] bool full() const { return connections_ >= max_connections_; }
 
  private:
   [[nodiscard]] bool is_trusted(uid_t uid) const { return uid == own_uid_ || uid == 0; }
 
   AccessRules rules_;
   uid_t own_uid_;
-  std::size_t places_;
-  std::size_t taken_ = 0;
+  std::size_t max_connections_;
+  std::size_t connections_ = 0;
   std::map<pid_t, std::size_t> by_process_;
   std::map<uid_t, std::size_t> by_user_;
 };

@@ -219,14 +219,14 @@ void check_allowed(const Request& request, Grant grant) {
       request);
 }
 
-void check_room(const Layout& layout, const std::vector<AllocationWish>& wishes) {
+void check_room(const Layout& layout, const std::vector<AllocationSpec>& specs) {
   constexpr std::size_t kIdSize = 36;
   base::ByteCount more = 0;
-  for (const AllocationWish& wish : wishes) {
-    check_name("tag", wish.tag);
-    more += record_cost(kIdSize + wish.tag.size());
+  for (const AllocationSpec& spec : specs) {
+    check_name("tag", spec.tag);
+    more += record_cost(kIdSize + spec.tag.size());
   }
-  if (layout.allocations().size() + wishes.size() > kMaxAllocations) {
+  if (layout.allocations().size() + specs.size() > kMaxAllocations) {
     throw Refusal{"this layout has " + std::to_string(layout.allocations().size()) +
                   " allocations, at most " + std::to_string(kMaxAllocations) + " are allowed"};
   }

@@ -50,7 +50,7 @@ bool has_long_answer(const Request& request);
 void check_allowed(const Request& request, Grant grant);
 
 /// Throws Refusal unless the layout has room for these allocations.
-void check_room(const Layout& layout, const std::vector<AllocationWish>& wishes);
+void check_room(const Layout& layout, const std::vector<AllocationSpec>& specs);
 
 /// The allocation; throws Refusal for an unknown id.
 const Allocation& find_allocation(const ServerModel& model, const AllocationId& id);

@@ -20,8 +20,9 @@
 namespace fo::gms {
 
 /// The memory of one allocation: created by this process, or kept by a descriptor that survived a
-/// crash in the vault. A kept one is never imported: it is not documented whether a driver exports
-/// imported memory and imports without a context, and a copy of the descriptor suffices.
+/// crash in the descriptor store. A kept one is never imported: it is not documented whether a
+/// driver exports imported memory and imports without a context, and a copy of the descriptor
+/// suffices.
 class ServedMemory {
  public:
   explicit ServedMemory(cuda::PhysicalMemory made) : made_(std::move(made)), size_(made_.size()) {}

@@ -34,19 +34,19 @@ constexpr std::size_t kHashedAtOnce = std::size_t{256} * 1024;
 
 }  // namespace
 
-void ServedLayout::restore(Deposit deposit) {
-  LayoutRecord record = read_record(deposit.record.get());
+void ServedLayout::restore(StoredLayout stored_layout) {
+  LayoutRecord record = read_record(stored_layout.record.get());
   const auto& allocations = record.layout.allocations();
-  if (allocations.size() != deposit.memory.size()) {
+  if (allocations.size() != stored_layout.memory.size()) {
     throw Error(ExitStatus::kSoftware, "restore a layout: descriptors for " +
-                                           std::to_string(deposit.memory.size()) + " of " +
+                                           std::to_string(stored_layout.memory.size()) + " of " +
                                            base::counted(allocations.size(), "allocation"));
   }
   std::size_t next = 0;
   for (const auto& [slot, allocation] : allocations) {
-    memory_.emplace(
-        allocation.allocation_id,
-        std::make_shared<ServedMemory>(std::move(deposit.memory[next++]), allocation.aligned_size));
+    memory_.emplace(allocation.allocation_id,
+                    std::make_shared<ServedMemory>(std::move(stored_layout.memory[next++]),
+                                                   allocation.aligned_size));
     bytes_ += allocation.aligned_size;
   }
   is_protected_ = true;
@@ -101,43 +101,43 @@ Refusal ServedLayout::too_big(base::ByteCount bytes) const {
           base::format_size(parts_.config.device.total_memory)};
 }
 
-AllocateResponse ServedLayout::add_allocation(const AllocationWish& wish, Memory memory) {
+AllocateResponse ServedLayout::add_allocation(const AllocationSpec& spec, Memory memory) {
   const Allocation& made =
       parts_.model.layout().add(AllocationId(os::make_uuid4()),
-                                static_cast<base::ByteCount>(wish.size), memory->size(), wish.tag);
+                                static_cast<base::ByteCount>(spec.size), memory->size(), spec.tag);
   bytes_ += made.aligned_size;
   memory_.emplace(made.allocation_id, std::move(memory));
-  return {made.allocation_id, wish.size, static_cast<std::int64_t>(made.aligned_size),
+  return {made.allocation_id, spec.size, static_cast<std::int64_t>(made.aligned_size),
           static_cast<std::int64_t>(made.layout_slot)};
 }
 
 ServedLayout::Answer ServedLayout::answer_allocate(SessionPtr session,
                                                    const AllocateRequest& request) {
-  const AllocationWish wish{request.size, request.tag};
-  check_room(parts_.model.layout(), {wish});
-  std::vector<base::ByteCount> sizes{aligned_size(wish.size)};
+  const AllocationSpec spec{request.size, request.tag};
+  check_room(parts_.model.layout(), {spec});
+  std::vector<base::ByteCount> sizes{aligned_size(spec.size)};
   std::vector<Memory> memory = co_await create_memory(session, std::move(sizes));
   if (memory.empty()) co_return std::nullopt;
-  co_return reply(add_allocation(wish, std::move(memory.front())));
+  co_return reply(add_allocation(spec, std::move(memory.front())));
 }
 
 ServedLayout::Answer ServedLayout::answer_allocate_many(SessionPtr session,
                                                         const AllocateManyRequest& request) {
-  const auto& wishes = request.allocations;
-  if (wishes.empty()) throw Refusal{"an empty list of allocations"};
-  check_room(parts_.model.layout(), wishes);
+  const auto& specs = request.allocations;
+  if (specs.empty()) throw Refusal{"an empty list of allocations"};
+  check_room(parts_.model.layout(), specs);
   std::vector<base::ByteCount> sizes;
   base::ByteCount sum = 0;
-  for (const AllocationWish& wish : wishes) {
-    sizes.push_back(aligned_size(wish.size));
+  for (const AllocationSpec& spec : specs) {
+    sizes.push_back(aligned_size(spec.size));
     sum += sizes.back();
     if (sum > parts_.config.device.total_memory) throw too_big(sum);
   }
   std::vector<Memory> memory = co_await create_memory(session, std::move(sizes));
   if (memory.empty()) co_return std::nullopt;
   AllocateManyResponse response;
-  for (std::size_t i = 0; i < wishes.size(); ++i) {
-    response.allocations.push_back(add_allocation(wishes[i], std::move(memory[i])));
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    response.allocations.push_back(add_allocation(specs[i], std::move(memory[i])));
   }
   co_return reply(response);
 }
@@ -265,7 +265,7 @@ awaitable<base::UniqueFd> ServedLayout::write_record(const LayoutHash& hash, boo
 ServedLayout::Answer ServedLayout::answer_commit(SessionPtr session, bool publish) {
   LayoutHash hash = co_await compute_hash();
   const std::string label = session->label(parts_.label);
-  if (parts_.vault) co_await keep(*session, hash, publish);
+  if (parts_.fd_store) co_await keep(*session, hash, publish);
   const std::size_t count = parts_.model.layout().allocations().size();
   parts_.log.write(session->peer, LogLevel::kInfo, "{} {}, layout {}: {}",
                    publish ? "published" : "sealed", base::counted(count, "allocation"),
@@ -287,8 +287,8 @@ awaitable<void> ServedLayout::keep(const Session& session, const LayoutHash& has
     memory.push_back(memory_.at(allocation.allocation_id));
   }
   base::UniqueFd record = co_await write_record(hash, published);
-  VaultClient::Answer answer;
-  if (record) answer = co_await parts_.vault->begin(std::move(record), memory.size());
+  FdStoreClient::Answer answer;
+  if (record) answer = co_await parts_.fd_store->begin(std::move(record), memory.size());
   const std::size_t most = std::min(os::kMaxFdsPerMessage, parts_.config.max_unread_fds);
   for (std::size_t at = 0; answer.accepted && at < memory.size();) {
     const std::size_t end = std::min(at + most, memory.size());
@@ -302,10 +302,10 @@ awaitable<void> ServedLayout::keep(const Session& session, const LayoutHash& has
       answer = {};
       break;
     }
-    answer = co_await parts_.vault->add(std::move(fds));
+    answer = co_await parts_.fd_store->add(std::move(fds));
     at = end;
   }
-  if (answer.accepted) answer = co_await parts_.vault->keep();
+  if (answer.accepted) answer = co_await parts_.fd_store->keep();
   is_protected_ = answer.accepted;
   if (is_protected_) co_return;
   parts_.log.write(session.peer, LogLevel::kWarning,

@@ -1,5 +1,5 @@
 // The device memory of the server's layout, and the answers to the requests that need it or the
-// vault: allocate, free, export, commit.
+// descriptor store: allocate, free, export, commit.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/strong.h"
-#include "gms/bundle/vault.h"
-#include "gms/bundle/vault_client.h"
+#include "gms/bundle/fd_store.h"
+#include "gms/bundle/fd_store_client.h"
 #include "gms/protocol/protocol.h"
 #include "gms/protocol/server_model.h"
 #include "gms/server/answers.h"
@@ -31,7 +31,7 @@ class ServedLayout {
     ServerCounters& counters;
     ServerModel& model;
     MemoryPool& pool;
-    std::optional<VaultClient>& vault;
+    std::optional<FdStoreClient>& fd_store;
     ClientLog& log;
     /// Identifies the server in log lines.
     const std::string& label;
@@ -39,7 +39,7 @@ class ServedLayout {
   explicit ServedLayout(const Parts& parts) : parts_(parts) {}
 
   /// Takes the layout of the previous server. Changes nothing if it throws Error.
-  void restore(Deposit deposit);
+  void restore(StoredLayout stored_layout);
   /// Answers a request that answer_from_state() does not. nullopt if the client disconnected.
   /// Throws Refusal, and errors that end the session or the server. The model may grant a lock
   /// afterwards.
@@ -62,7 +62,7 @@ class ServedLayout {
   [[nodiscard]] base::ByteCount aligned_size(std::int64_t size) const;
   [[nodiscard]] Refusal too_big(base::ByteCount bytes) const;
   [[nodiscard]] Refusal not_made(base::ByteCount size, const std::string& reason) const;
-  AllocateResponse add_allocation(const AllocationWish& wish, Memory memory);
+  AllocateResponse add_allocation(const AllocationSpec& spec, Memory memory);
   boost::asio::awaitable<std::vector<Memory>> create_memory(SessionPtr session,
                                                             std::vector<base::ByteCount> sizes);
   boost::asio::awaitable<void> log_shortage(base::ByteCount size, os::PeerCredentials peer,
@@ -77,7 +77,7 @@ class ServedLayout {
   base::ByteCount bytes_ = 0;
   /// The model's layout_epoch() that `memory_` belongs to.
   std::uint64_t epoch_ = 0;
-  /// Whether the vault has the layout.
+  /// Whether the descriptor store has the layout.
   bool is_protected_ = false;
 };
 

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "gms/bundle/vault_client.h"
+#include "gms/bundle/fd_store_client.h"
 #include "gms/protocol/protocol.h"
 #include "gms/protocol/server_model.h"
 #include "gms/server/answers.h"
@@ -50,7 +50,7 @@ class Server {
         admission_(config_.access, ::geteuid(), config_.max_connections),
         unread_(kMaxUnreadBytes, config_.max_unread_fds),
         label_("device=" + std::to_string(config_.device.ordinal.value()) + " tag=" + config_.tag),
-        layout_({io_, config_, counters_, model_, pool_, vault_, log_, label_}),
+        layout_({io_, config_, counters_, model_, pool_, fd_store_, log_, label_}),
         pool_(io_, config_.driver, config_.device.ordinal,
               [this](std::exception_ptr error) { fail(std::move(error)); }),
         acceptor_(io_.get_executor(), std::move(config_.listener), "accept a client of " + label_) {
@@ -62,7 +62,7 @@ class Server {
     const auto end_of_all = [this](std::exception_ptr error) {
       if (error) fail(std::move(error));
     };
-    if (config_.vault) vault_.emplace(std::move(config_.vault));
+    if (config_.fd_store) fd_store_.emplace(std::move(config_.fd_store));
     asio::co_spawn(io_, wait_for_stop(), end_of_all);
     asio::co_spawn(io_, begin(on_ready), end_of_all);
     io_.run();
@@ -95,16 +95,16 @@ class Server {
   // lost.
   awaitable<void> begin(std::function<void()> on_ready) {
     bool is_lost = false;
-    if (config_.deposit) {
+    if (config_.stored_layout) {
       try {
-        layout_.restore(std::move(*config_.deposit));
+        layout_.restore(std::move(*config_.stored_layout));
       } catch (const Error& error) {
         os::log(LogLevel::kError, "the layout is lost, and has to be published again: {}: {}",
                 error.what(), label_);
         is_lost = true;
       }
     }
-    if (is_lost && vault_) co_await vault_->drop();
+    if (is_lost && fd_store_) co_await fd_store_->drop();
     update_gauges();
     counters_.up.set(1);
     on_ready();
@@ -121,12 +121,12 @@ class Server {
   }
 
   void admit(base::UniqueFd socket) {
-    std::optional<os::PeerCredentials> entered;
+    std::optional<os::PeerCredentials> admitted;
     try {
       const os::PeerCredentials peer = os::peer_credentials(socket.get());
       std::vector<gid_t> groups;
       if (admission_.wants_groups()) groups = os::peer_groups(socket.get());
-      if (const auto reason = admission_.enter(peer, groups)) {
+      if (const auto reason = admission_.admit(peer, groups)) {
         counters_.dropped(admission_.is_allowed(peer, groups) ? DropReason::kTooManyConnections
                                                               : DropReason::kRefusedUser);
         // Without the pid, the log is limited by user: each client may be a new process.
@@ -134,11 +134,11 @@ class Server {
                    "refuse a client: {}: {} pid={} uid={}", *reason, label_, peer.pid, peer.uid);
         return;
       }
-      entered = peer;
+      admitted = peer;
       start_session(std::move(socket), peer);
     } catch (const std::exception& error) {
-      if (entered) admission_.leave(*entered);
-      log_.write(entered.value_or(os::PeerCredentials{}), LogLevel::kWarning,
+      if (admitted) admission_.release(*admitted);
+      log_.write(admitted.value_or(os::PeerCredentials{}), LogLevel::kWarning,
                  "admit a client: {}: {}", error.what(), label_);
     }
   }
@@ -171,11 +171,11 @@ class Server {
     session->connection.close();
     if (session->id != 0) {
       by_id_.erase(session->id);
-      model_.leave(session->id);
+      model_.disconnect(session->id);
       after_change();
     }
     count_faults(*session);
-    admission_.leave(session->peer);
+    admission_.release(session->peer);
     sessions_.erase(session);
     counters_.connections.set(sessions_.size());
     acceptor_.notify_room();
@@ -212,7 +212,7 @@ class Server {
     }
     Request first = decode_request(*body);
     if (const auto* handshake = std::get_if<HandshakeRequest>(&first)) {
-      const bool granted = co_await shake_hands(session, *handshake);
+      const bool granted = co_await answer_handshake(session, *handshake);
       if (!granted) co_return;
     } else {
       Reply answer = answer_unexpected(model_, first);
@@ -256,7 +256,7 @@ class Server {
   }
 
   // True when the lock was granted and the client was informed.
-  awaitable<bool> shake_hands(SessionPtr session, const HandshakeRequest& request) {
+  awaitable<bool> answer_handshake(SessionPtr session, const HandshakeRequest& request) {
     const std::optional<LockType> type = parse_lock_type(request.lock_type);
     if (!type) {
       Reply refusal =
@@ -265,21 +265,21 @@ class Server {
       co_return false;
     }
     session->arrived = Clock::now();
-    session->id = model_.arrive(*type);
+    session->id = model_.enqueue(*type);
     by_id_.emplace(session->id, session);
     after_change();
     if (!model_.grant_of(session->id)) co_await wait_for_grant(session, request.timeout_ms);
     const std::optional<Grant> grant = model_.grant_of(session->id);
     // The grant has dropped the old layout: its memory must be free when the writer allocates, and
     // it must not be restored after a crash. This holds even if the client has disconnected.
-    if (grant == Grant::kRw && vault_) co_await vault_->drop();
+    if (grant == Grant::kRw && fd_store_) co_await fd_store_->drop();
     if (!session->connection.is_alive()) co_return false;
     HandshakeResponse response;
     response.success = grant.has_value();
     if (!grant) {
       // The session leaves the queue before the answer, so that it is not granted a lock after it.
       counters_.lock_timeouts[*type].add();
-      model_.leave(session->id);
+      model_.disconnect(session->id);
       after_change();
     }
     response.committed = model_.published();
@@ -385,7 +385,7 @@ class Server {
   asio::io_context io_{1};
   asio::posix::stream_descriptor stop_{io_};
   MemoryPool pool_;
-  std::optional<VaultClient> vault_;
+  std::optional<FdStoreClient> fd_store_;
   loop::Acceptor acceptor_;
   std::map<SessionId, SessionPtr> by_id_;
   std::set<SessionPtr> sessions_;

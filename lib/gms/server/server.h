@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
-#include "gms/bundle/vault.h"
+#include "gms/bundle/fd_store.h"
 #include "gms/server/admission.h"
 #include "gms/server/server_counters.h"
 
@@ -42,11 +42,11 @@ struct ServerConfig {
   std::size_t max_connections = kMaxConnections;
   /// Maximum number of descriptors created for clients or in flight to them.
   std::size_t max_unread_fds = kMaxUnreadFds;
-  /// This server's end of its vault, where the parent keeps layouts across a crash; invalid for
-  /// none.
-  base::UniqueFd vault;
-  /// The deposit of the previous server in the vault.
-  std::optional<Deposit> deposit;
+  /// This server's end of its descriptor store, where the parent keeps layouts across a crash;
+  /// invalid for none.
+  base::UniqueFd fd_store;
+  /// The stored layout of the previous server in the descriptor store.
+  std::optional<StoredLayout> stored_layout;
   /// Must outlive the server; never null.
   ServerCounters* counters = nullptr;
 };

@@ -39,7 +39,7 @@ RpcClient connect(const std::string& socket, const StatRequest& request, const D
 std::optional<Listing> read_listing(const std::string& socket, const StatRequest& request,
                                     const Deadline& deadline, std::string& reason) {
   RpcClient rpc = connect(socket, request, deadline);
-  if (!rpc.shake_hands(LockType::kRo, Deadline::after(base::Duration::zero())).grant) {
+  if (!rpc.request_lock(LockType::kRo, Deadline::after(base::Duration::zero())).grant) {
     reason = "a writer was granted first";
     return std::nullopt;
   }

@@ -131,7 +131,7 @@ TEST_F(Crash, SealedLayoutIsBackAndMayBeAdopted) {
   EXPECT_EQ(state().state, "LAYOUT_COMMITTED");
   EXPECT_EQ(state().memory_layout_hash, hash);
   RpcClient heir = connect();
-  EXPECT_EQ(heir.shake_hands(LockType::kRwDataOrRw, soon()).grant, Grant::kRwData);
+  EXPECT_EQ(heir.request_lock(LockType::kRwDataOrRw, soon()).grant, Grant::kRwData);
   EXPECT_EQ(heir.list_allocations().size(), 1u);
   EXPECT_TRUE(heir.export_allocation(heir.list_allocations()[0].allocation_id).valid());
   expect_all_given_back();
@@ -417,7 +417,7 @@ TEST_F(Crash, AtEveryMessageOfAWriterNothingHalfIsLeft) {
 
 TEST_F(Crash, AtEveryMessageOfAReaderTheLayoutStays) {
   const std::array<std::function<void(RpcClient&)>, 9> requests{
-      [](RpcClient& reader) { reader.shake_hands(LockType::kRo, soon()); },
+      [](RpcClient& reader) { reader.request_lock(LockType::kRo, soon()); },
       [](RpcClient& reader) { reader.list_allocations(); },
       [](RpcClient& reader) { reader.layout_hash(); },
       [](RpcClient& reader) { reader.lock_state(); },
@@ -454,7 +454,7 @@ TEST_F(SimulatedCrash, AtEveryCallOfTheDriverNothingHalfIsLeft) {
     EXPECT_THROW(
         {
           RpcClient writer = RpcClient::connect(socket_, soon());
-          writer.shake_hands(LockType::kRw, soon());
+          writer.request_lock(LockType::kRw, soon());
           for (int i = 0; i < 3; ++i) writer.allocate(kUnit, "t");
           writer.commit();
         },
@@ -476,7 +476,7 @@ TEST_F(Crash, AtAnyMomentUnderLoad) {
         for (;;) {
           try {
             RpcClient reader = RpcClient::connect(socket_, soon());
-            if (!reader.shake_hands(LockType::kRo, soon()).grant) continue;
+            if (!reader.request_lock(LockType::kRo, soon()).grant) continue;
             if (reader.layout_hash() != hash) return 1;
             if (reader.export_from(reader.list_allocations(), 0).size() != 4) return 2;
             if (reader.fetch_metadata().size() != 4) return 3;

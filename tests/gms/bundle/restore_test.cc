@@ -1,8 +1,8 @@
-// Servers that start with an unusable deposit after a crash, and servers whose failure does not end
-// the others.
+// Servers that start with an unusable stored layout after a crash, and servers whose failure does
+// not end the others.
 #include <sys/mman.h>
 
-#include "gms/bundle/vault.h"
+#include "gms/bundle/fd_store.h"
 #include "gms/gms_process.h"
 #include "gms/protocol/endpoint.h"
 #include "gms/server/server.h"
@@ -12,12 +12,12 @@
 namespace fo::gms {
 namespace {
 
-// A server in a child process, and its vault in this one.
+// A server in a child process, and its descriptor store in this one.
 class SimulatedRestore : public OneServer {
  protected:
-  // Starts with a deposit of this record and without memory.
+  // Starts with a stored layout of this record and without memory.
   os::Child serve(const std::string& record) {
-    base::UniqueFd server_end = vault_.open();
+    base::UniqueFd server_end = fd_store_.open();
     os::Child child = os::fork_child([&] {
       ServerCounters counters;
       ServerConfig config;
@@ -26,11 +26,11 @@ class SimulatedRestore : public OneServer {
       config.listener = os::listen_unix(socket_, 0600);
       config.stop_fd = stop_.reader.get();
       stop_.writer.reset();
-      config.vault = std::move(server_end);
+      config.fd_store = std::move(server_end);
       config.counters = &counters;
-      config.deposit.emplace();
-      config.deposit->record = base::UniqueFd(::memfd_create("record", MFD_CLOEXEC));
-      os::write_all(config.deposit->record.get(), record, "write a record");
+      config.stored_layout.emplace();
+      config.stored_layout->record = base::UniqueFd(::memfd_create("record", MFD_CLOEXEC));
+      os::write_all(config.stored_layout->record.get(), record, "write a record");
       run_server(std::move(config), [&] { os::write_all(ready_.writer.get(), ".", "be ready"); });
       return 0;
     });
@@ -43,14 +43,14 @@ class SimulatedRestore : public OneServer {
   }
 
   // Does what the parent does.
-  void answer_vault() {
-    ASSERT_TRUE(is_readable(vault_.fd(), soon()));
-    vault_.serve();
-    vault_.answer_drop();
+  void answer_fd_store() {
+    ASSERT_TRUE(is_readable(fd_store_.fd(), soon()));
+    fd_store_.serve();
+    fd_store_.answer_drop();
   }
 
-  VaultRoom room_{100, 0};
-  Vault vault_{room_};
+  FdBudget budget_{100, 0};
+  FdStore fd_store_{budget_};
   os::Pipe ready_;
   os::Pipe stop_;
 };
@@ -58,9 +58,9 @@ class SimulatedRestore : public OneServer {
 TEST_F(SimulatedRestore, LayoutThatCannotBeRestoredIsForgottenBeforeAnybodyIsServed) {
   for (const std::string& record : {std::string(), std::string("no record"), std::string("\x80")}) {
     const os::Child child = serve(record);
-    ASSERT_TRUE(is_readable(vault_.fd(), soon()));
+    ASSERT_TRUE(is_readable(fd_store_.fd(), soon()));
     EXPECT_FALSE(is_readable(ready_.reader.get(), base::Deadline::after(base::Duration::zero())));
-    answer_vault();
+    answer_fd_store();
     ASSERT_TRUE(is_readable(ready_.reader.get(), soon()));
     char mark = 0;
     ASSERT_EQ(::read(ready_.reader.get(), &mark, 1), 1);
@@ -68,15 +68,15 @@ TEST_F(SimulatedRestore, LayoutThatCannotBeRestoredIsForgottenBeforeAnybodyIsSer
     {
       // A writer drops the old layout and is served as usual.
       RpcClient writer = connect();
-      std::thread parent([this] { answer_vault(); });
-      EXPECT_EQ(writer.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
+      std::thread parent([this] { answer_fd_store(); });
+      EXPECT_EQ(writer.request_lock(LockType::kRw, soon()).grant, Grant::kRw);
       parent.join();
       EXPECT_EQ(writer.allocate(kGranule, "t").layout_slot, 0);
     }
     stop_ = os::Pipe();
     child.signal(SIGKILL);
     ASSERT_TRUE(child.wait(soon()));
-    vault_.close();
+    fd_store_.close();
     std::filesystem::remove(socket_);
   }
 }
@@ -88,7 +88,7 @@ TEST_F(SimulatedRestore, FailureOfTheKvServerLeavesTheWeightsAlone) {
   ASSERT_TRUE(both.is_ready());
   const auto enter_at = [this](const char* tag) {
     RpcClient client = RpcClient::connect(socket_link(dir_, base::DeviceOrdinal(0), tag), soon());
-    EXPECT_EQ(client.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
+    EXPECT_EQ(client.request_lock(LockType::kRw, soon()).grant, Grant::kRw);
     return client;
   };
   RpcClient weights = enter_at("weights");
@@ -116,7 +116,7 @@ TEST_F(SimulatedRestore, FailureOfAServerEndsAllWhereNoWeightsAreServed) {
   unset("GMS_SIM_FAULTS");
   RpcClient client =
       RpcClient::connect(socket_link(dir_, base::DeviceOrdinal(0), "kv_cache"), soon());
-  ASSERT_TRUE(client.shake_hands(LockType::kRw, soon()).grant);
+  ASSERT_TRUE(client.request_lock(LockType::kRw, soon()).grant);
   EXPECT_THROW(client.allocate(kGranule, "t"), base::Error);
   EXPECT_EQ(kv.wait(), 70);
 }

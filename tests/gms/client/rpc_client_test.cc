@@ -59,7 +59,7 @@ class LyingServer : public testing::Test {
     const FakeServer server(socket_, std::move(script));
     RpcClient rpc = RpcClient::connect(socket_, soon());
     const test::Failure failure = test::failure_of([&] {
-      rpc.shake_hands(LockType::kRw, soon());
+      rpc.request_lock(LockType::kRw, soon());
       call(rpc);
     });
     std::filesystem::remove(socket_);

@@ -14,7 +14,7 @@ using testing::IsEmpty;
 // A model with clients that stay connected until the test disconnects them.
 class Clients {
  public:
-  SessionId arrive(LockType type) { return model.arrive(type); }
+  SessionId enqueue(LockType type) { return model.enqueue(type); }
 
   /// Grants everything that can be granted; returns the sessions in order.
   std::vector<SessionId> pump() {
@@ -28,13 +28,13 @@ class Clients {
 
   /// The new client must be granted the lock at once.
   SessionId enter(LockType type) {
-    const SessionId id = arrive(type);
+    const SessionId id = enqueue(type);
     EXPECT_THAT(pump(), ElementsAre(id));
     return id;
   }
 
-  void leave(SessionId id) {
-    model.leave(id);
+  void disconnect(SessionId id) {
+    model.disconnect(id);
     pump();
   }
 
@@ -87,7 +87,7 @@ SessionId arrange(Clients& clients, Situation situation) {
       return writer;
     }
     case Situation::kSealed:
-      clients.leave(arrange(clients, Situation::kSealedHeld));
+      clients.disconnect(arrange(clients, Situation::kSealedHeld));
       return 0;
     case Situation::kPublished:
       clients.publish(2);
@@ -98,7 +98,7 @@ SessionId arrange(Clients& clients, Situation situation) {
     case Situation::kReadWriterWaits: {
       clients.publish(2);
       const SessionId reader = clients.enter(LockType::kRo);
-      clients.arrive(LockType::kRw);
+      clients.enqueue(LockType::kRw);
       clients.pump();
       return reader;
     }
@@ -122,7 +122,7 @@ TEST_P(GrantTable, EveryLockTypeInEveryState) {
     Clients clients;
     arrange(clients, GetParam().situation);
     EXPECT_EQ(clients.model.state(), GetParam().state);
-    const SessionId id = clients.arrive(kTypes[i]);
+    const SessionId id = clients.enqueue(kTypes[i]);
     clients.pump();
     EXPECT_EQ(clients.model.grant_of(id), GetParam().grants[i]) << to_string(kTypes[i]);
   }
@@ -156,7 +156,7 @@ class LeaveTable : public testing::TestWithParam<LeaveCase> {};
 TEST_P(LeaveTable, WhoLeavesInEveryState) {
   Clients clients;
   const SessionId id = arrange(clients, GetParam().situation);
-  clients.leave(id);
+  clients.disconnect(id);
   EXPECT_EQ(clients.model.state(), GetParam().after);
   EXPECT_EQ(clients.model.layout().allocations().size(), GetParam().allocations);
 }
@@ -182,7 +182,7 @@ TEST(ServerModel, HistoryOfAPublicationAndItsReplacement) {
 
 TEST(ServerModel, HistoryOfAnAbort) {
   Clients clients;
-  clients.leave(clients.write(2));
+  clients.disconnect(clients.write(2));
   EXPECT_THAT(clients.history(),
               ElementsAre("rw_connected 0", "rw_aborted 0", "allocations_cleared 2"));
   EXPECT_EQ(clients.model.hash(), LayoutHash());
@@ -195,7 +195,7 @@ TEST(ServerModel, HistoryOfASealAndAnAdoption) {
   EXPECT_EQ(clients.model.grant_of(writer), Grant::kRwData);
   const LayoutHash hash = clients.model.hash();
   EXPECT_NE(hash, LayoutHash());
-  clients.leave(writer);
+  clients.disconnect(writer);
   const SessionId adopter = clients.enter(LockType::kRwDataOrRw);
   EXPECT_EQ(clients.model.grant_of(adopter), Grant::kRwData);
   EXPECT_EQ(clients.model.hash(), hash);
@@ -218,11 +218,11 @@ TEST(ServerModel, DeadWaitingWriterIsNeverGrantedAndWipesNothing) {
   Clients clients;
   clients.publish(2);
   const SessionId reader = clients.enter(LockType::kRo);
-  const SessionId writer = clients.arrive(LockType::kRw);
+  const SessionId writer = clients.enqueue(LockType::kRw);
   EXPECT_THAT(clients.pump(), IsEmpty());
   clients.dead.insert(writer);
-  const SessionId second_reader = clients.arrive(LockType::kRo);
-  clients.leave(reader);
+  const SessionId second_reader = clients.enqueue(LockType::kRo);
+  clients.disconnect(reader);
   EXPECT_EQ(clients.model.grant_of(writer), std::nullopt);
   EXPECT_EQ(clients.model.grant_of(second_reader), Grant::kRo);
   EXPECT_EQ(clients.model.layout().allocations().size(), 2u);
@@ -233,11 +233,11 @@ TEST(ServerModel, ReadersThatAWaitingWriterKeptOutComeInWhenItGivesUp) {
   Clients clients;
   clients.publish(1);
   clients.enter(LockType::kRo);
-  const SessionId writer = clients.arrive(LockType::kRw);
-  const SessionId reader = clients.arrive(LockType::kRo);
+  const SessionId writer = clients.enqueue(LockType::kRw);
+  const SessionId reader = clients.enqueue(LockType::kRo);
   EXPECT_THAT(clients.pump(), IsEmpty());
   EXPECT_EQ(clients.model.lock_state().waiting_writers, 1);
-  clients.leave(writer);
+  clients.disconnect(writer);
   EXPECT_EQ(clients.model.grant_of(reader), Grant::kRo);
   EXPECT_EQ(clients.model.lock_state().waiting_writers, 0);
 }
@@ -245,20 +245,20 @@ TEST(ServerModel, ReadersThatAWaitingWriterKeptOutComeInWhenItGivesUp) {
 TEST(ServerModel, WritersTakeTurnsInTheOrderOfArrival) {
   Clients clients;
   const SessionId first = clients.enter(LockType::kRw);
-  const SessionId second = clients.arrive(LockType::kRw);
-  const SessionId third = clients.arrive(LockType::kRwOrRo);
+  const SessionId second = clients.enqueue(LockType::kRw);
+  const SessionId third = clients.enqueue(LockType::kRwOrRo);
   EXPECT_THAT(clients.pump(), IsEmpty());
-  clients.model.leave(first);
+  clients.model.disconnect(first);
   EXPECT_THAT(clients.pump(), ElementsAre(second));
-  clients.model.leave(second);
+  clients.model.disconnect(second);
   EXPECT_THAT(clients.pump(), ElementsAre(third));
 }
 
 TEST(ServerModel, PublishingAdmitsEveryReaderThatWaits) {
   Clients clients;
   clients.write(1);
-  const SessionId one = clients.arrive(LockType::kRo);
-  const SessionId other = clients.arrive(LockType::kRwOrRo);
+  const SessionId one = clients.enqueue(LockType::kRo);
+  const SessionId other = clients.enqueue(LockType::kRwOrRo);
   EXPECT_THAT(clients.pump(), IsEmpty());
   clients.model.publish(layout_hash(clients.model.layout()));
   EXPECT_THAT(clients.pump(), ElementsAre(one, other));
@@ -295,12 +295,12 @@ TEST(ServerModel, WhatADroppedLayoutTookIsRemembered) {
   ServerModel model;
   const auto alive = [](SessionId) { return true; };
   const auto write = [&](base::ByteCount size) {
-    const SessionId writer = model.arrive(LockType::kRw);
+    const SessionId writer = model.enqueue(LockType::kRw);
     ASSERT_TRUE(model.grant_next(alive));
     const AllocationId id("id");
     if (size > 0) model.layout().add(id, 1, size, "t");
     EXPECT_EQ(model.runtime_state().allocated_bytes, static_cast<std::int64_t>(size));
-    model.leave(writer);
+    model.disconnect(writer);
     EXPECT_EQ(model.runtime_state().allocated_bytes, 0);
   };
   EXPECT_EQ(model.runtime_state().released_bytes, 0);

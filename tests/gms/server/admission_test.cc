@@ -12,14 +12,14 @@ os::PeerCredentials peer(pid_t pid, uid_t uid, gid_t gid = 7) { return {pid, uid
 
 bool lets_in(Admission& admission, const os::PeerCredentials& who,
              const std::vector<gid_t>& groups = {}) {
-  return !admission.enter(who, groups);
+  return !admission.admit(who, groups);
 }
 
 TEST(Admission, OnlyOurUserAndRootUnlessARuleSaysOtherwise) {
   Admission admission({}, kOurs, 100);
   EXPECT_TRUE(lets_in(admission, peer(1, kOurs)));
   EXPECT_TRUE(lets_in(admission, peer(2, 0)));
-  EXPECT_EQ(admission.enter(peer(3, kOther, kOurs), {kOurs, 0}), "it is not allowed");
+  EXPECT_EQ(admission.admit(peer(3, kOther, kOurs), {kOurs, 0}), "it is not allowed");
   EXPECT_FALSE(admission.wants_groups());
 }
 
@@ -37,21 +37,21 @@ TEST(Admission, NoProcessTakesMoreThanAQuarter) {
   Admission admission({}, kOurs, 8);
   EXPECT_TRUE(lets_in(admission, peer(1, kOurs)));
   EXPECT_TRUE(lets_in(admission, peer(1, kOurs)));
-  EXPECT_EQ(admission.enter(peer(1, kOurs), {}), "its process has 2 connections");
+  EXPECT_EQ(admission.admit(peer(1, kOurs), {}), "its process has 2 connections");
   EXPECT_TRUE(lets_in(admission, peer(2, kOurs)));
-  admission.leave(peer(1, kOurs));
+  admission.release(peer(1, kOurs));
   EXPECT_TRUE(lets_in(admission, peer(1, kOurs)));
 }
 
 TEST(Admission, OtherUsersTakeNoMoreThanHalfEach) {
   Admission admission({{kOther, 3000}, {}}, kOurs, 8);
   for (pid_t pid = 1; pid <= 4; ++pid) EXPECT_TRUE(lets_in(admission, peer(pid, kOther)));
-  EXPECT_EQ(admission.enter(peer(5, kOther), {}), "its user has 4 connections");
+  EXPECT_EQ(admission.admit(peer(5, kOther), {}), "its user has 4 connections");
   EXPECT_TRUE(lets_in(admission, peer(6, 3000)));
   for (pid_t pid = 7; pid <= 9; ++pid) EXPECT_TRUE(lets_in(admission, peer(pid, kOurs)));
   EXPECT_TRUE(admission.full());
-  EXPECT_EQ(admission.enter(peer(10, 0), {}), "the server is full");
-  admission.leave(peer(6, 3000));
+  EXPECT_EQ(admission.admit(peer(10, 0), {}), "the server is full");
+  admission.release(peer(6, 3000));
   EXPECT_TRUE(lets_in(admission, peer(10, 0)));
 }
 
@@ -59,7 +59,7 @@ TEST(Admission, EverybodyHasAPlaceWhereThereAreFew) {
   Admission admission({{kOther}, {}}, kOurs, 1);
   EXPECT_TRUE(lets_in(admission, peer(1, kOther)));
   EXPECT_FALSE(lets_in(admission, peer(2, kOurs)));
-  admission.leave(peer(1, kOther));
+  admission.release(peer(1, kOther));
   EXPECT_TRUE(lets_in(admission, peer(2, kOurs)));
 }
 

@@ -115,7 +115,7 @@ TEST_F(Server, RefusalsLeaveTheConnectionAlive) {
       writer.put_metadata("k", made.allocation_id, 0, std::string(kMaxMetadataValue + 1, 'v')),
       RequestRefused);
   EXPECT_THROW(writer.export_allocation(AllocationId("no such id")), RequestRefused);
-  EXPECT_THROW(writer.shake_hands(LockType::kRo, soon()), RequestRefused);
+  EXPECT_THROW(writer.request_lock(LockType::kRo, soon()), RequestRefused);
   EXPECT_FALSE(writer.free_allocation(AllocationId("no such id")));
   EXPECT_FALSE(writer.delete_metadata("no such key"));
   EXPECT_TRUE(writer.free_allocation(made.allocation_id));
@@ -149,7 +149,7 @@ TEST_F(Server, SealedLayoutIsFilledByWhoAdoptsIt) {
   }
   expect_soon([](const auto& now) { return now.state == "LAYOUT_COMMITTED"; });
   RpcClient adopter = connect();
-  EXPECT_EQ(adopter.shake_hands(LockType::kRwDataOrRw, soon()).grant, Grant::kRwData);
+  EXPECT_EQ(adopter.request_lock(LockType::kRwDataOrRw, soon()).grant, Grant::kRwData);
   EXPECT_EQ(adopter.list_allocations().size(), 1u);
 }
 
@@ -157,7 +157,7 @@ TEST_F(Server, LockThatIsNotToBeHadInTimeIsRefusedAndTheConnectionClosed) {
   start();
   const RpcClient writer = enter(LockType::kRw);
   RpcClient other = connect();
-  EXPECT_EQ(other.shake_hands(LockType::kRo, Deadline::after(std::chrono::milliseconds(1))).grant,
+  EXPECT_EQ(other.request_lock(LockType::kRo, Deadline::after(std::chrono::milliseconds(1))).grant,
             std::nullopt);
   EXPECT_EQ(status_of([&] { other.lock_state(); }), ExitStatus::kUnavailable);
   EXPECT_EQ(state().waiting_writers, 0);
@@ -449,7 +449,7 @@ TEST_F(SimulatedServer, HangingDeviceHoldsUpOnlyWhoNeedsIt) {
 }
 
 // Without timing: the server finds both requests at once, and answers the short one while it
-// processes the long one. It has no vault, because it would wait for that in any case.
+// processes the long one. It has no descriptor store, because it would wait for that in any case.
 TEST_F(SimulatedServer, OthersAreAnsweredWhileALongLayoutIsCommitted) {
   const os::Pipe never;
   const os::Child child = os::fork_child([&] {

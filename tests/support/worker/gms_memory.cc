@@ -41,7 +41,7 @@ gms::Grant GmsMemory::connect(gms::LockType type, std::optional<base::Duration> 
   RpcClient rpc = RpcClient::connect(path_, Deadline::after(connect_time()),
                                      RpcClient::Retry::kUntilTheDeadline);
   rpc.set_deadline(Deadline::never());
-  const gms::Handshake handshake = rpc.shake_hands(type, Deadline::after(timeout));
+  const gms::Handshake handshake = rpc.request_lock(type, Deadline::after(timeout));
   if (!handshake.grant) {
     throw Error(ExitStatus::kTryAgain, "GMS " + path_ + ": Timeout waiting for lock");
   }

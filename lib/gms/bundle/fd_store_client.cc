@@ -1,4 +1,4 @@
-#include "gms/bundle/vault_client.h"
+#include "gms/bundle/fd_store_client.h"
 
 #include <poll.h>
 
@@ -19,7 +19,7 @@ using base::Error;
 using base::ExitStatus;
 using base::UniqueFd;
 using boost::asio::awaitable;
-using Kind = VaultPacket::Kind;
+using Kind = FdStorePacket::Kind;
 
 namespace {
 
@@ -33,9 +33,9 @@ constexpr base::Duration kDropTimeout = std::chrono::minutes(5);
 
 }  // namespace
 
-awaitable<VaultClient::Answer> VaultClient::ask(Kind kind, std::size_t count,
-                                                std::vector<UniqueFd> fds) {
-  const VaultPacket packet{kind, count};
+awaitable<FdStoreClient::Answer> FdStoreClient::ask(Kind kind, std::size_t count,
+                                                    std::vector<UniqueFd> fds) {
+  const FdStorePacket packet{kind, count};
   std::vector<int> numbers;
   numbers.reserve(fds.size());
   for (const UniqueFd& fd : fds) numbers.push_back(fd.get());
@@ -46,7 +46,7 @@ awaitable<VaultClient::Answer> VaultClient::ask(Kind kind, std::size_t count,
   if (sent < 0) fail(std::generic_category().message(static_cast<int>(-sent)));
   fds.clear();
   const Deadline deadline = Deadline::after(kind == Kind::kDrop ? kDropTimeout : kTimeout);
-  VaultPacket answer;
+  FdStorePacket answer;
   for (;;) {
     std::vector<UniqueFd> none;
     const std::ptrdiff_t got =
@@ -62,18 +62,18 @@ awaitable<VaultClient::Answer> VaultClient::ask(Kind kind, std::size_t count,
   co_return result;
 }
 
-awaitable<VaultClient::Answer> VaultClient::begin(UniqueFd record, std::size_t count) {
+awaitable<FdStoreClient::Answer> FdStoreClient::begin(UniqueFd record, std::size_t count) {
   std::vector<UniqueFd> fds;
   fds.push_back(std::move(record));
   return ask(Kind::kBegin, count, std::move(fds));
 }
 
-awaitable<VaultClient::Answer> VaultClient::add(std::vector<UniqueFd> fds) {
+awaitable<FdStoreClient::Answer> FdStoreClient::add(std::vector<UniqueFd> fds) {
   return ask(Kind::kAdd, 0, std::move(fds));
 }
 
-awaitable<VaultClient::Answer> VaultClient::keep() { return ask(Kind::kKeep, 0, {}); }
+awaitable<FdStoreClient::Answer> FdStoreClient::keep() { return ask(Kind::kKeep, 0, {}); }
 
-awaitable<void> VaultClient::drop() { co_await ask(Kind::kDrop, 0, {}); }
+awaitable<void> FdStoreClient::drop() { co_await ask(Kind::kDrop, 0, {}); }
 
 }  // namespace fo::gms

@@ -1,4 +1,4 @@
-#include "gms/bundle/vault.h"
+#include "gms/bundle/fd_store.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -13,18 +13,18 @@
 namespace fo::gms {
 
 using base::UniqueFd;
-using Kind = VaultPacket::Kind;
+using Kind = FdStorePacket::Kind;
 
-Vault::~Vault() { close(); }
+FdStore::~FdStore() { close(); }
 
-void Vault::close() {
+void FdStore::close() {
   clear(kept_);
-  clear(half_);
+  clear(incomplete_);
   dropped_.clear();
   socket_.reset();
 }
 
-UniqueFd Vault::open() {
+UniqueFd FdStore::open() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
     base::throw_errno(errno, "create a socket pair");
@@ -34,34 +34,34 @@ UniqueFd Vault::open() {
   return UniqueFd(ends[1]);
 }
 
-void Vault::drop(std::vector<UniqueFd>& fds) {
+void FdStore::drop(std::vector<UniqueFd>& fds) {
   for (UniqueFd& fd : fds) dropped_.push_back(std::move(fd));
   fds.clear();
 }
 
-void Vault::clear(std::optional<Deposit>& deposit) {
-  if (!deposit) return;
-  room_.used -= deposit->count + 1;
-  drop(deposit->memory);
-  deposit.reset();
+void FdStore::clear(std::optional<StoredLayout>& stored_layout) {
+  if (!stored_layout) return;
+  budget_.used -= stored_layout->count + 1;
+  drop(stored_layout->memory);
+  stored_layout.reset();
 }
 
-bool Vault::send(const VaultPacket& answer) {
+bool FdStore::send(const FdStorePacket& answer) {
   const std::ptrdiff_t sent =
       os::send_with_fds(socket_.get(), std::as_bytes(std::span(&answer, 1)), {});
   // A server that has ended gets no answer, but the packets that it has sent count.
   return sent >= 0 || sent == -EPIPE || sent == -ECONNRESET;
 }
 
-void Vault::answer_drop() {
+void FdStore::answer_drop() {
   if (!std::exchange(owes_answer_, false) || !socket_) return;
   static_cast<void>(send({}));
 }
 
-void Vault::serve() {
+void FdStore::serve() {
   bool is_sane = true;
   while (is_sane) {
-    VaultPacket packet;
+    FdStorePacket packet;
     std::vector<UniqueFd> fds;
     const std::ptrdiff_t got =
         os::receive_with_fds(socket_.get(), std::as_writable_bytes(std::span(&packet, 1)), fds);
@@ -73,42 +73,42 @@ void Vault::serve() {
       break;
     }
     // EMSGSIZE: the kernel dropped descriptors, because this process may open fewer than expected.
-    std::optional<VaultPacket> answered = VaultPacket{Kind::kRefused, 0};
+    std::optional<FdStorePacket> answered = FdStorePacket{Kind::kRefused, 0};
     if (is_packet) answered = answer(packet, fds, is_sane);
     drop(fds);
-    if (answered && answered->kind == Kind::kRefused) clear(half_);
+    if (answered && answered->kind == Kind::kRefused) clear(incomplete_);
     // A server that does not read its answers gets no more.
     if (answered && !send(*answered)) break;
   }
-  clear(half_);
+  clear(incomplete_);
   socket_.reset();
 }
 
-std::optional<VaultPacket> Vault::answer(const VaultPacket& packet, std::vector<UniqueFd>& fds,
-                                         bool& is_sane) {
+std::optional<FdStorePacket> FdStore::answer(const FdStorePacket& packet,
+                                             std::vector<UniqueFd>& fds, bool& is_sane) {
   switch (packet.kind) {
     case Kind::kBegin: {
-      clear(half_);
-      const std::size_t left = room_.limit > room_.used ? room_.limit - room_.used : 0;
+      clear(incomplete_);
+      const std::size_t left = budget_.limit > budget_.used ? budget_.limit - budget_.used : 0;
       if (fds.size() != 1) break;
-      if (packet.count >= left) return VaultPacket{Kind::kRefused, left == 0 ? 0 : left - 1};
-      half_.emplace(Deposit{std::move(fds.front()), packet.count, {}});
+      if (packet.count >= left) return FdStorePacket{Kind::kRefused, left == 0 ? 0 : left - 1};
+      incomplete_.emplace(StoredLayout{std::move(fds.front()), packet.count, {}});
       fds.clear();
-      room_.used += packet.count + 1;
-      return VaultPacket{};
+      budget_.used += packet.count + 1;
+      return FdStorePacket{};
     }
     case Kind::kAdd:
-      if (!half_ || half_->memory.size() + fds.size() > half_->count) break;
-      for (UniqueFd& fd : fds) half_->memory.push_back(std::move(fd));
+      if (!incomplete_ || incomplete_->memory.size() + fds.size() > incomplete_->count) break;
+      for (UniqueFd& fd : fds) incomplete_->memory.push_back(std::move(fd));
       fds.clear();
-      return VaultPacket{};
+      return FdStorePacket{};
     case Kind::kKeep:
-      if (!half_ || half_->memory.size() != half_->count) break;
+      if (!incomplete_ || incomplete_->memory.size() != incomplete_->count) break;
       clear(kept_);
-      kept_ = std::exchange(half_, std::nullopt);
-      return VaultPacket{};
+      kept_ = std::exchange(incomplete_, std::nullopt);
+      return FdStorePacket{};
     case Kind::kDrop:
-      clear(half_);
+      clear(incomplete_);
       clear(kept_);
       owes_answer_ = true;
       return std::nullopt;
@@ -117,7 +117,7 @@ std::optional<VaultPacket> Vault::answer(const VaultPacket& packet, std::vector<
       break;
   }
   is_sane = false;
-  return VaultPacket{Kind::kRefused, 0};
+  return FdStorePacket{Kind::kRefused, 0};
 }
 
 }  // namespace fo::gms
