@@ -14,11 +14,11 @@ using Clock = base::Deadline::Clock;
 
 // NVML has no event for free memory, and each query takes a lock of the driver, so the interval
 // grows with the wait.
-constexpr base::Duration kShortestPause = std::chrono::milliseconds(5);
-constexpr base::Duration kLongestPause = std::chrono::milliseconds(20);
+constexpr base::Duration kMinPause = std::chrono::milliseconds(5);
+constexpr base::Duration kMaxPause = std::chrono::milliseconds(20);
 
 base::Duration pause_after(base::Duration waited) {
-  return std::clamp(waited / 64, kShortestPause, kLongestPause);
+  return std::clamp(waited / 64, kMinPause, kMaxPause);
 }
 
 }  // namespace

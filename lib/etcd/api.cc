@@ -24,7 +24,7 @@ using fo::json::text_in;
 using nlohmann::json;
 
 constexpr std::uint64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
-constexpr std::chrono::seconds kLongestTtl = std::chrono::hours(24);
+constexpr std::chrono::seconds kMaxTtl = std::chrono::hours(24);
 constexpr std::size_t kMaxTokenBytes = std::size_t{16} * 1024;
 
 std::string number_text(std::uint64_t number) { return std::to_string(number); }
@@ -52,7 +52,7 @@ std::string bytes_in(const json& object, const char* key) {
 
 base::Duration ttl_in(const json& object) {
   const std::uint64_t seconds = number_in(object, "TTL");
-  if (seconds > static_cast<std::uint64_t>(kLongestTtl.count()))
+  if (seconds > static_cast<std::uint64_t>(kMaxTtl.count()))
     throw fo::json::Misfit("TTL out of range");
   return std::chrono::seconds(seconds);
 }

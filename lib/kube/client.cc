@@ -16,12 +16,12 @@ using base::ExitStatus;
 using boost::asio::awaitable;
 using std::chrono::seconds;
 
-constexpr Duration kLongestRetryAfter = seconds(5);
+constexpr Duration kMaxRetryAfter = seconds(5);
 // Limits of all bytes of one watch, and of the stored part of an error answer.
 constexpr base::ByteCount kMaxWatched = base::kGiB;
 constexpr std::size_t kMaxRefusal = std::size_t{64} * 1024;
 // Without a timeout, an API server lets a watch run for half an hour or more.
-constexpr Duration kLongestWatch = std::chrono::minutes(5);
+constexpr Duration kMaxWatchTime = std::chrono::minutes(5);
 constexpr std::size_t kPage = 100;
 // Maximum number of lists if the continuation expires before the last page.
 constexpr int kMaxLists = 3;
@@ -58,7 +58,7 @@ ExitStatus status_of(const http::Response& answer, const std::optional<Status>& 
 Duration retry_after(const http::Response& answer) {
   const auto header = answer.header("Retry-After");
   const auto count = header ? base::parse_uint(*header) : std::nullopt;
-  const auto max = static_cast<std::uint64_t>(kLongestRetryAfter / seconds(1));
+  const auto max = static_cast<std::uint64_t>(kMaxRetryAfter / seconds(1));
   return seconds(std::min(count.value_or(0), max));
 }
 
@@ -211,7 +211,7 @@ awaitable<Client::WatchEnd> Client::watch_once(
     Collection of, Selection selection, std::string& resource_version, Deadline deadline,
     std::function<bool(const WatchEvent& event)> on_event) {
   const std::string what = doing("watch", of);
-  const Deadline limit = deadline.sooner(Deadline::after(kLongestWatch));
+  const Deadline limit = deadline.sooner(Deadline::after(kMaxWatchTime));
   const std::string url =
       config_.server +
       watch_path(of, selection, resource_version, std::chrono::ceil<seconds>(*limit.remaining()));

@@ -16,8 +16,8 @@ constexpr std::string_view kForms =
     "flock:/path, unix:/path.sock, tcp:HOST:PORT, etcd:http://HOST:PORT/KEY, k8s:NAMESPACE/LEASE";
 
 // etcd and Kubernetes count leases in whole seconds; a longer one would make failover useless.
-constexpr base::Duration kShortestLease = std::chrono::seconds(1);
-constexpr base::Duration kLongestLease = std::chrono::hours(1);
+constexpr base::Duration kMinLease = std::chrono::seconds(1);
+constexpr base::Duration kMaxLease = std::chrono::hours(1);
 
 class Parser {
  public:
@@ -171,7 +171,7 @@ class Parser {
 
   void lease_time(std::string_view name, std::string_view value) {
     const std::optional<base::Duration> time = base::parse_duration(value);
-    if (!time || *time < kShortestLease || *time > kLongestLease ||
+    if (!time || *time < kMinLease || *time > kMaxLease ||
         *time % std::chrono::seconds(1) != base::Duration::zero()) {
       refuse(std::string(name) + ": expected whole seconds from 1s to 1h");
     }

@@ -11,7 +11,7 @@ namespace fo::text {
 namespace {
 
 // Longer than any known name; it bounds the cost for any input.
-constexpr std::size_t kLongest = 64;
+constexpr std::size_t kMaxLength = 64;
 
 std::string_view without_dashes(std::string_view word) {
   word.remove_prefix(std::min(word.find_first_not_of('-'), word.size()));
@@ -45,13 +45,13 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
 
 std::optional<std::string_view> nearest_name(std::string_view name,
                                              const std::vector<std::string_view>& known) {
-  if (name.size() > kLongest) return std::nullopt;
+  if (name.size() > kMaxLength) return std::nullopt;
   const std::string typed = lower(without_dashes(name));
   if (typed.size() < 2) return std::nullopt;
   std::optional<std::string_view> nearest;
-  std::size_t best = kLongest;
+  std::size_t best = kMaxLength;
   for (const std::string_view one : known) {
-    if (one.size() > kLongest) continue;
+    if (one.size() > kMaxLength) continue;
     const std::string meant = lower(without_dashes(one));
     const std::size_t changes = edit_distance(typed, meant);
     if (changes < best && changes <= std::max({std::size_t{3}, typed.size(), meant.size()}) / 3) {

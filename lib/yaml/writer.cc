@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kStep = 2;
 // A longer key must be marked with "?": readers search only 1024 characters for its colon.
-constexpr std::size_t kLongestKey = 1000;
+constexpr std::size_t kMaxKeyBytes = 1000;
 
 bool is_blank_line(std::string_view line) {
   return !line.empty() && line.find_first_not_of(" \t") == std::string_view::npos;
@@ -87,7 +87,7 @@ class YamlWriter {
     for (const Node::Member& member : node.members()) {
       start_line();
       const std::string key = scalar_on_a_line(member.key, member.plain_key);
-      if (key.size() > kLongestKey) {
+      if (key.size() > kMaxKeyBytes) {
         out_ += "? " + key + "\n" + std::string(indent, ' ') + ": ";
         behind_mark(member.value, indent + kStep);
       } else {

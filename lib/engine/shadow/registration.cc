@@ -33,7 +33,7 @@ constexpr std::size_t kFdsPerClient = 6;
 // The timeout for taking the sockets of the last active engine, and the pauses before a retry.
 constexpr base::Duration kTakeTimeout = std::chrono::seconds(2);
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(20);
-constexpr base::Duration kLongestPause = std::chrono::milliseconds(500);
+constexpr base::Duration kMaxPause = std::chrono::milliseconds(500);
 
 PublisherLimits limits_of(std::size_t max_fds) {
   PublisherLimits limits;
@@ -183,7 +183,7 @@ awaitable<void> Registration::drain(Deadline deadline, Successor successor) {
 // Retries until `deadline`, because the last active engine may be able to hand its sockets over
 // later.
 awaitable<PublishedSockets> Registration::inherit(Deadline deadline) {
-  loop::Backoff backoff(kFirstPause, kLongestPause);
+  loop::Backoff backoff(kFirstPause, kMaxPause);
   os::LogLimit log_limit;
   for (;;) {
     try {

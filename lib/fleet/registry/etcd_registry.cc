@@ -26,7 +26,7 @@ using boost::asio::awaitable;
 using Target = etcd::Compare::Target;
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
-constexpr Duration kLongestPause = std::chrono::seconds(1);
+constexpr Duration kMaxPause = std::chrono::seconds(1);
 // The timeout of the requests of a watch.
 constexpr Duration kListTimeout = std::chrono::seconds(10);
 // The time of one connection of a watch. A dead connection may not report an error.
@@ -117,7 +117,7 @@ class EtcdRecord final : public RegisteredRecord {
   awaitable<void> maintain() override {
     const Duration interval = cluster_->config.ttl / 3;
     os::LogLimit log_limit;
-    loop::Backoff backoff(kFirstPause, std::min<Duration>(kLongestPause, interval));
+    loop::Backoff backoff(kFirstPause, std::min<Duration>(kMaxPause, interval));
     Duration pause = interval;
     for (;;) {
       co_await loop::pause_for(pause);
@@ -221,7 +221,7 @@ class EtcdRegistry final : public Registry {
     RecordReports reports(cluster_->config.uri, on_change);
     const etcd::KeyRange keys = etcd::keys_with_prefix(cluster_->path(prefix));
     os::LogLimit log_limit;
-    loop::Backoff backoff(kFirstPause, kLongestPause);
+    loop::Backoff backoff(kFirstPause, kMaxPause);
     bool is_listed = false;
     bool is_reached = false;
     for (;;) {

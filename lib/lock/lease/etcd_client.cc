@@ -31,11 +31,11 @@ using base::ExitStatus;
 using boost::asio::awaitable;
 
 // The timeout of a request while no lease is about to end.
-constexpr Duration kLongestRequest = std::chrono::seconds(5);
+constexpr Duration kMaxRequestTime = std::chrono::seconds(5);
 // A silent connection is closed after this time.
-constexpr Duration kLongestWatch = std::chrono::seconds(30);
+constexpr Duration kMaxWatchTime = std::chrono::seconds(30);
 // After a watch that ended sooner without an event, the next query is delayed.
-constexpr Duration kShortestWatch = std::chrono::milliseconds(100);
+constexpr Duration kMinWatchTime = std::chrono::milliseconds(100);
 
 // A random lease id of 63 bits; never 0, which means none.
 etcd::LeaseId random_lease() {
@@ -191,12 +191,12 @@ class EtcdClient final : public LeaseClient {
   awaitable<void> wait_for(const ClaimResult& result) {
     const BootClock::time_point begin = BootClock::now();
     const Duration left = base::time_until(LeaseTimes(renewal_).renew_at());
-    const Deadline deadline = Deadline::after(std::min(left, kLongestWatch));
+    const Deadline deadline = Deadline::after(std::min(left, kMaxWatchTime));
     etcd::WatchStream stream(watch_deletion(result));
     std::function<bool(const etcd::WatchMessage&)> until_deleted =
         [](const etcd::WatchMessage& message) { return message.events.empty(); };
     co_await etcd_.watch_once(stream, deadline, std::move(until_deleted));
-    const bool is_early = BootClock::now() - begin < std::min(left, kShortestWatch);
+    const bool is_early = BootClock::now() - begin < std::min(left, kMinWatchTime);
     const bool is_again = is_early && result.predecessor == gone_early_;
     gone_early_ = is_early ? result.predecessor : "";
     if (!is_again) co_return;
@@ -208,7 +208,7 @@ class EtcdClient final : public LeaseClient {
   }
 
   [[nodiscard]] Deadline request_deadline() const {
-    return step_deadline(std::min(kLongestRequest, ttl_ / 3));
+    return step_deadline(std::min(kMaxRequestTime, ttl_ / 3));
   }
 
   // The lease has ended. If etcd has lost all leases, another holder may have renewed its own later

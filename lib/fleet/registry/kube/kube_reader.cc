@@ -23,8 +23,8 @@ using base::Duration;
 using base::Error;
 using boost::asio::awaitable;
 
-constexpr Duration kShortestRetry = std::chrono::milliseconds(50);
-constexpr Duration kLongestRetry = std::chrono::seconds(2);
+constexpr Duration kMinRetryPause = std::chrono::milliseconds(50);
+constexpr Duration kMaxRetryPause = std::chrono::seconds(2);
 constexpr Duration kListingTime = std::chrono::seconds(10);
 // The time of one connection of a watch. An API server sends a bookmark in each minute; a
 // connection on which nothing arrived may be dead.
@@ -113,7 +113,7 @@ class Mirror {
 // each listing with its success.
 awaitable<void> follow(Mirror& mirror, std::function<void(bool)> on_reached) {
   os::LogLimit log_limit;
-  loop::Backoff backoff(kShortestRetry, kLongestRetry);
+  loop::Backoff backoff(kMinRetryPause, kMaxRetryPause);
   bool is_listed = true;
   for (;;) {
     try {
@@ -190,7 +190,7 @@ class KubeReader final : public RecordReader {
   // Lists both collections, and retries until the API server is reachable.
   static awaitable<void> begin(Mirror& cards, Mirror& slices) {
     os::LogLimit log_limit;
-    loop::Backoff backoff(kShortestRetry, kLongestRetry);
+    loop::Backoff backoff(kMinRetryPause, kMaxRetryPause);
     for (;;) {
       try {
         const Deadline deadline = Deadline::after(kListingTime);
