@@ -757,7 +757,7 @@ PYTHON
 no_example man/failover.7 'ms, medians of 5 (spread)'
 no_example man/failover.7 'ms, by allocations published'
 no_example man/failover.7 '1,000 allocations, 1,000 tensors, ms'
-no_example man/failover.7 '1 GiB, times the peer'
+no_example man/failover.7 'a snapshot, not verified'
 no_example man/failover.7 'engine 0     serves'
 no_example man/failover.7 'ms, medians of 5       75 MiB'
 no_example man/failover.7 'us                   request of 200 bytes'

@@ -40,7 +40,7 @@ void DirView::set_unreachable() {
 
 bool DirView::refresh(const std::string& key) {
   if (!key.starts_with(prefix_) || !is_key(key)) return false;
-  return compare(store_.place_of(key));
+  return compare(store_.record_path_of(key));
 }
 
 bool DirView::compare(const DirStore::RecordPath& record_path) {
