@@ -14,6 +14,7 @@
 #include <exception>
 #include <functional>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <variant>
@@ -26,7 +27,8 @@ namespace fo::loop {
 
 /// Runs `body` on a thread, and returns or throws its result on the loop. The thread does not touch
 /// the loop. If the caller is destroyed meanwhile, its destruction waits for `body`, so callers
-/// must make sure that `body` ends. Signals must be blocked.
+/// must make sure that `body` ends. Signals must be blocked. Throws kTryAgain if the thread cannot
+/// be started.
 template <typename T>
 boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
   namespace asio = boost::asio;
@@ -37,7 +39,7 @@ boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
   const std::string what = "watch an eventfd";
   asio::posix::stream_descriptor event(co_await asio::this_coro::executor);
   adopt(event, duplicate(done.get(), what), what);
-  std::jthread thread([&] {
+  const auto run = [&] {
     try {
       if constexpr (std::is_void_v<T>) {
         body();
@@ -49,7 +51,13 @@ boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
     }
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t put = ::write(done.get(), &one, sizeof one);
-  });
+  };
+  std::jthread thread;
+  try {
+    thread = std::jthread(run);
+  } catch (const std::system_error& error) {
+    throw base::Error(base::ExitStatus::kTryAgain, "start a thread", error.code());
+  }
   // A spurious wake-up is possible: asio may pass on the event of another descriptor.
   std::uint64_t count = 0;
   while (::read(done.get(), &count, sizeof count) != sizeof count) {
