@@ -442,6 +442,8 @@ class Session : public std::enable_shared_from_this<Session> {
     is_head_ = false;
     enter(Stage::kReading);
     if (reader_.unread() == 0) {
+      // A session that was in its handshake becomes idle after the idle ones were closed.
+      if (state_->closes_idle) co_return false;
       enter(Stage::kIdle);
       const error_code error = co_await wait_for_request();
       enter(Stage::kReading);

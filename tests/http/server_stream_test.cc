@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
 
 #include <atomic>
 #include <boost/asio/steady_timer.hpp>
@@ -20,6 +21,7 @@
 #include "http/connection.h"
 #include "http/server.h"
 #include "loop/test_loop.h"
+#include "net/tls.h"
 #include "os/process/sibling.h"
 #include "support.h"
 #include "support/authority.h"
@@ -782,6 +784,20 @@ TEST_F(HttpsServer, IdleClientsAreCutOff) {
     }
   };
   loop.run(body());
+}
+
+TEST_F(HttpsServer, AHandshakeThatEndsLateDoesNotDelayTheEnd) {
+  TestServer server(echo());
+  const std::uint16_t port = server.listen_tls(files());
+  RawClient client(port);
+  fo::test::await([&] { return server.is_busy(); });
+  std::future<bool> stopped = server.stop(soon());
+  boost::asio::ssl::context context = net::make_tls_client(*options().tls);
+  const std::unique_ptr<SSL, decltype(&::SSL_free)> ssl(::SSL_new(context.native_handle()),
+                                                        &::SSL_free);
+  ASSERT_EQ(::SSL_set_fd(ssl.get(), client.fd()), 1);
+  ASSERT_EQ(::SSL_connect(ssl.get()), 1);
+  EXPECT_TRUE(stopped.get()) << "the connection was cut at the deadline";
 }
 
 TEST_F(HttpsServer, TheAnswerToATooLongBodySurvivesTheBody) {

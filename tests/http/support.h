@@ -148,6 +148,9 @@ class TestServer {
   std::size_t connections() {
     return call([this] { return server_->connections(); });
   }
+  bool is_busy() {
+    return call([this] { return server_->is_busy(); });
+  }
   std::future<bool> stop(
       const base::Deadline& deadline,
       const base::Deadline& idle_until = base::Deadline::after(base::Duration::zero())) {
