@@ -24,6 +24,8 @@ using nlohmann::json;
 using text::WallTime;
 
 constexpr int kStateVersion = 1;
+// Any id that may be part of the key of a record may be that of a worker.
+constexpr char kAnyWriter[] = "any";
 
 Baseline baseline_in(const json& object, const char* name) {
   const json* const value = fo::json::find(object, name);
@@ -120,7 +122,9 @@ SavedWorkers parse_state(std::string_view text, const std::string& path) {
     }
     SavedWorkers workers;
     for (const auto& [id, worker] : list->items()) {
-      if (!fleet::is_instance_id(id)) throw Misfit(base::quoted(id) + " is not the id of a worker");
+      if (!fleet::is_verdict_key(fleet::verdict_key(id, kAnyWriter))) {
+        throw Misfit(base::quoted(id) + " is not the id of a worker");
+      }
       try {
         workers[id] = read_worker(worker);
       } catch (const Misfit& misfit) {

@@ -94,6 +94,15 @@ TEST(StateFile, AHealthyWorkerHasNoCoolDownAndNoEvidence) {
   EXPECT_TRUE(parse_state(encode(SavedWorkers{}), "/s").empty());
 }
 
+// Workers of other programs choose their ids.
+TEST(StateFile, AnyIdOfARecordIsTheIdOfAWorker) {
+  for (const char* const id :
+       {"worker-1", "f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "10.0.0.1:8000"}) {
+    const SavedWorkers read = parse_state(encode(SavedWorkers{{id, {}}}), "/s");
+    EXPECT_TRUE(read.contains(id)) << id;
+  }
+}
+
 TEST(StateFile, EachTruncationIsRefused) {
   const std::string whole = encode(one_saved());
   ASSERT_EQ(refusal_of(whole), "");
