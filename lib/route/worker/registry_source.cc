@@ -135,7 +135,7 @@ void RegistrySource::apply(const RegistryChange& change) {
       case RegistryChange::Kind::kStale:
         if (const auto router = routers_.find(id);
             record.key.starts_with(kRouters) && router != routers_.end() && !router->second) {
-          router->second = wall_now();
+          router->second = base::Deadline::Clock::now();
         }
         if (const WorkerPtr worker = workers_.find(id); worker && instances_.contains(record.key)) {
           worker->is_stale = true;
@@ -274,17 +274,17 @@ bool RegistrySource::update_verdict(Worker& worker, text::WallTime now) {
   return after.weight != before.weight || after.is_conviction() != before.is_conviction();
 }
 
-void RegistrySource::apply_time(text::WallTime now) {
+void RegistrySource::apply_time(text::WallTime now, TimePoint steady) {
   bool has_changed = false;
   for (const auto& [id, worker] : workers_.all()) has_changed |= update_verdict(*worker, now);
   if (has_changed) events_.on_change();
-  forget_routers(now);
+  forget_routers(steady);
 }
 
 awaitable<void> RegistrySource::keep_time() {
   for (;;) {
     co_await loop::pause_for(kExpiryInterval);
-    apply_time(wall_now());
+    apply_time(wall_now(), base::Deadline::Clock::now());
   }
 }
 
@@ -327,7 +327,7 @@ void RegistrySource::put_router(const std::string& id) {
 
 // A router that has vanished may still send requests, so it keeps its share for a time. While the
 // registry is out of reach, all routers have vanished, and probably live.
-void RegistrySource::forget_routers(text::WallTime now) {
+void RegistrySource::forget_routers(TimePoint now) {
   const bool is_in_reach =
       std::ranges::any_of(routers_, [](const auto& router) { return !router.second; });
   if (!is_in_reach) return;

@@ -63,8 +63,9 @@ class RegistrySource {
   /// Applies a change of a record. Throws nothing: an invalid record is logged, and changes
   /// nothing.
   void apply(const fleet::RegistryChange& change);
-  /// Applies what changes no record: verdicts expire, and routers that have vanished are forgotten.
-  void apply_time(text::WallTime now);
+  /// Applies what changes no record: verdicts expire at their wall time, and routers that have
+  /// vanished for long enough, by a clock that cannot be set, are forgotten.
+  void apply_time(text::WallTime now, TimePoint steady);
   /// Calls apply_time() twice a second until it is cancelled.
   boost::asio::awaitable<void> keep_time();
 
@@ -116,7 +117,7 @@ class RegistrySource {
   void save_record(std::map<std::string, std::string>& saved, const fleet::Record& record);
   bool update_verdict(Worker& worker, text::WallTime now);
   void put_router(const std::string& id);
-  void forget_routers(text::WallTime now);
+  void forget_routers(TimePoint now);
   void share_slots();
   void update_slots();
 
@@ -147,7 +148,7 @@ class RegistrySource {
   std::uint64_t changes_ = 0;
   std::map<std::string, std::optional<std::uint64_t>> slots_of_record_;
   /// The routers, and since when those that have vanished are stale.
-  std::map<std::string, std::optional<text::WallTime>> routers_;
+  std::map<std::string, std::optional<TimePoint>> routers_;
   std::size_t listed_ = 0;
 };
 

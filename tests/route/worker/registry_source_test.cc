@@ -245,13 +245,16 @@ TEST_F(RegistrySourceTest, ARouterThatHasVanishedKeepsItsShareForATime) {
   const std::string other = "routers/" + kSecond;
   put(Record{"routers/" + kFirst, "{}"});
   put(Record{other, "{}"});
+  text::WallTime wall = std::chrono::system_clock::now();
   const auto slots_after = [&](std::chrono::seconds time) {
-    source_.apply_time(std::chrono::system_clock::now() + time);
+    source_.apply_time(wall, base::Deadline::Clock::now() + time);
     return workers_.find(kFirst)->slots;
   };
   constexpr std::chrono::minutes kLong(5);
   apply(ChangeKind::kStale, other);
   EXPECT_EQ(slots_after(std::chrono::seconds(30)), 50U) << "it may still send requests";
+  wall += kLong;
+  EXPECT_EQ(slots_after(std::chrono::seconds(30)), 50U) << "the wall clock was set";
   put(Record{other, "{}"});
   EXPECT_EQ(slots_after(kLong), 50U);
   apply(ChangeKind::kStale, other);
@@ -400,9 +403,9 @@ TEST_F(RegistryVerdicts, ExpireWithoutAChangeOfARecord) {
   put(instance_of(kSecond));
   say("c1", suspicion());
   log();
-  source_.apply_time(now());
+  source_.apply_time(now(), {});
   EXPECT_THAT(log(), IsEmpty());
-  source_.apply_time(now() + std::chrono::hours(2));
+  source_.apply_time(now() + std::chrono::hours(2), {});
   EXPECT_THAT(log(), ElementsAre("change"));
   EXPECT_EQ(worker().verdict.weight, 1);
   EXPECT_EQ(worker().verdict.health, std::nullopt);
