@@ -79,17 +79,25 @@ RegistrySource::RegistrySource(SourceOptions options, Workers& workers, Events e
 void RegistrySource::set_options(SourceOptions options) {
   options_ = std::move(options);
   for (const auto& [id, worker] : workers_.all()) worker->health.set_rules(options_.health);
+  // All records that may not be used any more are left out before a worker uses another of its own.
+  std::map<std::string, WorkerPtr> changed;
   const std::map<std::string, std::string> used = instances_;
   for (const auto& [key, text] : used) {
-    const std::string id = fleet::last_segment(key);
-    const WorkerPtr worker = workers_.find(id);
-    if (!worker) continue;
-    if (may_use(key, *worker)) {
+    const WorkerPtr worker = workers_.find(fleet::last_segment(key));
+    if (!worker || may_use({key, text})) continue;
+    unused_[key] = {.text = text, .is_stale = worker->is_stale};
+    changes_ += instances_.erase(key);
+    changed[worker->id] = worker;
+  }
+  for (const auto& [id, worker] : changed) {
+    const bool is_stale = worker->is_stale;
+    use_other_record(id);
+    worker->is_stale = is_stale;
+  }
+  for (const auto& [key, text] : instances_) {
+    if (const WorkerPtr worker = workers_.find(fleet::last_segment(key))) {
       worker->set_url(worker->url, net::parse_url(worker->url), options_.tls,
                       options_.allowed.networks());
-    } else {
-      unused_[key] = {.text = text, .is_stale = worker->is_stale};
-      remove(id);
     }
   }
   const std::map<std::string, Unused> unused = unused_;
@@ -110,14 +118,16 @@ bool RegistrySource::is_ours(const std::string& name_space) const {
   });
 }
 
-bool RegistrySource::may_use(const std::string& key, const Worker& worker) const {
+bool RegistrySource::may_use(const fleet::Record& record) const {
+  const auto endpoint = fleet::endpoint_of(record.key);
+  if (!endpoint || !is_ours(endpoint->name_space)) return false;
   try {
-    http::make_origin(options_.allowed.check(worker.url), options_.tls);
+    const std::string url = fleet::decode_instance(record).url;
+    http::make_origin(options_.allowed.check(url), options_.tls);
+    return true;
   } catch (const base::Error&) {
     return false;
   }
-  const auto endpoint = fleet::endpoint_of(key);
-  return endpoint && is_ours(endpoint->name_space);
 }
 
 void RegistrySource::apply(const RegistryChange& change) {
@@ -311,7 +321,10 @@ void RegistrySource::end_instance(const std::string& key) {
   if (ended == instances_.end()) return;
   instances_.erase(ended);
   ++changes_;
-  const std::string id = fleet::last_segment(key);
+  use_other_record(fleet::last_segment(key));
+}
+
+void RegistrySource::use_other_record(const std::string& id) {
   const auto other = std::ranges::find_if(
       instances_, [&](const auto& entry) { return fleet::last_segment(entry.first) == id; });
   if (other == instances_.end()) return remove(id);

@@ -101,10 +101,12 @@ class RegistrySource {
  private:
   void put_instance(const fleet::Record& record);
   [[nodiscard]] bool is_ours(const std::string& name_space) const;
-  [[nodiscard]] bool may_use(const std::string& key, const Worker& worker) const;
+  [[nodiscard]] bool may_use(const fleet::Record& record) const;
   /// Ends the record of a worker. If it has another one, as a pod behind two Services has, that
   /// counts from now on.
   void end_instance(const std::string& key);
+  /// After the end of a record of the worker.
+  void use_other_record(const std::string& id);
   void put_weights(const fleet::Record& record);
   void remove_weights(const std::string& key);
   void put_card(const fleet::Record& record);

@@ -612,6 +612,39 @@ TEST_F(RegistrySourceTest, NewOptionsJudgeAllRecordsAgain) {
   EXPECT_EQ(workers_.find(kSecond), nullptr);
 }
 
+TEST_F(RegistrySourceTest, NewOptionsThatAllowOneRecordOfAWorkerKeepIt) {
+  fleet::Instance local = instance_of(kFirst);
+  fleet::Instance remote = instance_of(kFirst);
+  remote.url = "http://8.8.8.8:1";
+  const fleet::EndpointId other{"llama-headless", "worker", "generate"};
+  route::SourceOptions anywhere = options({});
+  anywhere.allowed = fleet::AllowedWorkers(fleet::kAnyNetwork);
+  route::SourceOptions headless = anywhere;
+  headless.namespaces = {*fleet::NamespacePattern::parse("llama-headless")};
+  source_.set_options(anywhere);
+  put(record_of(remote));
+  put(record_of(local, other));
+  const route::WorkerPtr worker = workers_.find(kFirst);
+  worker->is_stale = true;
+  const auto stays = [&](const route::SourceOptions& options) {
+    source_.set_options(options);
+    return workers_.find(kFirst) == worker && worker->is_stale;
+  };
+  EXPECT_TRUE(stays(headless));
+  EXPECT_EQ(worker->url, local.url);
+  EXPECT_EQ(worker->name_space, "llama-headless");
+  EXPECT_TRUE(stays(anywhere));
+  EXPECT_EQ(worker->url, remote.url);
+  EXPECT_TRUE(stays(options({})));
+  EXPECT_EQ(worker->url, local.url);
+  // The record that is used is the one that has to end.
+  apply(ChangeKind::kGone, record_of(remote).key);
+  EXPECT_EQ(workers_.find(kFirst), worker);
+  headless.namespaces = {*fleet::NamespacePattern::parse("none")};
+  source_.set_options(headless);
+  EXPECT_THAT(workers_.all(), IsEmpty());
+}
+
 TEST_F(RegistrySourceTest, NewRulesOfHealthKeepItsState) {
   put(instance_of(kFirst));
   const route::WorkerPtr worker = workers_.find(kFirst);
