@@ -76,6 +76,7 @@ awaitable<std::invoke_result_t<Decode, std::string_view>> Client::ask(Request re
     const auto share = deadline.remaining();
     const Deadline own =
         share ? Deadline::after(*share / static_cast<Duration::rep>(left)) : deadline;
+    const std::size_t asked = current_;
     try {
       const std::string answer = co_await ask_one(request, own);
       co_return decode(answer);
@@ -84,7 +85,7 @@ awaitable<std::invoke_result_t<Decode, std::string_view>> Client::ask(Request re
       if (refused != nullptr && is_answer(refused->kind())) throw;
       if (!failure || (loop::is_transient(error) && !loop::is_transient(*failure))) failure = error;
     }
-    pass_over();
+    pass_over(asked);
   }
   throw Error(*failure);
 }
@@ -128,11 +129,12 @@ awaitable<void> Client::authenticate(Deadline deadline) {
 }
 
 awaitable<std::string> Client::post(const Request& request, Deadline deadline) {
-  const std::string url = server() + request.path;
+  const std::string name = server();
+  const std::string url = name + request.path;
   http::FetchOptions options = options_for(request);
   http::Response response = co_await http::async_fetch("POST", url, deadline, std::move(options));
   const auto refusal = find_refusal(response.status, response.body);
-  if (refusal) throw Refused(server(), *refusal);
+  if (refusal) throw Refused(name, *refusal);
   co_return std::move(response.body);
 }
 
@@ -216,13 +218,15 @@ awaitable<Client::WatchEnd> Client::watch_once(
     WatchStream& stream, Deadline deadline,
     std::function<bool(const WatchMessage& message)> on_message) {
   const bool is_new = needs_token();
+  std::size_t asked = current_;
   if (is_new) {
     try {
       co_await authenticate(deadline);
     } catch (const Error&) {
-      pass_over();
+      pass_over(asked);
       throw;
     }
+    asked = current_;
   }
   const Request request = stream.begin();
   http::FetchOptions options = options_for(request);
@@ -259,7 +263,7 @@ awaitable<Client::WatchEnd> Client::watch_once(
   } catch (const Error& error) {
     const bool is_time = error.status() == ExitStatus::kTryAgain && deadline.expired();
     if (!is_time) {
-      pass_over();
+      pass_over(asked);
       throw;
     }
   }
@@ -268,8 +272,9 @@ awaitable<Client::WatchEnd> Client::watch_once(
   if (error_text.empty()) {
     error_text = "the watch ended early, with HTTP status " + std::to_string(response->status);
   }
-  const Error failure(status, "query etcd " + base::quoted(server()) + ": " + error_text);
-  pass_over();
+  const std::string& name = config_.servers[asked];
+  const Error failure(status, "query etcd " + base::quoted(name) + ": " + error_text);
+  pass_over(asked);
   throw Error(failure);
 }
 

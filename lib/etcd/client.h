@@ -93,7 +93,7 @@ class Client {
   /// The current server.
   [[nodiscard]] const std::string& server() const { return config_.servers[current_]; }
   /// Continues with the next server.
-  void pass_over() { current_ = (current_ + 1) % config_.servers.size(); }
+  void pass_over() { pass_over(current_); }
 
  private:
   // Returns `decode` of the answer. A server that does not answer is passed over, for this request
@@ -109,6 +109,12 @@ class Client {
   [[nodiscard]] http::FetchOptions options_for(const Request& request) const;
   // True if there is a user without a token yet.
   [[nodiscard]] bool needs_token() const { return token_.empty() && !config_.user.empty(); }
+
+  // Continues with the server after `failed`, unless another request has passed that one over
+  // meanwhile.
+  void pass_over(std::size_t failed) {
+    if (current_ == failed) current_ = (failed + 1) % config_.servers.size();
+  }
 
   Config config_;
   std::size_t current_ = 0;

@@ -295,6 +295,20 @@ TEST_F(EtcdClientTest, AnotherServerIsAskedWhereOneDoesNotAnswer) {
   }
 }
 
+TEST_F(EtcdClientTest, TwoRequestsAtOnceDoNotPassOverTheServerThatAnswers) {
+  const std::string dead = "http://127.0.0.1:" + std::to_string(test::free_ports(1)[0]);
+  Client client(config_of({dead, etcd().url()}));
+  std::vector<ExitStatus> ended;
+  for (const char* const key : {"a", "b"}) {
+    boost::asio::co_spawn(
+        loop_.io(), test::status_of(client.put({key, "", 0}, soon())),
+        [&](const std::exception_ptr&, ExitStatus status) { ended.push_back(status); });
+  }
+  loop_.run_until([&] { return ended.size() == 2; });
+  EXPECT_THAT(ended, ElementsAre(ExitStatus::kOk, ExitStatus::kOk));
+  EXPECT_EQ(client.server(), etcd().url());
+}
+
 TEST_F(EtcdClientTest, WatchAsAUserOutlivesItsToken) {
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
            {"user", "add", "root:rootpw"},
