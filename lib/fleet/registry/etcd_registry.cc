@@ -76,6 +76,14 @@ awaitable<std::optional<std::string>> edit_record(Cluster& cluster, std::string 
   }
 }
 
+// True if a key was written with this lease by a transaction whose other branch reads the key. If
+// the answer is late, the client repeats the transaction, which then finds what it wrote before.
+bool has_written(const etcd::Outcome& outcome, etcd::LeaseId lease) {
+  if (outcome.succeeded) return true;
+  const std::vector<etcd::KeyValue>& found = etcd::keys_in(outcome, 0);
+  return !found.empty() && found.front().lease == lease;
+}
+
 class EtcdRecord final : public RegisteredRecord {
  public:
   EtcdRecord(ClusterPtr cluster, Record record)
@@ -85,22 +93,28 @@ class EtcdRecord final : public RegisteredRecord {
   awaitable<bool> write(Deadline deadline) {
     const etcd::LeaseId before = lease_;
     lease_ = std::max<etcd::LeaseId>(os::random_bits() >> 1, 1);
-    const std::optional<Duration> ttl =
+    std::optional<Duration> ttl =
         co_await cluster_->client.grant_lease(lease_, cluster_->config.ttl, deadline);
+    // If the first answer was late, the client has requested the lease again.
+    if (!ttl) ttl = co_await cluster_->client.keep_alive(lease_, deadline);
     if (!ttl) throw Error(ExitStatus::kTryAgain, "etcd: the lease's id is in use");
     const std::string path = cluster_->path(record_.key);
     etcd::Transaction change;
     change.compares.push_back({{path}, Target::kCreated});
     const etcd::Operation put = etcd::Put{path, record_.text, lease_};
     change.then.push_back(put);
+    const etcd::Operation read = etcd::Range{{path}};
+    change.otherwise.push_back(read);
     etcd::Outcome outcome = co_await cluster_->client.commit(change, deadline);
-    if (!outcome.succeeded && before != 0) {
+    bool is_written = has_written(outcome, lease_);
+    if (!is_written && before != 0) {
       // If the key has the record that this object wrote with its last lease, that is replaced.
       change.compares = {{{path}, Target::kLease, etcd::Compare::Relation::kEqual, before}};
       outcome = co_await cluster_->client.commit(change, deadline);
+      is_written = has_written(outcome, lease_);
     }
-    if (!outcome.succeeded) co_await cluster_->client.revoke_lease(lease_, deadline);
-    co_return outcome.succeeded;
+    if (!is_written) co_await cluster_->client.revoke_lease(lease_, deadline);
+    co_return is_written;
   }
 
   awaitable<void> edit(Edit edit, Deadline deadline) override {

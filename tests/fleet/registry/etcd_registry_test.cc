@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "etcd/server.h"
+#include "etcd/stand_ins.h"
 #include "fleet/record/instance.h"
 #include "fleet/registry/records.h"
 #include "fleet/registry/watching.h"
 #include "loop/run.h"
+#include "loop/test_loop.h"
 #include "support/await.h"
 #include "support/failure.h"
 #include "support/soon.h"
@@ -155,6 +157,22 @@ TEST_F(EtcdRegistryTest, AnyMemberOfAClusterMayDie) {
     cluster.member(member).start();
   }
   EXPECT_EQ(loop::run_to_end(registry->list("", soon())).size(), 1U);
+}
+
+TEST_F(EtcdRegistryTest, ARequestWhoseFirstAnswerIsLostHasSucceeded) {
+  const fo::test::Etcd etcd(folder_);
+  fo::test::TestLoop loop;
+  // Of the first server: the answer to the request for the lease, and that to the transaction.
+  for (const int lost : {1, 2}) {
+    fo::test::Proxy proxy(loop.io(), etcd.port());
+    proxy.lost = lost;
+    const auto registry = open({"http://" + proxy.address(), etcd.url()});
+    const auto kept = loop.run(registry->keep(record_number(lost), soon()));
+    EXPECT_EQ(proxy.connections, lost);
+    // The lease is its own.
+    loop.run(kept->leave(soon()));
+    EXPECT_TRUE(loop.run(registry->list("", soon())).empty());
+  }
 }
 
 TEST_F(EtcdRegistryTest, KeysOfOthersAreIgnored) {
