@@ -17,6 +17,7 @@
 
 #include "net/resolve.h"
 #include "os/file/file.h"
+#include "os/log.h"
 
 namespace fo::net {
 namespace {
@@ -201,7 +202,8 @@ ssl::context make_tls_client(const TlsFiles& files) {
 
 ssl::context tls_client(const TlsFiles& files) {
   static thread_local std::map<TlsFiles, CachedTls> all;
-  return all.try_emplace(files, files, make_tls_client).first->second.context();
+  const auto keep = CachedTls::Invalid::kKeepLast;
+  return all.try_emplace(files, files, make_tls_client, keep).first->second.context();
 }
 
 ssl::context make_tls_server(const TlsFiles& files) {
@@ -225,24 +227,37 @@ ssl::context CachedTls::context() {
   // Taken before the files are read, so that a change meanwhile is read again.
   const Stamps stamps{stamp_of(files_.ca), stamp_of(files_.certificate), stamp_of(files_.key)};
   if (stamps != stamps_) {
-    context_.reset();
+    is_current_ = false;
     refusal_.reset();
     stamps_ = stamps;
   }
-  if (refusal_) throw Error(*refusal_);
-  if (!context_) {
+  if (!is_current_) {
     try {
-      context_.emplace(make_(files_));
+      read();
     } catch (const Error& error) {
-      // Other errors are not those of the content, and may be transient.
-      if (error.status() == ExitStatus::kConfig) refusal_ = error;
-      throw;
+      if (invalid_ == Invalid::kRefuse || !context_) throw;
+      if (!std::exchange(is_logged_, true)) {
+        os::log(os::LogLevel::kWarning, "{}; the last valid TLS files still apply", error.what());
+      }
     }
   }
   if (::SSL_CTX_up_ref(context_->native_handle()) != 1) {
     throw Error(ExitStatus::kOsError, "share the TLS context");
   }
   return ssl::context(context_->native_handle());
+}
+
+void CachedTls::read() {
+  if (refusal_) throw Error(*refusal_);
+  try {
+    context_ = make_(files_);
+  } catch (const Error& error) {
+    // Other errors are not those of the content, and may be transient.
+    if (error.status() == ExitStatus::kConfig) refusal_ = error;
+    throw;
+  }
+  is_current_ = true;
+  is_logged_ = false;
 }
 
 CachedTls::Stamp CachedTls::stamp_of(const std::string& path) {

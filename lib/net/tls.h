@@ -22,7 +22,8 @@ boost::asio::ssl::context make_tls_client(const TlsFiles& files);
 
 /// The same for files that may be replaced: this thread keeps the context, and reads the files
 /// again only after one has changed (CachedTls). Hundreds of authorities take as long as many
-/// requests.
+/// requests. While the files are missing or invalid, for example half-written, the last valid ones
+/// apply; the log says so once.
 boost::asio::ssl::context tls_client(const TlsFiles& files);
 
 /// For a server. With `ca`, it accepts only clients with a certificate of that authority. Throws
@@ -35,12 +36,18 @@ class CachedTls {
  public:
   /// make_tls_client or make_tls_server.
   using Make = boost::asio::ssl::context (*)(const TlsFiles&);
-  CachedTls(TlsFiles files, Make make) : files_(std::move(files)), make_(make) {}
+  /// What applies while files that have changed cannot be used.
+  enum class Invalid { kRefuse, kKeepLast };
+  CachedTls(TlsFiles files, Make make, Invalid invalid)
+      : files_(std::move(files)), make_(make), invalid_(invalid) {}
 
-  /// The context for one connection, which shares it with others. Throws what `make` throws.
+  /// The context for one connection, which shares it with others. Throws what `make` throws, with
+  /// kKeepLast only if the files could never be used.
   boost::asio::ssl::context context();
 
  private:
+  // Makes the context of the present files.
+  void read();
   // Identity and last change of a file.
   using Stamp = std::array<std::int64_t, 7>;
   using Stamps = std::array<Stamp, 3>;
@@ -48,9 +55,14 @@ class CachedTls {
 
   const TlsFiles files_;
   const Make make_;
+  const Invalid invalid_;
   std::optional<boost::asio::ssl::context> context_;
+  // True if the context is that of the present files.
+  bool is_current_ = false;
   // The error of files that are invalid until one of them changes.
   std::optional<base::Error> refusal_;
+  // True if the log says that the last valid files apply.
+  bool is_logged_ = false;
   Stamps stamps_{};
 };
 
@@ -59,7 +71,8 @@ class CachedTls {
 class ServerTls {
  public:
   explicit ServerTls(const TlsFiles& files)
-      : is_used_(files != TlsFiles{}), cached_(files, make_tls_server) {}
+      : is_used_(files != TlsFiles{}),
+        cached_(files, make_tls_server, CachedTls::Invalid::kRefuse) {}
 
   /// The context for one connection; nullopt (no TLS) if no file is named. Throws what
   /// make_tls_server throws.

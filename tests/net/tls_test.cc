@@ -5,6 +5,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -12,12 +13,14 @@
 #include "support/authority.h"
 #include "support/failure.h"
 #include "support/fds.h"
+#include "support/stderr_text.h"
 
 namespace fo::net {
 namespace {
 
 using base::ExitStatus;
 using fo::test::failure_of;
+using testing::HasSubstr;
 using testing::StartsWith;
 
 class Tls : public fo::test::FdCounting {
@@ -96,6 +99,34 @@ TEST_F(Tls, InvalidFilesAreReadAgainOnceOneHasChanged) {
   EXPECT_FALSE(os::is_readable(opened.get())) << "the file was opened again";
   write("certificate", os::read_file(files_.certificate, base::kMiB));
   EXPECT_TRUE(server.context());
+}
+
+TEST_F(Tls, AClientKeepsTheLastValidFilesWhileTheyCannotBeUsed) {
+  const std::string valid = os::read_file(authority_.ca(), base::kMiB);
+  const TlsFiles files{write("ca", valid), "", ""};
+  const SSL_CTX* const first = tls_client(files).native_handle();
+  EXPECT_EQ(tls_client(files).native_handle(), first);
+  const fo::test::StderrText log;
+  write("ca", valid.substr(0, valid.size() / 2));
+  EXPECT_EQ(tls_client(files).native_handle(), first);
+  const std::string logged = log.text();
+  EXPECT_THAT(logged, HasSubstr("authority file '" + files.ca + "': "));
+  EXPECT_THAT(logged, HasSubstr("; the last valid TLS files still apply"));
+  std::filesystem::remove(files.ca);
+  EXPECT_EQ(tls_client(files).native_handle(), first);
+  EXPECT_EQ(log.text(), logged) << "one episode is logged once";
+  write("ca", valid);
+  EXPECT_NE(tls_client(files).native_handle(), first);
+  std::filesystem::remove(files.ca);
+  tls_client(files);
+  EXPECT_NE(log.text(), logged);
+}
+
+TEST_F(Tls, AClientWhoseFilesCouldNeverBeUsedIsRefused) {
+  const TlsFiles files{write("ca", "nothing\n"), "", ""};
+  EXPECT_EQ(failure_of([&] { tls_client(files); }).status, ExitStatus::kConfig);
+  write("ca", os::read_file(authority_.ca(), base::kMiB));
+  EXPECT_NO_THROW(tls_client(files));
 }
 
 TEST_F(Tls, EveryTruncationOfACertificateIsRefused) {
