@@ -66,7 +66,7 @@ void Workers::apply(const RegistryChange& change, const Now& at) {
         }
         break;
       case RegistryChange::Kind::kGone:
-        if (record.key.starts_with(kInstancePrefix)) remove(fleet::last_segment(record.key));
+        if (record.key.starts_with(kInstancePrefix)) end_instance(record.key, at);
         if (fleet::is_verdict_key(record.key)) verdicts_.remove(record.key);
         // A conviction ends with an acquittal only, so it is written again.
         if (fleet::is_verdict_key(record.key) &&
@@ -116,7 +116,7 @@ void Workers::put_instance(const fleet::Record& record, const Now& at) {
       });
   if (!is_ours) return;
   const fleet::Instance instance = fleet::decode_instance(record);
-  if (instance.life == fleet::Life::kGone) return remove(instance.id);
+  if (instance.life == fleet::Life::kGone) return end_instance(record.key, at);
   static_cast<void>(options_.allowed.check(instance.url));
   EngineAddress engine =
       make_engine_address(instance.url, options_.tls, options_.headers, instance.model);
@@ -134,7 +134,7 @@ void Workers::put_instance(const fleet::Record& record, const Now& at) {
       saved_.erase(found);
     }
   }
-  worker->key = record.key;
+  worker->records[record.key] = record.text;
   if (worker->url != instance.url) worker->progress.reset();
   worker->url = instance.url;
   worker->model = instance.model;
@@ -157,6 +157,16 @@ void Workers::put_instance(const fleet::Record& record, const Now& at) {
   if (!is_new) return;
   events_.on_new(worker);
   if (worker->health.is_convicted()) events_.on_verdict(worker->id);
+}
+
+void Workers::end_instance(const std::string& key, const Now& at) {
+  const std::string id = fleet::last_segment(key);
+  const auto found = workers_.find(id);
+  if (found == workers_.end() || found->second->records.erase(key) == 0) return;
+  const auto& others = found->second->records;
+  if (others.empty()) return remove(id);
+  const fleet::Record record{others.begin()->first, others.begin()->second};
+  put_instance(record, at);
 }
 
 void Workers::remove(const std::string& id) {

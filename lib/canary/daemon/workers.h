@@ -68,7 +68,9 @@ struct Worker {
   explicit Worker(const Schedule& its_schedule) : schedule(its_schedule) {}
 
   std::string id;
-  std::string key;
+  /// The texts of its records, by key. It has several if it is, for example, a pod behind two
+  /// Services.
+  std::map<std::string, std::string> records = {};
   std::string url;
   std::string model;
   std::string card;
@@ -195,6 +197,9 @@ class Workers {
   /// Returns the file for a worker; nullptr, with the reason, if there is none.
   Canaries* canaries_for(const fleet::Instance& instance, std::string& reason) const;
   void put_instance(const fleet::Record& record, const Now& at);
+  /// Ends a record of a worker. Another one that it has counts from now on; without one, the worker
+  /// is removed.
+  void end_instance(const std::string& key, const Now& at);
   void remove(const std::string& id);
   void remember(const std::string& id, SavedWorker saved, const Now& at);
   void put_verdict(const fleet::Record& record, const Now& at);

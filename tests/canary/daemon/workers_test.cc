@@ -125,6 +125,33 @@ TEST_F(WorkersOfASet, ALoneWorkerThatIsDownStaysIn) {
   EXPECT_THAT(weights(), ElementsAre(0.5));
 }
 
+// As a pod behind two Services.
+TEST_F(WorkersOfASet, AWorkerWithTwoRecordsStaysUntilBothAreGone) {
+  const auto change_of = [&](const std::string& name_space, fleet::Life life) {
+    fleet::RegistryChange change = instance_change(id_of(0), "m", life, "sha256:00", url_of(0));
+    change.record.key = fleet::instance_key({name_space, "worker", "generate"}, id_of(0));
+    return change;
+  };
+  const fleet::RegistryChange second = change_of("headless", fleet::Life::kDraining);
+  const auto ends = [&](const std::string& key) {
+    workers_.apply({.kind = fleet::RegistryChange::Kind::kGone, .record = {.key = key}}, at_);
+    return !workers_.all().contains(id_of(0));
+  };
+  find(0, Finding::kFault);
+  const WorkerPtr before = workers_.all().at(id_of(0));
+  workers_.apply(second, at_);
+  EXPECT_EQ(before->life, fleet::Life::kDraining);
+  EXPECT_FALSE(ends(second.record.key));
+  EXPECT_EQ(workers_.all().at(id_of(0)), before);
+  EXPECT_EQ(before->life, fleet::Life::kReady);
+  // A record that is not in use ends nothing.
+  EXPECT_FALSE(ends(second.record.key));
+  workers_.apply(second, at_);
+  workers_.apply(change_of("dynamo", fleet::Life::kGone), at_);
+  EXPECT_EQ(before->life, fleet::Life::kDraining);
+  EXPECT_TRUE(ends(second.record.key));
+}
+
 TEST_F(WorkersOfASet, AWorkerThatStartsIsNoMember) {
   for (int n = 1; n < kWorkers; ++n) {
     workers_.apply(instance_change(id_of(n), "m", fleet::Life::kStarting), at_);
