@@ -27,6 +27,12 @@ inline fleet::RegistryChange gone_change(const std::string& id) {
           .record = {.key = fleet::instance_key({"dynamo", "worker", "generate"}, id), .text = ""}};
 }
 
+inline fleet::RegistryChange stale_change(const std::string& id) {
+  fleet::RegistryChange change = gone_change(id);
+  change.kind = fleet::RegistryChange::Kind::kStale;
+  return change;
+}
+
 /// None yet.
 inline Workers workers_with(
     std::vector<CanaryFile> files,

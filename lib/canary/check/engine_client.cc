@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -114,6 +115,7 @@ awaitable<Probe> probe(EngineAddress engine, bool asks_health, Deadline deadline
     }
   } catch (const Error& error) {
     result.error = ask_error_of(error, is_connected);
+    result.is_connection_refused = !is_connected && error.code() == std::errc::connection_refused;
     result.reason = error.what();
   }
   co_return result;

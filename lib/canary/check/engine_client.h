@@ -46,6 +46,8 @@ struct Probe {
   /// kBusy and kUnnamed do not occur.
   AskError error = AskError::kNone;
   std::string reason = {};
+  /// Nothing listens at the engine's address.
+  bool is_connection_refused = false;
 };
 
 /// Connects, and asks for /health if `asks_health`: anything but 200 is kBroken.

@@ -107,6 +107,8 @@ awaitable<void> Checker::run(WorkerPtr worker, std::shared_ptr<loop::Event> even
     }
     if (worker->is_removed) break;
     at = now();
+    workers_.remove_ended(*worker, at);
+    if (worker->is_removed) break;
     worker->schedule.done(due, at.steady);
     if (is_suspect(*worker)) worker->schedule.hurry(at.steady);
     if (content_is_due && worker->is_checked()) on_checked_(worker->id);
@@ -131,6 +133,11 @@ awaitable<bool> Checker::check_reachable(WorkerPtr worker, const std::vector<Ste
   const Now at = now();
   Attempt attempt{.took = Clock::now() - begin};
   worker->is_down = result.error == AskError::kDown;
+  if (!result.is_connection_refused) {
+    worker->refused_since.reset();
+  } else if (!worker->refused_since) {
+    worker->refused_since = at.steady;
+  }
   if (worker->is_down) {
     worker->progress.reset();
     worker->load.reset();

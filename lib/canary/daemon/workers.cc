@@ -77,6 +77,8 @@ void Workers::apply(const RegistryChange& change, const Now& at) {
         }
         break;
       case RegistryChange::Kind::kStale:
+        if (record.key.starts_with(kInstancePrefix)) set_stale(record.key, at);
+        break;
       case RegistryChange::Kind::kListed:
         break;
     }
@@ -134,7 +136,8 @@ void Workers::put_instance(const fleet::Record& record, const Now& at) {
       saved_.erase(found);
     }
   }
-  worker->records[record.key] = record.text;
+  worker->records[record.key] = {.text = record.text};
+  worker->stale_since.reset();
   if (worker->url != instance.url) worker->progress.reset();
   worker->url = instance.url;
   worker->model = instance.model;
@@ -165,8 +168,37 @@ void Workers::end_instance(const std::string& key, const Now& at) {
   if (found == workers_.end() || found->second->records.erase(key) == 0) return;
   const auto& others = found->second->records;
   if (others.empty()) return remove(id);
-  const fleet::Record record{others.begin()->first, others.begin()->second};
+  const auto present =
+      std::ranges::find_if_not(others, [](const auto& entry) { return entry.second.is_stale; });
+  const auto& [other, its] = present == others.end() ? *others.begin() : *present;
+  const fleet::Record record{other, its.text};
+  const bool is_stale = its.is_stale;
   put_instance(record, at);
+  if (is_stale) set_stale(record.key, at);
+}
+
+void Workers::set_stale(const std::string& key, const Now& at) {
+  const auto found = workers_.find(fleet::last_segment(key));
+  if (found == workers_.end()) return;
+  Worker& worker = *found->second;
+  const auto record = worker.records.find(key);
+  if (record == worker.records.end()) return;
+  record->second.is_stale = true;
+  const bool is_stale =
+      std::ranges::all_of(worker.records, [](const auto& entry) { return entry.second.is_stale; });
+  if (is_stale && !worker.stale_since) worker.stale_since = at.steady;
+}
+
+void Workers::remove_ended(const Worker& worker, const Now& at) {
+  if (!worker.stale_since) return;
+  const bool has_ended =
+      worker.refused_since && at.steady - *worker.refused_since >= options_.takeover;
+  const bool is_over = at.steady - *worker.stale_since >= options_.stale;
+  if (!has_ended && !is_over) return;
+  os::log(os::LogLevel::kWarning, "worker {}: not checked any more, because it is stale and {}",
+          base::quoted(worker.id), has_ended ? "refuses connections" : "does not come back");
+  const std::string id = worker.id;
+  remove(id);
 }
 
 void Workers::remove(const std::string& id) {

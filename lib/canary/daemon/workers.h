@@ -68,9 +68,16 @@ struct Worker {
   explicit Worker(const Schedule& its_schedule) : schedule(its_schedule) {}
 
   std::string id;
-  /// The texts of its records, by key. It has several if it is, for example, a pod behind two
-  /// Services.
-  std::map<std::string, std::string> records = {};
+  struct Record {
+    std::string text;
+    bool is_stale = false;
+  };
+  /// Its records, by key. It has several if it is, for example, a pod behind two Services.
+  std::map<std::string, Record> records = {};
+  /// Since when all its records are stale; nullopt if one is not.
+  std::optional<base::Duration> stale_since = {};
+  /// Since when its address refuses connections; nullopt if it does not.
+  std::optional<base::Duration> refused_since = {};
   std::string url;
   std::string model;
   std::string card;
@@ -131,6 +138,11 @@ struct WorkersOptions {
   Intervals intervals = {};
   /// Time until a verdict expires.
   base::Duration lifetime = std::chrono::seconds(90);
+  /// How long a stale worker may refuse connections before it has ended: the standby of its pair
+  /// may take over.
+  base::Duration takeover = std::chrono::seconds(10);
+  /// How long a stale worker is checked at most.
+  base::Duration stale = std::chrono::hours(1);
 };
 
 class Workers {
@@ -167,6 +179,9 @@ class Workers {
   void find_tokens(Worker& worker, const Now& at);
   /// Applies the time that has passed to the worker's health.
   void advance(Worker& worker, const Now& at);
+  /// Removes the worker if it is stale and has ended, or has been stale for too long. A registry
+  /// may never report more of a worker that crashed.
+  void remove_ended(const Worker& worker, const Now& at);
 
   /// Returns up to `count` other workers of its set that can be asked, drawn at random. Workers
   /// that are convicted by this canary, or by at least half of all canaries, are left out. Of
@@ -200,6 +215,7 @@ class Workers {
   /// Ends a record of a worker. Another one that it has counts from now on; without one, the worker
   /// is removed.
   void end_instance(const std::string& key, const Now& at);
+  void set_stale(const std::string& key, const Now& at);
   void remove(const std::string& id);
   void remember(const std::string& id, SavedWorker saved, const Now& at);
   void put_verdict(const fleet::Record& record, const Now& at);

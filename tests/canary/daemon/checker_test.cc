@@ -43,6 +43,7 @@ class CheckerOfOracles : public testing::Test {
 
   static WorkersOptions watch_often() {
     WorkersOptions options{.writer = "test"};
+    options.takeover = milliseconds(20);
     options.intervals = {.connect = milliseconds(2),
                          .health = milliseconds(2),
                          .progress = milliseconds(2),
@@ -177,6 +178,17 @@ TEST_F(CheckerOfOracles, AWorkerThatIsDownIsAskedNothing) {
     EXPECT_EQ(check.step, Step::kConnect);
     EXPECT_EQ(check.attempt.outcome, Outcome::kDown);
   }
+}
+
+TEST_F(CheckerOfOracles, AWorkerThatCrashedIsForgottenIfItsAddressRefusesConnections) {
+  add(0);
+  add(1, "http://127.0.0.1:1");
+  add(2, "http://127.0.0.1:1");
+  for (const std::size_t n : {0, 1}) workers_.apply(stale_change(id_of(n)), now());
+  loop_.run_until([&] { return !workers_.all().contains(id_of(1)); });
+  run_until_passed(Step::kContent);
+  EXPECT_TRUE(workers_.all().contains(id_of(0))) << "it answers";
+  EXPECT_TRUE(workers_.all().contains(id_of(2))) << "it is not stale";
 }
 
 TEST_F(CheckerOfOracles, AWorkerThatIsRemovedDuringAQuestionIsLeftAlone) {

@@ -152,6 +152,60 @@ TEST_F(WorkersOfASet, AWorkerWithTwoRecordsStaysUntilBothAreGone) {
   EXPECT_TRUE(ends(second.record.key));
 }
 
+TEST_F(WorkersOfASet, AStaleWorkerThatRefusesConnectionsHasEndedAfterATime) {
+  const auto is_removed_after = [&](std::chrono::seconds time) {
+    at_.steady += time;
+    const WorkerPtr one = workers_.all().at(id_of(0));
+    workers_.remove_ended(*one, at_);
+    return one->is_removed;
+  };
+  worker(0).refused_since = at_.steady;
+  EXPECT_FALSE(is_removed_after(std::chrono::hours(2))) << "its record is present";
+  workers_.apply(stale_change(id_of(0)), at_);
+  workers_.apply(instance_change(id_of(0), "m"), at_);
+  EXPECT_FALSE(is_removed_after(std::chrono::hours(2))) << "its record is present again";
+  worker(0).refused_since.reset();
+  workers_.apply(stale_change(id_of(0)), at_);
+  EXPECT_FALSE(is_removed_after(std::chrono::minutes(50))) << "it answers";
+  worker(0).refused_since = at_.steady;
+  EXPECT_FALSE(is_removed_after(std::chrono::seconds(9))) << "its standby may take over";
+  EXPECT_TRUE(is_removed_after(std::chrono::seconds(1)));
+  EXPECT_EQ(workers_.all().size(), kWorkers - 1U);
+  // What the registry reports of it later changes nothing, until it registers again.
+  workers_.apply(stale_change(id_of(0)), at_);
+  workers_.apply(gone_change(id_of(0)), at_);
+  EXPECT_EQ(workers_.all().size(), kWorkers - 1U);
+  workers_.apply(instance_change(id_of(0), "m"), at_);
+  EXPECT_FALSE(worker(0).stale_since);
+}
+
+TEST_F(WorkersOfASet, AStaleWorkerIsForgottenAfterAnHourAndItsSetIsThatOfTheOthers) {
+  for (const int n : {0, 1}) {
+    goes_down(n);
+    workers_.apply(stale_change(id_of(n)), at_);
+  }
+  goes_down(2);
+  EXPECT_THAT(weights(), UnorderedElementsAre(0, 0, 0.5, 1));
+  at_.steady += std::chrono::hours(1);
+  for (const int n : {0, 1}) {
+    const WorkerPtr one = workers_.all().at(id_of(n));
+    workers_.remove_ended(*one, at_);
+    EXPECT_TRUE(one->is_removed);
+  }
+  EXPECT_THAT(weights(), ElementsAre(0, 1));
+}
+
+TEST_F(WorkersOfASet, AWorkerIsStaleOnceAllItsRecordsAre) {
+  fleet::RegistryChange second = instance_change(id_of(0), "m");
+  second.record.key = fleet::instance_key({"headless", "worker", "generate"}, id_of(0));
+  workers_.apply(second, at_);
+  workers_.apply(stale_change(id_of(0)), at_);
+  EXPECT_FALSE(worker(0).stale_since);
+  second.kind = fleet::RegistryChange::Kind::kGone;
+  workers_.apply(second, at_);
+  EXPECT_TRUE(worker(0).stale_since);
+}
+
 TEST_F(WorkersOfASet, AWorkerThatStartsIsNoMember) {
   for (int n = 1; n < kWorkers; ++n) {
     workers_.apply(instance_change(id_of(n), "m", fleet::Life::kStarting), at_);
