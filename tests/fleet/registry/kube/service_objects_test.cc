@@ -153,7 +153,7 @@ TEST(EndpointSliceWorkers, InvalidSlicesAreRefused) {
   json slice = slice_object("a", {pod_endpoint(1)});
   slice["metadata"]["labels"] = {{"app", "llama"}};
   EXPECT_EQ(why_refused(slice),
-            "EndpointSlice 'ns/a': without the label kubernetes.io/service-name");
+            "EndpointSlice 'ns/a': missing label kubernetes.io/service-name");
   EXPECT_EQ(why_refused(slice_object("a", {pod_endpoint(1)}, "Llama/x")),
             "EndpointSlice 'ns/a': Service 'Llama/x': not a DNS label");
   EXPECT_EQ(
@@ -189,7 +189,7 @@ TEST(ServiceCards, ThatAreInvalidAreRefused) {
   };
   json map = card_object("c", R"({"version":1,"name":"llama"})");
   map["metadata"].erase("labels");
-  EXPECT_EQ(reason(map), "ConfigMap 'ns/c': without the label kubernetes.io/service-name");
+  EXPECT_EQ(reason(map), "ConfigMap 'ns/c': missing label kubernetes.io/service-name");
   EXPECT_EQ(reason(card_object("c", "text")), "read 'ns/c/card.json': not JSON");
   map = card_object("c", "x");
   map["data"] = {{"card.json", 5}};
