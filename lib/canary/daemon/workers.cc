@@ -196,7 +196,7 @@ void Workers::remove_ended(const Worker& worker, const Now& at) {
   const bool is_over = at.steady - *worker.stale_since >= options_.stale;
   if (!has_ended && !is_over) return;
   os::log(os::LogLevel::kWarning, "worker {}: not checked any more, because it is stale and {}",
-          base::quoted(worker.id), has_ended ? "refuses connections" : "does not come back");
+          base::quoted(worker.id), has_ended ? "refuses connections" : "has not registered again");
   const std::string id = worker.id;
   remove(id);
 }
