@@ -65,7 +65,7 @@ int ctl(const Options& options) {
   const Action& action = find_action(options.words.front());
   const std::string path = options.admin.empty() ? route::default_admin_path() : options.admin;
   const route::AdminAnswer answer =
-      route::ask_router(path, action.method, target_of(action, options.words), options.timeout);
+      route::send_to_router(path, action.method, target_of(action, options.words), options.timeout);
   if (!answer.is_found) {
     os::log(os::LogLevel::kError, "{}", answer.text);
     return base::to_int(base::ExitStatus::kNo);

@@ -6,7 +6,7 @@
 namespace fo::fo_route {
 
 /// Returns the exit status: 1 if the action's object does not exist. Throws Error(kUsage) for an
-/// unknown action or a wrong number of arguments, and what route::ask_router throws.
+/// unknown action or a wrong number of arguments, and what route::send_to_router throws.
 int ctl(const Options& options);
 
 }  // namespace fo::fo_route

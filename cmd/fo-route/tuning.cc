@@ -142,7 +142,7 @@ void declare_tuning(CLI::App& app, route::ServeOptions& serve) {
   add.number("budget-retries", dispatch.budget.retries, 0, 10);
   add.count("budget-min-retries", dispatch.budget.min_retries, 1, kMany);
   add.time("budget-time", dispatch.budget.time, seconds(1), hours(1));
-  add.count("max-retries", dispatch.budget.retries_of_one, 0, 100);
+  add.count("max-retries", dispatch.budget.max_retries_per_request, 0, 100);
   add.time("resume-comments", router.resume.comments, seconds(1), hours(1));
   add.count("resume-min-tokens", router.resume.min_tokens, 0, kMany);
 

@@ -195,8 +195,8 @@ std::vector<http::Page> admin_pages(AdminActions given, const SettingsHold& hold
 
 std::string default_admin_path() { return fleet::default_admin_path(kSocketName); }
 
-AdminAnswer ask_router(const std::string& socket_path, std::string_view method,
-                       const std::string& target, base::Duration timeout) {
+AdminAnswer send_to_router(const std::string& socket_path, std::string_view method,
+                           const std::string& target, base::Duration timeout) {
   const Deadline deadline = Deadline::after(timeout);
   std::optional<Error> refusal;
   for (;;) {

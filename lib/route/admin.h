@@ -73,8 +73,8 @@ using AdminAnswer = fleet::AdminAnswer;
 /// Sends one request to the router behind the socket, and repeats it for up to `timeout` while the
 /// router answers 503: another router is taking over, which then has the socket, or the registry
 /// can't be reached. Throws what fleet::send_admin_request throws; kTryAgain after `timeout`.
-AdminAnswer ask_router(const std::string& socket_path, std::string_view method,
-                       const std::string& target, base::Duration timeout);
+AdminAnswer send_to_router(const std::string& socket_path, std::string_view method,
+                           const std::string& target, base::Duration timeout);
 
 /// The settings of a running router, as JSON. The router refuses its operator's changes while the
 /// connection is open.

@@ -244,7 +244,7 @@ class Attempts {
   bool begins_anew();
   awaitable<void> refuse(const ApiError& refusal);
   awaitable<void> deliver();
-  awaitable<void> give_up(ApiError error);
+  awaitable<void> fail_request(ApiError error);
   awaitable<void> comment();
   awaitable<void> look_for_death(const WorkerPtr& worker);
   awaitable<void> wait_for_budget();
@@ -254,7 +254,7 @@ class Attempts {
   /// Limit of attempts on workers that failed after they were sent the request, as long as nothing
   /// is delivered.
   [[nodiscard]] std::uint64_t max_attempts() const {
-    return parts_.options.dispatch.budget.retries_of_one + 1;
+    return parts_.options.dispatch.budget.max_retries_per_request + 1;
   }
   [[nodiscard]] http::RequestHead head() const;
   void add_ids(http::Fields& headers) const;
@@ -263,7 +263,7 @@ class Attempts {
   void note_prompt();
   void add_failure(OutcomeClass kind, base::Duration pause);
   void note_success(TimePoint began);
-  void count_resume(ResumeEnd end) { parts_.metrics.add_resume(end, job_.lost_for); }
+  void count_resume(ResumeEnd end) { parts_.metrics.add_resume(end, job_.loss_reason); }
 
   RouterParts& parts_;
   Job& job_;
@@ -435,7 +435,7 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
     exchange_.on_broken("the call was cut");
     // An answer that had its end is complete.
     const bool has_end = exchange_.state() == Exchange::State::kDone;
-    if (has_end && (exchange_.is_delivered() || job_.cut_for == Job::CutFor::kMove)) {
+    if (has_end && (exchange_.is_delivered() || job_.cut_reason == Job::CutReason::kMove)) {
       co_await deliver();
       end = CallEnd::kDone;
     }
@@ -539,7 +539,7 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
     case OutcomeClass::kSuspected:
       break;
     case OutcomeClass::kNeutral:
-      if (!outcome.is_worth_another) return;
+      if (!outcome.is_retryable) return;
       break;
   }
   add_failure(outcome.kind, outcome.pause);
@@ -574,7 +574,7 @@ void Attempts::note_success(TimePoint began) {
 
 // --- The ends.
 
-awaitable<void> Attempts::give_up(ApiError error) {
+awaitable<void> Attempts::fail_request(ApiError error) {
   job_.status = error.status;
   const bool is_delivered = exchange_.is_delivered();
   std::string bytes = is_delivered ? exchange_.take_output() : std::string();
@@ -604,7 +604,7 @@ awaitable<void> Attempts::refuse(const ApiError& refusal) {
     Attempt attempt;
     if (job_.deadline.expired()) attempt.end = AttemptEnd::kDeadline;
     ApiError error = error_of(job_, attempt, "no other worker can continue the answer");
-    co_await give_up(error);
+    co_await fail_request(error);
     co_return;
   }
   // No other worker can be asked, so the first one's answer is as good as any.
@@ -612,7 +612,7 @@ awaitable<void> Attempts::refuse(const ApiError& refusal) {
   const bool has_answer = suspect_ && suspect_->answer;
   Response response = has_answer ? *std::move(suspect_->answer) : to_response(error);
   if (!has_answer && !job_.is_killed) {
-    parts_.metrics.refuse(job_.refused_for);
+    parts_.metrics.refuse(job_.refusal_reason);
     const std::string client = job_.key.empty() ? reply_.client_host() : job_.key;
     const base::Duration admitted_at = job_.received.time_since_epoch();
     if (!job_.had_worker) parts_.demand.on_refused(client, admitted_at, time_now());
@@ -653,7 +653,7 @@ bool Attempts::begins_anew() {
 awaitable<Attempts::Next> Attempts::resume(LossReason loss, const Attempt& attempt,
                                            const Outcome& outcome, const std::string& reason) {
   const bool is_new_loss = !job_.resume_until || job_.has_progressed;
-  if (is_new_loss) job_.lost_for = loss;
+  if (is_new_loss) job_.loss_reason = loss;
   if (exchange_.finish_here()) {
     count_resume(ResumeEnd::kFinished);
     job_.status = exchange_.head().status;
@@ -662,7 +662,7 @@ awaitable<Attempts::Next> Attempts::resume(LossReason loss, const Attempt& attem
   }
   std::string refusal = exchange_.resume_refusal();
   if (!parts_.options.resume.enabled) refusal = "this router resumes no answers";
-  if (refusal.empty() && !outcome.is_worth_another) refusal = reason;
+  if (refusal.empty() && !outcome.is_retryable) refusal = reason;
   if (refusal.empty() && job_.fruitless >= kMaxFruitlessResumes) {
     refusal = "too many workers have failed";
   }
@@ -675,7 +675,7 @@ awaitable<Attempts::Next> Attempts::resume(LossReason loss, const Attempt& attem
   if (!refusal.empty()) {
     count_resume(ResumeEnd::kRefused);
     ApiError error = error_of(job_, attempt, reason + "; the answer cannot continue: " + refusal);
-    co_await give_up(error);
+    co_await fail_request(error);
     co_return Next::kDone;
   }
   // A worker that fails without progress does not prolong the wait.
@@ -696,7 +696,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
       attempt.end == AttemptEnd::kStatus || attempt.end == AttemptEnd::kErrorFrame;
   if (job_.is_killed || attempt.end == AttemptEnd::kDeadline) {
     const ApiError error = error_of(job_, attempt, reason);
-    co_await give_up(error);
+    co_await fail_request(error);
     co_return Next::kDone;
   }
   if (outcome.kind == OutcomeClass::kExhausted) {
@@ -706,7 +706,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
       co_return Next::kAgain;
     }
     const ApiError error = error_of(job_, attempt, reason);
-    co_await give_up(error);
+    co_await fail_request(error);
     co_return Next::kDone;
   }
   const bool is_busy = outcome.kind == OutcomeClass::kBackpressure;
@@ -727,7 +727,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
     parts_.poison.add(job_.key, body, time_now());
     parts_.metrics.poison.add();
     const ApiError error = poison_error(parts_.options.dispatch.poison);
-    co_await give_up(error);
+    co_await fail_request(error);
     co_return Next::kDone;
   }
   const bool is_same =
@@ -739,7 +739,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
   if (exchange_.has_part()) {
     co_return co_await resume(loss_of(attempt.end), attempt, outcome, reason);
   }
-  if (has_answer && (is_same || !outcome.is_worth_another)) {
+  if (has_answer && (is_same || !outcome.is_retryable)) {
     // Another worker may do what this one has failed to do twice.
     const bool is_certain = is_same && suspect_->worker != worker;
     Response response = exchange_.failed_answer(!is_certain);
@@ -761,7 +761,7 @@ awaitable<Attempts::Next> Attempts::after_failure(const WorkerPtr& worker, const
           .code = "overloaded",
           .retry_after = std::min(outcome.pause, parts_.options.dispatch.queue.max_retry_after)};
     }
-    co_await give_up(std::move(error));
+    co_await fail_request(std::move(error));
     co_return Next::kDone;
   }
   co_return Next::kAgain;
@@ -773,12 +773,12 @@ awaitable<Attempts::Next> Attempts::leave(bool is_conviction) {
   const Attempt attempt{.end = AttemptEnd::kBroken};
   if (is_conviction && exchange_.is_delivered()) {
     const ApiError error = error_of(job_, attempt, "its answers were found to be wrong");
-    co_await give_up(error);
+    co_await fail_request(error);
     co_return Next::kDone;
   }
   if (is_conviction) job_.resume_until.reset();
   if (is_conviction || !exchange_.has_part()) co_return Next::kAgain;
-  const Outcome outcome{.is_worth_another = true};
+  const Outcome outcome{.is_retryable = true};
   co_return co_await resume(LossReason::kDrained, attempt, outcome, "the worker is drained");
 }
 
@@ -791,12 +791,12 @@ awaitable<Attempts::Next> Attempts::attempt(Placed& placed) {
   std::string reason;
   const Attempt attempt = co_await ask(reason);
   job_.at_workers += Clock::now() - began;
-  const Job::CutFor cut_for = std::exchange(job_.cut_for, Job::CutFor::kNothing);
+  const Job::CutReason cut_reason = std::exchange(job_.cut_reason, Job::CutReason::kNothing);
   const bool is_cut = attempt.end == AttemptEnd::kDeadline && !job_.is_killed;
-  const bool has_moved = is_cut && cut_for == Job::CutFor::kMove;
+  const bool has_moved = is_cut && cut_reason == Job::CutReason::kMove;
   if (!has_moved) job_.moving_since.reset();
-  if (is_cut && cut_for != Job::CutFor::kNothing) {
-    co_return co_await leave(cut_for == Job::CutFor::kConviction);
+  if (is_cut && cut_reason != Job::CutReason::kNothing) {
+    co_return co_await leave(cut_reason == Job::CutReason::kConviction);
   }
   const bool is_whole = attempt.end == AttemptEnd::kComplete;
   if (worker->is_convicted() && !is_whole && !job_.is_killed) co_return co_await leave(true);
@@ -850,7 +850,7 @@ awaitable<void> Attempts::comment() {
 awaitable<void> Attempts::run() {
   if (parts_.poison.contains(job_.key, job_.request.body_identity(), time_now())) {
     const ApiError error = poison_error(parts_.options.dispatch.poison);
-    co_await give_up(error);
+    co_await fail_request(error);
     co_return;
   }
   parts_.demand.on_admitted(job_.received.time_since_epoch());

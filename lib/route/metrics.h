@@ -28,7 +28,17 @@ inline constexpr std::array<base::Duration, 14> kLatencyBounds{
 inline constexpr std::array<const char*, 3> kTierNames{"premium", "standard", "best_effort"};
 
 /// Why a request was refused before a worker got it.
-enum class RefusedFor { kPath, kKey, kModel, kBody, kLimit, kCapacity, kLevel, kDeadline, kHttp };
+enum class RefusalReason {
+  kPath,
+  kKey,
+  kModel,
+  kBody,
+  kLimit,
+  kCapacity,
+  kLevel,
+  kDeadline,
+  kHttp
+};
 inline constexpr std::array<const char*, 9> kRefusedNames{
     "path", "key", "model", "body", "limit", "capacity", "level", "deadline", "http"};
 
@@ -95,7 +105,7 @@ struct Metrics {
   void add_resume(ResumeEnd end, LossReason reason) {
     resumes[static_cast<std::size_t>(end)][static_cast<std::size_t>(reason)].add();
   }
-  void refuse(RefusedFor reason) { refused[static_cast<std::size_t>(reason)].add(); }
+  void refuse(RefusalReason reason) { refused[static_cast<std::size_t>(reason)].add(); }
 };
 
 /// The state of a set's queue.

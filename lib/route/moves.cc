@@ -45,8 +45,8 @@ constexpr base::Duration kMaxMovePause = std::chrono::seconds(8);
 class Target {
  public:
   Target(WorkerPtr worker, std::uint64_t tokens) : worker_(std::move(worker)), tokens_(tokens) {
-    ++worker_->coming_requests;
-    worker_->coming_tokens += tokens_;
+    ++worker_->incoming_requests;
+    worker_->incoming_tokens += tokens_;
   }
   Target(Target&& other) noexcept = default;
   Target& operator=(Target other) noexcept {
@@ -56,8 +56,8 @@ class Target {
   }
   ~Target() {
     if (!worker_) return;
-    --worker_->coming_requests;
-    worker_->coming_tokens -= tokens_;
+    --worker_->incoming_requests;
+    worker_->incoming_tokens -= tokens_;
   }
   Worker* operator->() const { return worker_.get(); }
   Worker& operator*() const { return *worker_; }
@@ -85,13 +85,13 @@ struct KvTransfer {
   bool lacks_room = false;
 };
 
-std::uint64_t load_of(const Worker& worker) { return worker.requests + worker.coming_requests; }
+std::uint64_t load_of(const Worker& worker) { return worker.requests + worker.incoming_requests; }
 
 bool has_room(const RouterParts& parts, const Worker& worker, const Job& job) {
   const double factor = parts.level.setting().concurrency_factor;
   if (load_of(worker) >= worker.slots_now(factor)) return false;
   return !worker.kv_tokens || load_of(worker) == 0 ||
-         worker.tokens + worker.coming_tokens + job.tokens <= *worker.kv_tokens;
+         worker.tokens + worker.incoming_tokens + job.tokens <= *worker.kv_tokens;
 }
 
 // The worker with the least requests that could continue the job, and has not failed to prepare for
@@ -113,9 +113,9 @@ Job* find_job(const Move& move) {
   const auto found = move.parts->jobs.find(move.id);
   if (found == move.parts->jobs.end()) return nullptr;
   Job& job = *found->second;
-  const bool is_there = !job.exchange.is_away() && job.call != nullptr &&
+  const bool is_there = !job.exchange.is_on_thread() && job.call != nullptr &&
                         job.worker == move.source && job.attempts == move.attempts &&
-                        job.cut_for == Job::CutFor::kNothing;
+                        job.cut_reason == Job::CutReason::kNothing;
   return is_there ? &job : nullptr;
 }
 
@@ -279,7 +279,7 @@ awaitable<void> run(Move move) {
   }
   job->preferred = move.target->id;
   job->snapshot = std::move(transferred.snapshot);
-  job->cut_for = Job::CutFor::kMove;
+  job->cut_reason = Job::CutReason::kMove;
   job->call->cut();
 }
 
@@ -300,7 +300,7 @@ bool begin_move(const std::shared_ptr<RouterParts>& parts, Job& job) {
 // A job that is being resumed can move again once its worker has brought a token, because then its
 // last move is complete.
 bool can_move(const RouterParts& parts, const Job& job) {
-  if (job.exchange.is_away()) return false;
+  if (job.exchange.is_on_thread()) return false;
   const bool is_resuming = job.resume_until && !job.has_progressed;
   const bool may_move = parts.options.resume.enabled && !is_resuming && job.exchange.has_part() &&
                         job.exchange.asked() != Exchange::Asked::kAsGiven;
@@ -331,9 +331,9 @@ void move_requests(const std::shared_ptr<RouterParts>& parts) {
   }
   std::vector<Job*> waiting;
   for (const auto& [id, job] : parts->jobs) {
-    if (job->call == nullptr || job->cut_for != Job::CutFor::kNothing) continue;
+    if (job->call == nullptr || job->cut_reason != Job::CutReason::kNothing) continue;
     if (job->worker->is_convicted()) {
-      job->cut_for = Job::CutFor::kConviction;
+      job->cut_reason = Job::CutReason::kConviction;
       job->call->cut();
       continue;
     }

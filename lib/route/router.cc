@@ -49,7 +49,7 @@ constexpr std::size_t kIdBytes = 12;
 constexpr std::size_t kMaxReaders = 8;
 // How long a client that does not read may prolong its request beyond its deadline.
 constexpr base::Duration kLateClient = std::chrono::seconds(1);
-// Interval of Dispatcher::apply_time().
+// Interval of Dispatcher::on_tick().
 constexpr base::Duration kTick = std::chrono::milliseconds(500);
 
 ApiError unknown_path(Api api, const Request& request) {
@@ -189,7 +189,7 @@ struct Router::State : RouterParts {
     std::string tier = {};
   };
   void give(const Own& own, Response response);
-  void refuse(const Own& own, RefusedFor reason, const ApiError& error);
+  void refuse(const Own& own, RefusalReason reason, const ApiError& error);
   // A request without its body.
   struct Head {
     Api api = Api::kNotFound;
@@ -197,11 +197,11 @@ struct Router::State : RouterParts {
     const KeyRule* rule = nullptr;
   };
   struct HeadRefusal {
-    RefusedFor reason;
+    RefusalReason reason;
     ApiError error;
   };
   std::optional<HeadRefusal> read_head(const Request& from, Head& head) const;
-  Response refuse_early(const Request& from, RefusedFor reason, const ApiError& error);
+  Response refuse_early(const Request& from, RefusalReason reason, const ApiError& error);
   std::vector<std::string> models_for(const KeyRule& rule) const;
   std::optional<ApiError> find_target(Job& job, const std::vector<std::string>& models);
   awaitable<void> handle(const Request& from, Reply& reply);
@@ -216,7 +216,7 @@ struct Router::State : RouterParts {
   void tick(const char* what, const std::function<void()>& step);
 
   plan::DegradationSetting applied = plan::kDegradationLevels[0].setting;
-  /// The steps of keep_time() that have failed the last time.
+  /// The steps of run_periodic_tasks() that have failed the last time.
   std::set<std::string> failing;
   std::size_t readers = 0;
   loop::Event reader_ended{executor};
@@ -228,7 +228,7 @@ void Router::State::give(const Own& own, Response response) {
   own.reply.answer(std::move(response));
 }
 
-void Router::State::refuse(const Own& own, RefusedFor reason, const ApiError& error) {
+void Router::State::refuse(const Own& own, RefusalReason reason, const ApiError& error) {
   metrics.refuse(reason);
   give(own, to_response(error));
 }
@@ -313,7 +313,7 @@ std::optional<ApiError> Router::State::admit(const std::optional<std::string>& k
       return limit("requests per minute");
     case AdmissionAnswer::kTokens:
       return limit("tokens per minute");
-    case AdmissionAnswer::kAtATime:
+    case AdmissionAnswer::kConcurrency:
       return limit("requests at a time");
   }
   return std::nullopt;
@@ -330,16 +330,16 @@ std::optional<Router::State::HeadRefusal> Router::State::read_head(const Request
                                                                    Head& head) const {
   head.api = find_api(from.method, from.path, options.allowed_paths);
   if (head.api == Api::kNotFound || head.api == Api::kWrongMethod) {
-    return HeadRefusal{RefusedFor::kPath, unknown_path(head.api, from)};
+    return HeadRefusal{RefusalReason::kPath, unknown_path(head.api, from)};
   }
   head.key = find_key(from);
   head.rule = admission.find_rule(head.key);
-  if (head.rule == nullptr) return HeadRefusal{RefusedFor::kKey, unknown_key()};
+  if (head.rule == nullptr) return HeadRefusal{RefusalReason::kKey, unknown_key()};
   return std::nullopt;
 }
 
 // The answer to a request that was not read to its end.
-Response Router::State::refuse_early(const Request& from, RefusedFor reason,
+Response Router::State::refuse_early(const Request& from, RefusalReason reason,
                                      const ApiError& error) {
   ++metrics.requests[{"", error.status, ""}];
   metrics.refuse(reason);
@@ -366,7 +366,7 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
   }
   ReadRequest read = co_await this->read(from, api, rule->tier);
   if (!read.request) {
-    refuse(own, RefusedFor::kBody, read.refusal);
+    refuse(own, RefusalReason::kBody, read.refusal);
     co_return;
   }
   if (api == Api::kResponse) read.request->previous_response = item_of(api, from.path);
@@ -376,12 +376,12 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
   job.prefixes = std::move(prefixes);
   if (job.request.timeout) job.deadline = Deadline::after(*job.request.timeout);
   if (const std::optional<ApiError> error = find_target(job, models)) {
-    refuse(own, RefusedFor::kModel, *error);
+    refuse(own, RefusalReason::kModel, *error);
     co_return;
   }
   own.model = job.model;
   if (const std::optional<ApiError> error = admit(key, models, job)) {
-    refuse(own, error->status == 429 ? RefusedFor::kLimit : RefusedFor::kModel, *error);
+    refuse(own, error->status == 429 ? RefusalReason::kLimit : RefusalReason::kModel, *error);
     co_return;
   }
   const Running running(*this, job);
@@ -469,7 +469,7 @@ awaitable<void> Router::handle(const Request& from, Reply& reply) {
 
 Response Router::answer_early(const http::EarlyError& error) {
   const int status = error.status == 503 ? state_->options.dispatch.overload_status : error.status;
-  return state_->refuse_early(error.request, RefusedFor::kHttp,
+  return state_->refuse_early(error.request, RefusalReason::kHttp,
                               {.status = status,
                                .message = std::string(error.message),
                                .code = code_of_early_error(error.status),
@@ -509,10 +509,10 @@ std::optional<CardWeights> Router::weights_with(const std::string& model, const 
   return is_found ? std::optional(std::move(weights)) : std::nullopt;
 }
 
-awaitable<void> Router::keep_time() {
+awaitable<void> Router::run_periodic_tasks() {
   for (;;) {
     co_await loop::pause_for(kTick);
-    state_->tick("health of workers", [this] { state_->dispatcher.apply_time(); });
+    state_->tick("health of workers", [this] { state_->dispatcher.on_tick(); });
     state_->tick("moves of requests", [this] { move_requests(state_); });
     state_->tick("deadlines of requests", [this] { state_->cut_late_clients(); });
     state_->tick("level of degradation", [this] { state_->update_level(); });

@@ -105,7 +105,7 @@ class Router {
                                                         double weight) const;
   /// Applies the time to the workers' health, and to the level of degradation, until it is
   /// cancelled.
-  boost::asio::awaitable<void> keep_time();
+  boost::asio::awaitable<void> run_periodic_tasks();
   /// nullopt: automatic. Throws Error(kUsage) for a level that does not exist.
   void pin_level(std::optional<std::size_t> level);
   /// Replaces the options, apart from `pool` and `metrics_groups`. A request in flight goes on as

@@ -12,7 +12,7 @@ http::Fields RouterParts::worker_headers(const Job& job, Worker& worker) const {
     if (field.first != kAuthorization) continue;
     if (worker.is_private()) {
       headers.push_back(field);
-    } else if (!std::exchange(worker.is_known_open, true)) {
+    } else if (!std::exchange(worker.warned_unencrypted, true)) {
       // Others in the network could read the client's key.
       os::log(os::LogLevel::kWarning,
               "worker {}: gets no Authorization of clients, because it has neither https nor a "

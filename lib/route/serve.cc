@@ -443,15 +443,15 @@ int Server::run() {
   if (options_.reload) on_reload = [this] { on_hangup(); };
   const auto on_stop = [this](loop::Stop how) { stop(how); };
   asio::co_spawn(io_, daemon_.run(on_stop, std::move(on_reload)), asio::detached);
-  asio::co_spawn(io_, router_.keep_time(), asio::detached);
+  asio::co_spawn(io_, router_.run_periodic_tasks(), asio::detached);
   set_named_workers(check_named_workers(options_));
   if (!options_.registry.empty()) {
     registry_ = fleet::make_registry(options_.registry, options_.state_registry);
     if (!options_.state.empty()) {
       source_.load_file(options_.state);
-      asio::co_spawn(io_, source_.keep_file(options_.state), asio::detached);
+      asio::co_spawn(io_, source_.save_periodically(options_.state), asio::detached);
     }
-    asio::co_spawn(io_, source_.keep_time(), asio::detached);
+    asio::co_spawn(io_, source_.run_periodic_tasks(), asio::detached);
     record_.emplace(*registry_, options_.admin);
     asio::co_spawn(io_, record_->keep(), asio::detached);
     for (const std::string_view prefix : RegistrySource::kPrefixes) {

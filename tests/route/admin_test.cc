@@ -62,7 +62,7 @@ class AdminHold : public FdCounting {
   std::future<route::AdminAnswer> ask(const std::string& target,
                                       base::Duration timeout = std::chrono::minutes(1)) {
     return std::async(std::launch::async,
-                      [=, this] { return route::ask_router(path_, "POST", target, timeout); });
+                      [=, this] { return route::send_to_router(path_, "POST", target, timeout); });
   }
   route::AdminAnswer await(std::future<route::AdminAnswer> answer) {
     loop_.run_until(

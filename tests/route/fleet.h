@@ -149,7 +149,7 @@ class Fleet {
             limits, [this](const http::EarlyError& error) { return router_.answer_early(error); },
             [this](const http::Request& from) { return router_.check_head(from); }) {
     port_ = server_.listen("127.0.0.1:0");
-    boost::asio::co_spawn(executor(), router_.keep_time(), boost::asio::detached);
+    boost::asio::co_spawn(executor(), router_.run_periodic_tasks(), boost::asio::detached);
   }
   Fleet(const Fleet&) = delete;
   Fleet& operator=(const Fleet&) = delete;

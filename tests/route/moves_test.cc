@@ -105,8 +105,8 @@ TEST_F(Moves, StreamsThatMoveTogetherGoToDifferentWorkers) {
   for (const Client& call : calls) EXPECT_EQ(call->events().back(), "[DONE]");
   for (const std::size_t engine : {1U, 2U, 3U, 4U}) {
     EXPECT_EQ(fleet.counts(engine).requests, 2U + 2U) << engine;
-    EXPECT_EQ(fleet.worker(engine).coming_requests, 0U);
-    EXPECT_EQ(fleet.worker(engine).coming_tokens, 0U);
+    EXPECT_EQ(fleet.worker(engine).incoming_requests, 0U);
+    EXPECT_EQ(fleet.worker(engine).incoming_tokens, 0U);
   }
 }
 
@@ -166,7 +166,7 @@ TEST_F(Moves, AResumedStreamMovesOnceItsNewWorkerHasBroughtAToken) {
   fleet.run_until([&] { return fleet.busy(1) == 1; });
   fleet.run_until([&] { return calls[0]->has_ended() || calls[1]->has_ended(); });
   EXPECT_EQ(fleet.counts(2).requests, 2U) << "the warming, and the rest";
-  EXPECT_EQ(fleet.worker(2).coming_requests, 0U);
+  EXPECT_EQ(fleet.worker(2).incoming_requests, 0U);
   for (const Client& call : calls) {
     if (call->has_ended()) {
       EXPECT_EQ(call->text(), text);

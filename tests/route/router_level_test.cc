@@ -21,7 +21,7 @@ class RouterLevel : public FdCounting {
   }
   /// Sends as many requests as the capacity needs to be known.
   static void serve_enough(Fleet& fleet) {
-    for (std::uint64_t i = 0; i < route::ServedMean::kLeastRequests; ++i) {
+    for (std::uint64_t i = 0; i < route::ServedMean::kMinRequests; ++i) {
       ASSERT_EQ(fleet.ask(chat(true))->status(), 200);
     }
   }

@@ -32,7 +32,7 @@ TEST_F(RouterLongBodies, AreResumedAsOthers) {
     const json undisturbed = summary_of(fleet.ask_directly(1, body));
     fleet.fail_next(0, "exit@8");
     while (fleet.resumes("resumed") == "0") {
-      ASSERT_EQ(summary_of(fleet.ask_router(body)), undisturbed);
+      ASSERT_EQ(summary_of(fleet.send_to_router(body)), undisturbed);
     }
   }
 }
@@ -42,7 +42,7 @@ TEST_F(RouterLongBodies, ThatCannotBeResumedAreAnswered) {
   DisturbedFleet fleet;
   fleet.add_engine();
   const json body = long_body({{"n", 2}});
-  EXPECT_EQ(summary_of(fleet.ask_router(body)), summary_of(fleet.ask_directly(0, body)));
+  EXPECT_EQ(summary_of(fleet.send_to_router(body)), summary_of(fleet.ask_directly(0, body)));
 }
 
 // The router would change the body again for each continuation.
@@ -87,10 +87,10 @@ TEST_F(RouterLongBodies, ThatKillTwoEnginesAreRefusedFromThenOn) {
   fleet.add_engines(3);
   const json body = long_body();
   for (std::size_t i = 0; i < 3; ++i) fleet.fail_next(i, "exit@0");
-  EXPECT_EQ(fleet.ask_router(body)->error_code(), "poison_request");
-  EXPECT_EQ(fleet.ask_router(body)->status(), 422);
+  EXPECT_EQ(fleet.send_to_router(body)->error_code(), "poison_request");
+  EXPECT_EQ(fleet.send_to_router(body)->status(), 422);
   for (std::size_t i = 0; i < 3; ++i) fleet.engine(i).knobs().fail = {};
-  EXPECT_EQ(fleet.ask_router(long_body({{"seed", 1}}))->status(), 200);
+  EXPECT_EQ(fleet.send_to_router(long_body({{"seed", 1}}))->status(), 200);
 }
 
 }  // namespace

@@ -93,13 +93,13 @@ class Exchange {
   /// The body is complete, as HTTP frames it.
   void on_end();
   /// Whether on_body(bytes), or on_end(), takes so long that other streams would wait: it completes
-  /// a long event or answer. The caller may then call it on a thread, between set_away(true) and
-  /// set_away(false).
+  /// a long event or answer. The caller may then call it on a thread, between set_on_thread(true)
+  /// and set_on_thread(false).
   [[nodiscard]] bool is_long(std::string_view bytes) const;
   [[nodiscard]] bool has_long_end() const;
-  void set_away(bool is_away) { is_away_ = is_away; }
+  void set_on_thread(bool is_on_thread) { is_on_thread_ = is_on_thread; }
   /// True while a thread uses the exchange: it must not be used otherwise.
-  [[nodiscard]] bool is_away() const { return is_away_; }
+  [[nodiscard]] bool is_on_thread() const { return is_on_thread_; }
   /// The connection ended early, or its bytes were not HTTP.
   void on_broken(const std::string& reason);
 
@@ -205,7 +205,7 @@ class Exchange {
   std::uint64_t named_tokens_ = 0;
   bool is_delivering_ = false;
   /// Bytes received for the client that were not taken yet.
-  bool is_away_ = false;
+  bool is_on_thread_ = false;
   std::string held_;
   /// The body of an answer with the status of an error.
   std::string error_body_;

@@ -8,31 +8,31 @@
 namespace fo::route {
 namespace {
 
-constexpr Outcome kFaultElsewhere{.kind = OutcomeClass::kFault, .is_worth_another = true};
+constexpr Outcome kFaultElsewhere{.kind = OutcomeClass::kFault, .is_retryable = true};
 
 Outcome backpressure(const std::optional<base::Duration>& retry_after, const OverloadTimes& times) {
   const base::Duration pause =
       std::clamp(retry_after.value_or(times.pause), base::Duration(0), times.max_pause);
-  return {.kind = OutcomeClass::kBackpressure, .is_worth_another = true, .pause = pause};
+  return {.kind = OutcomeClass::kBackpressure, .is_retryable = true, .pause = pause};
 }
 
 Outcome classify_error(int code) {
   if (code >= 400 && code < 500) return {};
-  return {.kind = OutcomeClass::kSuspected, .is_worth_another = true};
+  return {.kind = OutcomeClass::kSuspected, .is_retryable = true};
 }
 
 Outcome classify_status(const Attempt& attempt, const OverloadTimes& times) {
   switch (attempt.status) {
     case 400:
     case 422:
-      return {.is_worth_another = attempt.may_lack_fields};
+      return {.is_retryable = attempt.may_lack_fields};
     case 401:
     case 403:
     case 404: {
       const bool is_clients =
           attempt.status == 404 ? attempt.may_lack_object : attempt.gets_client_key;
       if (is_clients) return {};
-      return {.kind = OutcomeClass::kMisconfigured, .is_worth_another = true};
+      return {.kind = OutcomeClass::kMisconfigured, .is_retryable = true};
     }
     case 429:
     case 503:
@@ -80,21 +80,21 @@ Outcome classify(const Attempt& attempt, const OverloadTimes& times) {
     case AttemptEnd::kComplete:
       return {.kind = OutcomeClass::kSuccess};
     case AttemptEnd::kRefused:
-      return {.kind = OutcomeClass::kRefused, .is_worth_another = true};
+      return {.kind = OutcomeClass::kRefused, .is_retryable = true};
     case AttemptEnd::kExhausted:
-      return {.kind = OutcomeClass::kExhausted, .is_worth_another = true};
+      return {.kind = OutcomeClass::kExhausted, .is_retryable = true};
     case AttemptEnd::kBroken:
     case AttemptEnd::kAborted:
       return kFaultElsewhere;
     case AttemptEnd::kStatus:
       return classify_status(attempt, times);
     case AttemptEnd::kTooLong:
-      return {.is_worth_another = true};
+      return {.is_retryable = true};
     case AttemptEnd::kErrorFrame:
       return classify_error(attempt.error_code);
     case AttemptEnd::kStalled:
       if (!attempt.others_moved) return kFaultElsewhere;
-      return {.is_worth_another = true};
+      return {.is_retryable = true};
     case AttemptEnd::kNoFirstToken:
       return attempt.others_moved ? backpressure(std::nullopt, times) : kFaultElsewhere;
     case AttemptEnd::kDeadline:

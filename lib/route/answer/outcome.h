@@ -85,7 +85,7 @@ std::string_view to_string(OutcomeClass kind);
 struct Outcome {
   OutcomeClass kind = OutcomeClass::kNeutral;
   /// The request may succeed on another worker.
-  bool is_worth_another = false;
+  bool is_retryable = false;
   /// For kBackpressure: the time for which the worker's share does not grow.
   base::Duration pause{0};
   /// For kBackpressure: true if the status was 503. A worker that answers nothing else is out after

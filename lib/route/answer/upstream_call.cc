@@ -204,8 +204,8 @@ awaitable<void> UpstreamCall::read(Deadline deadline) {
 
 awaitable<void> UpstreamCall::on_thread(std::function<void()> step) {
   struct Away {
-    explicit Away(Exchange& its_exchange) : exchange(its_exchange) { exchange.set_away(true); }
-    ~Away() { exchange.set_away(false); }
+    explicit Away(Exchange& its_exchange) : exchange(its_exchange) { exchange.set_on_thread(true); }
+    ~Away() { exchange.set_on_thread(false); }
     Exchange& exchange;
   };
   const Away away(exchange_);

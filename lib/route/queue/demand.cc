@@ -76,7 +76,7 @@ void ServedMean::add(base::Duration ttft, base::Duration total, std::uint64_t pr
 }
 
 std::optional<MeanRequest> ServedMean::mean(base::Duration now) const {
-  const bool is_known = requests_ >= kLeastRequests && now - last_ < kMemory;
+  const bool is_known = requests_ >= kMinRequests && now - last_ < kMemory;
   return is_known ? std::optional(mean_) : std::nullopt;
 }
 

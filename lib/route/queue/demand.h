@@ -89,7 +89,7 @@ class ServedMean {
  public:
   /// As many requests as a mean needs: the first ones may be slow because an engine has just
   /// started.
-  static constexpr std::uint64_t kLeastRequests = 10;
+  static constexpr std::uint64_t kMinRequests = 10;
   static constexpr base::Duration kMemory = std::chrono::minutes(10);
 
   /// `ttft` is the time to the first token, or to the end of an answer in one piece; `total` is the

@@ -232,19 +232,20 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
       members, [](const WorkerPtr& worker) { return worker->life == Life::kSpare; });
   for (const WorkerPtr& worker : members) {
     worker->weight = 0;
-    worker->is_awaited = false;
+    worker->is_taking_over = false;
     if (worker->is_in()) add(worker);
     const bool has_weight =
         worker->is_in() && !is_out(*worker) && worker->as_member(time_now()).weight > 0;
     lacks_one |= worker->life != Life::kSpare && !has_weight;
   }
-  const auto add_spares = [&](bool are_awaited) {
+  const auto add_spares = [&](bool are_taking_over) {
     for (const WorkerPtr& worker : members) {
       const bool is_spare =
           worker->life == Life::kSpare && worker->is_reachable && !worker->is_drained;
-      const bool is_free = !has_another(worker, false) && has_another(worker, true) == are_awaited;
+      const bool is_free =
+          !has_another(worker, false) && has_another(worker, true) == are_taking_over;
       if (!is_spare || !is_free) continue;
-      worker->is_awaited = are_awaited;
+      worker->is_taking_over = are_taking_over;
       add(worker);
     }
   };
@@ -308,8 +309,8 @@ Dispatcher::State::Excluded Dispatcher::State::excluded(const Set& set, const Jo
         failure != job.failed_on.end() && failure->second.arrivals == worker->arrivals;
     // An answer that has begun waits here and not at a worker, because here its client gets
     // comments.
-    const bool must_wait =
-        job.resume_until && (worker->is_awaited || (has_failed && failure->second.is_fruitless));
+    const bool must_wait = job.resume_until &&
+                           (worker->is_taking_over || (has_failed && failure->second.is_fruitless));
     const TimePoint now = Clock::now();
     const bool is_busy =
         has_failed && (now < failure->second.until || worker->share.is_overloaded(now));
@@ -556,7 +557,7 @@ ApiError Dispatcher::State::overload(const Set& set, const Job& job, const char*
 }
 
 ApiError Dispatcher::State::refuse_tier(const Set& set, Job& job) {
-  job.refused_for = RefusedFor::kLevel;
+  job.refusal_reason = RefusalReason::kLevel;
   ApiError refusal =
       overload(set, job, "capacity_shed", "requests of this tier are refused at present");
   // A level lasts at least that long.
@@ -590,7 +591,7 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
     case SetQueue::Answer::kTierRefused:
       return refuse_tier(set, job);
     case SetQueue::Answer::kTooLate:
-      job.refused_for = RefusedFor::kDeadline;
+      job.refusal_reason = RefusalReason::kDeadline;
       return overload(set, job, "capacity_shed", "the request would not be served in time");
     case SetQueue::Answer::kFull:
       return overload(set, job, "queue_full", "the queue is full");
@@ -639,7 +640,7 @@ awaitable<std::optional<ApiError>> Dispatcher::place(
   };
   while (!job.is_killed) {
     if (has_lost_its_worker()) {
-      job.refused_for = RefusedFor::kModel;
+      job.refusal_reason = RefusalReason::kModel;
       co_return unknown_response(job.request.previous_response);
     }
     const std::optional<SetKey> key = state.choose(job);
@@ -791,7 +792,7 @@ void Dispatcher::kill(Job& job) {
   state_->sets_changed.notify();
 }
 
-void Dispatcher::apply_time() {
+void Dispatcher::on_tick() {
   bool has_changed = false;
   for (const auto& [id, worker] : state_->workers.all()) {
     has_changed |= std::erase_if(worker->refused, [](const auto& refusal) {

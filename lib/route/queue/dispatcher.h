@@ -88,7 +88,7 @@ class Dispatcher {
   /// How long a request waits at most, at the present level.
   [[nodiscard]] base::Duration timeout() const;
   /// To be called about twice a second: the workers' health depends on the time.
-  void apply_time();
+  void on_tick();
   /// Sets the ratio of the workers' capacity, without spares, to the demand: below 1, spares take
   /// requests.
   void set_ratio(double ratio);

@@ -102,7 +102,7 @@ struct Job {
   /// There was progress since `resume_until` was set.
   bool has_progressed = false;
   TimePoint lost_at{};
-  LossReason lost_for = LossReason::kBroken;
+  LossReason loss_reason = LossReason::kBroken;
   /// The group of the worker that it lost.
   std::string lost_group;
   unsigned resumes = 0;
@@ -110,8 +110,8 @@ struct Job {
   std::string pinned_to;
   bool is_killed = false;
   /// Why its call is cut, unless the job is killed.
-  enum class CutFor { kNothing, kMove, kConviction };
-  CutFor cut_for = CutFor::kNothing;
+  enum class CutReason { kNothing, kMove, kConviction };
+  CutReason cut_reason = CutReason::kNothing;
   /// The id of the worker that has prepared to continue the job, and gets it if it has room.
   std::string preferred;
   /// The id of the KV cache that `preferred` has pulled; empty: none.
@@ -128,7 +128,7 @@ struct Job {
   int status = kClientGoneStatus;
   std::uint64_t bytes_sent = 0;
   /// The reason with which the dispatcher refuses the job, if it does.
-  RefusedFor refused_for = RefusedFor::kCapacity;
+  RefusalReason refusal_reason = RefusalReason::kCapacity;
 };
 
 }  // namespace fo::route

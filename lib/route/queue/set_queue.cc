@@ -14,7 +14,7 @@ constexpr base::Duration kNoWait = std::chrono::milliseconds(10);
 // Older measurements of the pace fade in about this time; shorter ones mean nothing.
 constexpr Seconds kPaceTime{10};
 constexpr Seconds kMinPaceTime{1};
-constexpr Seconds kLongestWait{24 * 3600};
+constexpr Seconds kMaxWait{24 * 3600};
 constexpr Seconds kMinRetryAfter{1};
 
 }  // namespace
@@ -198,7 +198,7 @@ base::Duration SetQueue::wait_behind(std::uint64_t tokens, std::size_t tier) con
     before += std::min(static_cast<double>(tiers_[other].tokens), own * share(other) / share(tier));
   }
   const Seconds wait{before * waited_seconds_ / taken_tokens_};
-  return std::chrono::duration_cast<base::Duration>(std::min(wait, kLongestWait));
+  return std::chrono::duration_cast<base::Duration>(std::min(wait, kMaxWait));
 }
 
 base::Duration SetQueue::predicted_wait(std::size_t tier) const {

@@ -107,7 +107,7 @@ Admission::Admitted Admission::admit(std::optional<std::string_view> key, std::s
   if (!client.rule.permits(model)) return refuse(kNoModel, base::Duration(0));
   if (client.running >= client.rule.requests_at_a_time.value_or(UINT64_MAX)) {
     // It is not known when one of the running requests ends.
-    return refuse(kAtATime, std::chrono::seconds(1));
+    return refuse(kConcurrency, std::chrono::seconds(1));
   }
   const auto wait_for = [&](const std::optional<TokenBucket>& bucket, std::uint64_t amount) {
     return bucket ? bucket->wait_for(amount, now) : base::Duration(0);

@@ -60,11 +60,11 @@ class TokenBucket {
 
 enum class AdmissionAnswer {
   kAdmitted,
-  kUnknownKey,  // or no key: status 401
-  kNoModel,     // not one of the key's models: 404, as if there were no such model
-  kRequests,    // too many in a minute: 429, as for those below
-  kTokens,      // too many in a minute
-  kAtATime,     // too many requests at a time
+  kUnknownKey,   // or no key: status 401
+  kNoModel,      // not one of the key's models: 404, as if there were no such model
+  kRequests,     // too many in a minute: 429, as for those below
+  kTokens,       // too many in a minute
+  kConcurrency,  // too many requests at a time
 };
 
 class Admission {

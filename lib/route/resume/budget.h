@@ -27,7 +27,7 @@ struct BudgetSettings {
   std::uint64_t min_retries = 10;
   base::Duration time = std::chrono::seconds(10);
   /// The limit of retries of one request.
-  std::uint64_t retries_of_one = 2;
+  std::uint64_t max_retries_per_request = 2;
 };
 
 /// The answers of a set that are resumed at a time: by default at most a fifth of the slots of its

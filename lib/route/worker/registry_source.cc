@@ -284,17 +284,17 @@ bool RegistrySource::update_verdict(Worker& worker, text::WallTime now) {
   return after.weight != before.weight || after.is_conviction() != before.is_conviction();
 }
 
-void RegistrySource::apply_time(text::WallTime now, TimePoint steady) {
+void RegistrySource::on_tick(text::WallTime now, TimePoint steady) {
   bool has_changed = false;
   for (const auto& [id, worker] : workers_.all()) has_changed |= update_verdict(*worker, now);
   if (has_changed) events_.on_change();
   forget_routers(steady);
 }
 
-awaitable<void> RegistrySource::keep_time() {
+awaitable<void> RegistrySource::run_periodic_tasks() {
   for (;;) {
     co_await loop::pause_for(kExpiryInterval);
-    apply_time(wall_now(), base::Deadline::Clock::now());
+    on_tick(wall_now(), base::Deadline::Clock::now());
   }
 }
 
@@ -426,7 +426,7 @@ void RegistrySource::load_file(const std::string& path) {
   fleet::load_state(path, kMaxSavedBytes, [this](const std::string& text) { load(text); });
 }
 
-awaitable<void> RegistrySource::keep_file(std::string path) const {
+awaitable<void> RegistrySource::save_periodically(std::string path) const {
   const auto changed = [this, saved = changes_]() mutable -> std::optional<std::string> {
     if (!is_listed() || changes_ == saved) return std::nullopt;
     saved = changes_;

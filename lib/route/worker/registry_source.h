@@ -65,9 +65,9 @@ class RegistrySource {
   void apply(const fleet::RegistryChange& change);
   /// Applies what changes no record: verdicts expire at their wall time, and routers that have
   /// vanished for long enough, by a clock that cannot be set, are forgotten.
-  void apply_time(text::WallTime now, TimePoint steady);
-  /// Calls apply_time() twice a second until it is cancelled.
-  boost::asio::awaitable<void> keep_time();
+  void on_tick(text::WallTime now, TimePoint steady);
+  /// Calls on_tick() twice a second until it is cancelled.
+  boost::asio::awaitable<void> run_periodic_tasks();
 
   /// The kinds of records that are followed.
   static constexpr std::array<std::string_view, 5> kPrefixes{"instances/", "weights/", "routers/",
@@ -94,7 +94,7 @@ class RegistrySource {
   void load_file(const std::string& path);
   /// Writes the listing into the file, once it is complete, within a second after each change until
   /// it is cancelled. Logs what fails, and tries again.
-  boost::asio::awaitable<void> keep_file(std::string path) const;
+  boost::asio::awaitable<void> save_periodically(std::string path) const;
   /// A number that grows with each change of the text that save() returns.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
 

@@ -178,7 +178,7 @@ struct Worker {
   double weight = 0;
   /// The active engine of its pair is handing over to it: at its address, requests wait until it is
   /// active.
-  bool is_awaited = false;
+  bool is_taking_over = false;
   Share share;
   Unavailability unavailability;
   Pace pace;
@@ -190,14 +190,14 @@ struct Worker {
   std::map<std::pair<std::string, Api>, TimePoint> refused;
 
   /// True once the log has a warning that it is not private.
-  bool is_known_open = false;
+  bool warned_unencrypted = false;
 
   // Requests in flight.
   std::uint64_t requests = 0;
   std::uint64_t tokens = 0;
   /// Requests that move to it, while it prepares to continue them.
-  std::uint64_t coming_requests = 0;
-  std::uint64_t coming_tokens = 0;
+  std::uint64_t incoming_requests = 0;
+  std::uint64_t incoming_tokens = 0;
 
   /// `parsed` is the URL; `tls` is for https; `networks` as in http::Origin. Throws what
   /// http::make_origin throws; then nothing has changed.

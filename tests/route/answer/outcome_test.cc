@@ -36,7 +36,7 @@ TEST(Outcome, ARefusedConnectionIsNoFault) {
 TEST(Outcome, ALackOfDescriptorsSaysNothingOfTheWorker) {
   const Outcome outcome = classify({.end = AttemptEnd::kExhausted});
   EXPECT_EQ(outcome.kind, OutcomeClass::kExhausted);
-  EXPECT_TRUE(outcome.is_worth_another);
+  EXPECT_TRUE(outcome.is_retryable);
   EXPECT_EQ(to_string(outcome.kind), "exhausted");
   EXPECT_EQ(route::to_string(OutcomeClass::kNeutral), "neutral");
 }
@@ -53,7 +53,7 @@ TEST(Outcome, A404MayMeanWhatTheClientAsksFor) {
   EXPECT_EQ(classify(attempt).kind, OutcomeClass::kMisconfigured);
   attempt.may_lack_object = true;
   EXPECT_EQ(classify(attempt).kind, OutcomeClass::kNeutral);
-  EXPECT_FALSE(classify(attempt).is_worth_another);
+  EXPECT_FALSE(classify(attempt).is_retryable);
   attempt.status = 401;
   EXPECT_EQ(classify(attempt).kind, OutcomeClass::kMisconfigured);
 }
@@ -65,7 +65,7 @@ TEST(Outcome, AKeyMayBeTheClients) {
     attempt.gets_client_key = true;
     const bool is_answer = status != 404;
     EXPECT_EQ(classify(attempt).kind == OutcomeClass::kNeutral, is_answer) << status;
-    EXPECT_EQ(classify(attempt).is_worth_another, !is_answer) << status;
+    EXPECT_EQ(classify(attempt).is_retryable, !is_answer) << status;
   }
 }
 
@@ -112,7 +112,7 @@ TEST(Outcome, ASuspicionIsAFaultIfAnotherWorkerSucceeds) {
 TEST(Outcome, AStallOfAllStreamsIsAFault) {
   EXPECT_EQ(class_of(AttemptEnd::kStalled), OutcomeClass::kFault);
   EXPECT_EQ(class_of(AttemptEnd::kStalled, true), OutcomeClass::kNeutral);
-  EXPECT_TRUE(classify({.end = AttemptEnd::kStalled, .others_moved = true}).is_worth_another);
+  EXPECT_TRUE(classify({.end = AttemptEnd::kStalled, .others_moved = true}).is_retryable);
 }
 
 TEST(Outcome, AMissingFirstTokenMayBeALongQueue) {
@@ -135,17 +135,17 @@ TEST(Outcome, BackpressureLastsAsLongAsTheWorkerSays) {
 TEST(Outcome, RefusalsOfOurConfigurationAreTriedElsewhere) {
   for (const int status : {401, 403, 404}) {
     EXPECT_EQ(class_of_status(status), OutcomeClass::kMisconfigured) << status;
-    EXPECT_TRUE(classify({.end = AttemptEnd::kStatus, .status = status}).is_worth_another);
+    EXPECT_TRUE(classify({.end = AttemptEnd::kStatus, .status = status}).is_retryable);
   }
 }
 
 TEST(Outcome, OtherEndsSayNothingOfTheWorker) {
   for (const int status : {301, 400, 405, 408, 413, 422}) {
     EXPECT_EQ(class_of_status(status), OutcomeClass::kNeutral) << status;
-    EXPECT_FALSE(classify({.end = AttemptEnd::kStatus, .status = status}).is_worth_another);
+    EXPECT_FALSE(classify({.end = AttemptEnd::kStatus, .status = status}).is_retryable);
   }
   EXPECT_EQ(class_of(AttemptEnd::kDeadline), OutcomeClass::kNeutral);
-  EXPECT_FALSE(classify({.end = AttemptEnd::kDeadline}).is_worth_another);
+  EXPECT_FALSE(classify({.end = AttemptEnd::kDeadline}).is_retryable);
   EXPECT_EQ(class_of(AttemptEnd::kComplete), OutcomeClass::kSuccess);
 }
 
@@ -154,7 +154,7 @@ TEST(Outcome, ARefusedContinuationIsTriedElsewhere) {
     const Outcome outcome =
         classify({.end = AttemptEnd::kStatus, .status = status, .may_lack_fields = true});
     EXPECT_EQ(outcome.kind, OutcomeClass::kNeutral);
-    EXPECT_TRUE(outcome.is_worth_another);
+    EXPECT_TRUE(outcome.is_retryable);
   }
 }
 

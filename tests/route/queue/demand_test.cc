@@ -110,14 +110,14 @@ TEST(ServedMean, IsKnownAfterSomeRequestsUntilNoneIsServed) {
   base::Duration now = kDemandStart;
   // The first request is slow.
   served.add(seconds(91), seconds(91), 900, 1, now);
-  for (std::uint64_t i = 1; i < route::ServedMean::kLeastRequests; ++i) {
+  for (std::uint64_t i = 1; i < route::ServedMean::kMinRequests; ++i) {
     EXPECT_EQ(served.mean(now), std::nullopt);
     served.add(seconds(1), seconds(2), 900, 100, now += seconds(30));
   }
   EXPECT_DOUBLE_EQ(served.mean(now).value().ttft.count(), 10);
   now += route::ServedMean::kMemory;
   EXPECT_EQ(served.mean(now), std::nullopt);
-  for (std::uint64_t i = 0; i < route::ServedMean::kLeastRequests; ++i) {
+  for (std::uint64_t i = 0; i < route::ServedMean::kMinRequests; ++i) {
     EXPECT_EQ(served.mean(now), std::nullopt);
     served.add(seconds(1), seconds(2), 900, 100, now);
   }

@@ -627,7 +627,7 @@ TEST_F(DispatcherTest, ATickSetsTheWeightOfAVerdictThatHasChanged) {
   const WorkerPtr a = add("a", 10);
   add("b", 10);
   a->verdict = {.health = HealthState::kSuspicious, .weight = 0.5};
-  dispatcher_.apply_time();
+  dispatcher_.on_tick();
   EXPECT_EQ(a->weight, 0.5);
 }
 
@@ -658,7 +658,7 @@ TEST_F(DispatcherTest, AProbationWithoutAnEndInTimeIsAnEjection) {
   dispatcher_.on_change();
   EXPECT_EQ(place()->worker(), "a");
   EXPECT_EQ(metrics_.ejections.get(), 0U);
-  dispatcher_.apply_time();
+  dispatcher_.on_tick();
   EXPECT_EQ(a->health.state(), HealthState::kUnhealthy);
   EXPECT_EQ(metrics_.ejections.get(), 1U);
 }
@@ -965,7 +965,7 @@ TEST_F(DispatcherTest, ARequestThatEveryWorkerRefusesDoesNotWait) {
   EXPECT_FALSE(placed->error->should_retry);
   // It is tried again after a time.
   b->refused.begin()->second -= std::chrono::minutes(1);
-  dispatcher_.apply_time();
+  dispatcher_.on_tick();
   EXPECT_EQ(place()->worker(), "b");
 }
 

@@ -170,7 +170,7 @@ TEST(Admission, ARefusedRequestCountsNowhere) {
 TEST(Admission, LimitsRequestsAtATime) {
   Admission admission(rules_of("k", {.requests_at_a_time = 1}));
   const Admission::Admitted first = admission.admit("k", "llama", 1, kOpened);
-  EXPECT_EQ(answer_of(admission, "k"), AdmissionAnswer::kAtATime);
+  EXPECT_EQ(answer_of(admission, "k"), AdmissionAnswer::kConcurrency);
   EXPECT_EQ(admission.admit("k", "llama", 1, kOpened).retry_after, seconds(1));
   admission.end(first.key, 1, 1, kOpened);
   EXPECT_EQ(answer_of(admission, "k"), AdmissionAnswer::kAdmitted);
@@ -185,7 +185,7 @@ TEST(Admission, NewRulesKeepTheUseOfAKey) {
       kOpened);
   EXPECT_EQ(admission.find_rule("k")->tier, plan::kBestEffort);
   EXPECT_EQ(answer_of(admission, "k"), AdmissionAnswer::kAdmitted);
-  EXPECT_EQ(answer_of(admission, "k", 1, kOpened + minutes(10)), AdmissionAnswer::kAtATime);
+  EXPECT_EQ(answer_of(admission, "k", 1, kOpened + minutes(10)), AdmissionAnswer::kConcurrency);
   admission.set_rules(rules_of("k", {}), kOpened);
   EXPECT_EQ(answer_of(admission, "k"), AdmissionAnswer::kAdmitted);
   admission.set_rules(rules_of("other", {}), kOpened);

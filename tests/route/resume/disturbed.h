@@ -144,7 +144,7 @@ class DisturbedFleet : public Fleet {
     const std::uint16_t port = net::parse_url(url(number)).address.port;
     return ask(body, path_of_answer(body), {}, port);
   }
-  Client ask_router(const nlohmann::json& body) { return ask(body, path_of_answer(body)); }
+  Client send_to_router(const nlohmann::json& body) { return ask(body, path_of_answer(body)); }
   Client begin_at_router(const nlohmann::json& body) { return begin(body, path_of_answer(body)); }
 
   /// The next request that this engine gets fails.
@@ -158,7 +158,7 @@ class DisturbedFleet : public Fleet {
     fail_next(0, fault);
     const std::uint64_t faults = counts(0).faults;
     for (;;) {
-      Client call = ask_router(body);
+      Client call = send_to_router(body);
       if (counts(0).faults > faults || call->status() != 200) return call;
     }
   }

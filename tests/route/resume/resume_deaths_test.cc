@@ -39,7 +39,7 @@ class ResumeDeaths : public FdCounting {
 
 TEST_F(ResumeDeaths, AnAnswerIsResumedByARouterThatRetriesNoRequest) {
   route::RouterOptions options = in_turns();
-  options.dispatch.budget.retries_of_one = 0;
+  options.dispatch.budget.max_retries_per_request = 0;
   DisturbedFleet fleet(std::move(options));
   fleet.add_engines(2);
   expect_resumed(fleet.ask_with_fault(long_answer(true), "reset@6"), 1);
@@ -62,7 +62,7 @@ TEST_F(ResumeDeaths, AnAnswerSurvivesSeveralDeaths) {
         std::size_t dead = 0;
         while (dead < deaths) {
           const std::string before = fleet.resumes("resumed");
-          const Client call = fleet.ask_router(body);
+          const Client call = fleet.send_to_router(body);
           ASSERT_EQ(summary_of(call), undisturbed) << deaths;
           const int resumes = std::stoi(fleet.resumes("resumed")) - std::stoi(before);
           if (is_streamed) expect_resumed(call, resumes);
@@ -84,7 +84,7 @@ TEST_F(ResumeDeaths, AfterMoreFaultsThanWorkersTheAnswerGoesOnWhereItHasFailedBe
       fleet.fail_next(i, "reset@4");
       fleet.engine(i).knobs().fail_next = 2;
     }
-    const Client call = fleet.ask_router(body);
+    const Client call = fleet.send_to_router(body);
     EXPECT_EQ(summary_of(call), undisturbed);
     expect_resumed(call, 2 * static_cast<int>(engines));
   }
@@ -98,7 +98,7 @@ TEST_F(ResumeDeaths, TokensThatAreGeneratedAgainAreNoProgress) {
     fleet.fail_next(engine, "abort@1");
     fleet.engine(engine).knobs().fail_next = 1000;
   }
-  const Client call = fleet.ask_router(long_answer(true));
+  const Client call = fleet.send_to_router(long_answer(true));
   EXPECT_EQ(call->error_code(), "worker_lost");
   EXPECT_NE(call->error_message().find("too many workers have failed"), std::string::npos);
 }
@@ -146,7 +146,7 @@ TEST_F(ResumeDeaths, ADeathInTheReplaysPrefillIsPoison) {
   EXPECT_TRUE(text.starts_with(call->text()));
   EXPECT_FALSE(call->text().empty());
   EXPECT_EQ(summary_of(call)["ends"], 0);
-  EXPECT_EQ(fleet.ask_router(body)->status(), 422) << "for 10 minutes";
+  EXPECT_EQ(fleet.send_to_router(body)->status(), 422) << "for 10 minutes";
 }
 
 TEST_F(ResumeDeaths, ADeathBetweenTheLastTokenAndItsFinishNeedsNoWorker) {
@@ -156,8 +156,8 @@ TEST_F(ResumeDeaths, ADeathBetweenTheLastTokenAndItsFinishNeedsNoWorker) {
     const json body = long_answer(is_chat, {{"stream_options", {{"include_usage", true}}}});
     const json undisturbed = summary_of(fleet.ask_directly(1, body));
     fleet.fail_next(0, "exit@24");
-    Client call = fleet.ask_router(body);
-    if (fleet.resumes("finished") == "0") call = fleet.ask_router(body);
+    Client call = fleet.send_to_router(body);
+    if (fleet.resumes("finished") == "0") call = fleet.send_to_router(body);
     EXPECT_EQ(fleet.resumes("finished"), "1");
     EXPECT_EQ(fleet.resumes("resumed"), "0");
     EXPECT_EQ(summary_of(call), undisturbed);
@@ -223,7 +223,7 @@ TEST_F(ResumeDeaths, AClientThatLeavesWhileItsAnswerWaitsIsForgotten) {
   fleet.run_until([&] { return fleet.requests().empty(); });
   fleet.start(0);
   fleet.run_until([&] { return fleet.worker(0).is_reachable; });
-  EXPECT_EQ(fleet.ask_router(long_answer(true))->status(), 200);
+  EXPECT_EQ(fleet.send_to_router(long_answer(true))->status(), 200);
   EXPECT_EQ(fleet.counts(0).requests, 1U);
 }
 
@@ -286,7 +286,7 @@ TEST_F(ResumeDeaths, WithoutAnotherWorkerInTimeAnAnswerInOnePieceIsAnError) {
   DisturbedFleet fleet(std::move(options));
   fleet.add_engine();
   fleet.fail_next(0, "exit@8");
-  const Client call = fleet.ask_router(in_one_piece(long_answer(true)));
+  const Client call = fleet.send_to_router(in_one_piece(long_answer(true)));
   EXPECT_EQ(call->status(), 502);
   EXPECT_EQ(call->error_code(), "worker_lost");
   EXPECT_EQ(call->json()["error"]["delivered_tokens"], 0) << call->body();
@@ -406,7 +406,7 @@ TEST_F(ResumeDeaths, AWorkerThatRefusesTheAddedFieldsIsAskedWithoutThem) {
   std::uint64_t requests = 2;
   for (const json& body : {long_answer(true), in_one_piece(long_answer(false))}) {
     const json undisturbed = summary_of(fleet.ask_directly(0, body));
-    EXPECT_EQ(summary_of(fleet.ask_router(body)), undisturbed);
+    EXPECT_EQ(summary_of(fleet.send_to_router(body)), undisturbed);
     EXPECT_TRUE(fleet.worker(0).is_plain);
     // The first time, it was asked twice.
     EXPECT_EQ(fleet.counts(0).requests, ++requests);
@@ -441,7 +441,7 @@ TEST_F(ResumeDeaths, TheNumberOfDeliveredTokensIsExact) {
           if (!text.empty()) expected = tokens;
         }
         fleet.fail_next(0, "exit@" + std::to_string(place));
-        const json summary = summary_of(fleet.ask_router(body));
+        const json summary = summary_of(fleet.send_to_router(body));
         EXPECT_EQ(summary["error"]["code"], "worker_lost");
         EXPECT_EQ(summary["error"]["delivered_tokens"], expected) << place;
         if (wants_ids) {

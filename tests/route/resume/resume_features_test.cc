@@ -173,8 +173,8 @@ class ResumeFeatures : public FdCounting {
       const std::string fault = "cut@" + std::to_string(place);
       fleet.fail_next(0, fault);
       for (int i = 0; i < 2; ++i) {
-        EXPECT_EQ(summary_of(fleet.ask_router(body)), undisturbed) << place;
-        EXPECT_EQ(summary_of(fleet.ask_router(in_one_piece(body))), whole) << place;
+        EXPECT_EQ(summary_of(fleet.send_to_router(body)), undisturbed) << place;
+        EXPECT_EQ(summary_of(fleet.send_to_router(in_one_piece(body))), whole) << place;
       }
     }
     EXPECT_EQ(fleet.resumes("refused"), "0");
@@ -333,12 +333,12 @@ TEST_F(ResumeFeatures, AWorkerWithoutTheAdapterIsPassedOver) {
   fleet.engine(1).knobs().refuse_next = 1;
   fleet.fail_next(0, "cut@8");
   // The first worker in turn fails, the second one refuses, and the third one continues.
-  const Client call = fleet.ask_router(body);
+  const Client call = fleet.send_to_router(body);
   EXPECT_EQ(summary_of(call), undisturbed);
   EXPECT_NE(call->body().find(": fo-route: resumed 1\n"), std::string::npos);
   EXPECT_EQ(fleet.counts(0).faults, 1U);
   EXPECT_EQ(fleet.counts(1).refused, 1U);
-  EXPECT_EQ(summary_of(fleet.ask_router(body)), undisturbed);
+  EXPECT_EQ(summary_of(fleet.send_to_router(body)), undisturbed);
 }
 
 // --- Reasoning

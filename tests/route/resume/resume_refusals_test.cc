@@ -60,8 +60,8 @@ TEST_P(EachRefusedFeature, AStartedStreamEndsWithTheReason) {
   const json undisturbed = summary_of(fleet.ask_directly(1, body()));
   const auto asked = fleet.counts(1).requests;
   fleet.fail_next(0, "cut@20");
-  Client call = fleet.ask_router(body());
-  if (fleet.counts(0).faults == 0) call = fleet.ask_router(body());
+  Client call = fleet.send_to_router(body());
+  if (fleet.counts(0).faults == 0) call = fleet.send_to_router(body());
   const json summary = summary_of(call);
   EXPECT_EQ(summary["status"], 200);
   EXPECT_TRUE(call->is_whole());
@@ -113,7 +113,7 @@ TEST_P(EachRefusedFeature, TheRequestIsPassedThroughUntouched) {
         "{\"index\":1,\"text\":\"b\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n");
   });
   fleet.add_worker(worker.url());
-  EXPECT_EQ(fleet.ask_router(body())->status(), 200);
+  EXPECT_EQ(fleet.send_to_router(body())->status(), 200);
   EXPECT_EQ(received, body().dump());
 }
 

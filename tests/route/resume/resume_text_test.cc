@@ -145,7 +145,7 @@ TEST_P(EachPlainEngine, AnAnswerSurvivesTwoDeaths) {
   for (;;) {
     fleet.fail_next(0, "cut@7");
     fleet.fail_next(1, "cut@6");
-    const Client call = fleet.ask_router(body);
+    const Client call = fleet.send_to_router(body);
     // The worker's turn may be another one.
     if (call->body().find(": fo-route: resumed 2 as text\n") == std::string::npos) continue;
     if (call->text().substr(0, second.size()) != second) continue;
@@ -231,7 +231,7 @@ TEST_F(ResumeText, TheSeamIsAfterTheLastWholeCharacter) {
   ScriptedWorker second(fleet.executor(), script);
   fleet.add_worker(first.url());
   fleet.add_worker(second.url());
-  const Client call = fleet.ask_router(long_answer(true));
+  const Client call = fleet.send_to_router(long_answer(true));
   EXPECT_EQ(call->text(), "so 🙂 \n🙂 it");
   EXPECT_EQ(call->events().back(), "[DONE]");
   ASSERT_EQ(requests.size(), 2U);
@@ -252,7 +252,7 @@ TEST_F(ResumeText, AWorkerThatTakesNoStreamIsSoonAskedOnlyAsTheClientAsks) {
   });
   fleet.add_worker(worker.url());
   for (const int requests : {2, 4, 5, 6}) {
-    EXPECT_EQ(fleet.ask_router(long_answer(true))->text(), "a");
+    EXPECT_EQ(fleet.send_to_router(long_answer(true))->text(), "a");
     EXPECT_EQ(worker.requests(), requests);
   }
 }

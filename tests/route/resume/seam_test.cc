@@ -236,7 +236,7 @@ TEST_F(Seam, AWorkerThatGivesNoTextHasFailed) {
     std::string bytes;
     const char* reason;
     OutcomeClass kind;
-    bool is_worth_another;
+    bool is_retryable;
   };
   const std::string where = "/detokenize: ";
   for (const Case& one : std::vector<Case>{
@@ -258,7 +258,7 @@ TEST_F(Seam, AWorkerThatGivesNoTextHasFailed) {
     EXPECT_FALSE(seam.reason.empty());
     const route::Outcome outcome = route::classify(*seam.failure);
     EXPECT_EQ(outcome.kind, one.kind) << one.bytes;
-    EXPECT_EQ(outcome.is_worth_another, one.is_worth_another) << one.bytes;
+    EXPECT_EQ(outcome.is_retryable, one.is_retryable) << one.bytes;
     EXPECT_EQ(tokens(), "ab");
   }
 }

@@ -247,7 +247,7 @@ TEST_F(RegistrySourceTest, ARouterThatHasVanishedKeepsItsShareForATime) {
   put(Record{other, "{}"});
   text::WallTime wall = std::chrono::system_clock::now();
   const auto slots_after = [&](std::chrono::seconds time) {
-    source_.apply_time(wall, base::Deadline::Clock::now() + time);
+    source_.on_tick(wall, base::Deadline::Clock::now() + time);
     return workers_.find(kFirst)->slots;
   };
   constexpr std::chrono::minutes kLong(5);
@@ -403,9 +403,9 @@ TEST_F(RegistryVerdicts, ExpireWithoutAChangeOfARecord) {
   put(instance_of(kSecond));
   say("c1", suspicion());
   log();
-  source_.apply_time(now(), {});
+  source_.on_tick(now(), {});
   EXPECT_THAT(log(), IsEmpty());
-  source_.apply_time(now() + std::chrono::hours(2), {});
+  source_.on_tick(now() + std::chrono::hours(2), {});
   EXPECT_THAT(log(), ElementsAre("change"));
   EXPECT_EQ(worker().verdict.weight, 1);
   EXPECT_EQ(worker().verdict.health, std::nullopt);

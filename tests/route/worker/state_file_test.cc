@@ -142,11 +142,11 @@ TEST(RegistrySource, RoutersShareTheSlotsOfAllWorkers) {
 
 class StateFile : public testing::Test {
  protected:
-  /// Runs keep_file() until `done`.
+  /// Runs save_periodically() until `done`.
   template <typename Done>
   void save_until(Fleet& fleet, const std::function<void()>& then, Done done) {
     boost::asio::io_context loop(1);
-    boost::asio::co_spawn(loop, fleet.source.keep_file(path_), boost::asio::detached);
+    boost::asio::co_spawn(loop, fleet.source.save_periodically(path_), boost::asio::detached);
     loop.run_one();
     then();
     const base::Deadline deadline = test::soon();
