@@ -483,7 +483,7 @@ status_of() { curl -sS -o "$T/answer" -w '%{http_code}' "$@"; }
     run --separate-stderr fo-route ctl --admin "$ADMIN" reload
     [ "$status" -eq 78 ] || { echo "$option: $status"; return 1; }
     [ "$(wc -l <<<"$stderr")" -eq 1 ]
-    [[ $stderr == *": --${option%% *}: a running router keeps it; start a second router with --takeover" ]]
+    [[ $stderr == *": --${option%% *}: a reload can't change it; start a second router with --takeover" ]]
     [ "$(status_of "http://$ADDRESS/metrics")" = 404 ]
   done
   can_answer

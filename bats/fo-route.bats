@@ -218,7 +218,7 @@ open_connections() {
   open_connections first 300 'POST /v1/compl'
   open_connections second 300 'POST /v1/compl'
   for _ in 1 2 3; do post_gives 200 /v1/completions "$(members)"; done
-  run -1 grep 'out: ' "$T/router.err"
+  run -1 grep 'out of rotation: ' "$T/router.err"
 }
 
 # --- workers that fail ----------------------------------------------------------------------------
@@ -414,8 +414,8 @@ ask_all_the_time() {
   start_two
   ctl weight oracle '' 2
   run -1 ctl weight nothing '' 2
-  fails 64 "ask the router at '*': weight '-1': expected 0 to 1000000" ctl weight oracle '' -1
-  fails 64 "ask the router at '*': level '9': expected auto or 0 to 4" ctl level 9
+  fails 64 "control the router at '*': weight '-1': expected 0 to 1000000" ctl weight oracle '' -1
+  fails 64 "control the router at '*': level '9': expected auto or 0 to 4" ctl level 9
   ctl level 2
   ctl level auto
   ctl reload
@@ -592,7 +592,7 @@ set_weight() { curl -sS "http://$1/metrics" | sed -n 's/^fo_route_set_weight{mod
   start_oracle a
   start_router --worker "$WORKER" --registry etcd:http://127.0.0.1:1/fleet
   await_healthy 1
-  fails 75 "ask the router at '*': *127.0.0.1:1*" ctl -q --timeout 500ms weight oracle '' 0
+  fails 75 "control the router at '*': *127.0.0.1:1*" ctl -q --timeout 500ms weight oracle '' 0
   post_gives 200 /v1/completions "$(members)"
   [ "$(ctl state --json | jq .total)" -eq 1 ]
 }

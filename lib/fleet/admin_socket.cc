@@ -54,7 +54,7 @@ http::ServerLimits admin_limits() {
 AdminAnswer send_admin_request(std::string_view daemon, const std::string& socket_path,
                                std::string_view method, const std::string& target,
                                base::Duration timeout) {
-  const std::string what = "ask " + std::string(daemon) + " at " + base::quoted(socket_path);
+  const std::string what = "control " + std::string(daemon) + " at " + base::quoted(socket_path);
   const http::Response response =
       http::fetch(method, "unix:" + socket_path + ":" + target, base::Deadline::after(timeout));
   if (response.status == 200) return {.is_found = true, .text = response.body};

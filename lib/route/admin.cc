@@ -138,7 +138,7 @@ awaitable<Response> set_weight(const AdminActions& actions, const Request& reque
   }
   const std::string model = text_of(request, "model");
   const bool is_there = co_await actions.weight(model, text_of(request, "card"), weight);
-  co_return found(is_there, "set of model " + base::quoted(model) + ": not there");
+  co_return found(is_there, "set of model " + base::quoted(model) + ": unknown");
 }
 
 Response set_level(const AdminActions& actions, const Request& request) {
@@ -214,7 +214,7 @@ AdminAnswer send_to_router(const std::string& socket_path, std::string_view meth
 }
 
 awaitable<HeldSettings> hold_settings(std::string socket_path, Deadline deadline) {
-  const std::string what = "ask the router at " + base::quoted(socket_path);
+  const std::string what = "control the router at " + base::quoted(socket_path);
   http::Origin origin;
   origin.socket_path = std::move(socket_path);
   HeldSettings held;

@@ -146,7 +146,7 @@ ApiError error_of(const Job& job, const Attempt& attempt, const std::string& rea
   }
   if (attempt.end == AttemptEnd::kExhausted) {
     return {.status = 503,
-            .message = "this router has no room for a connection to a worker",
+            .message = "this router has no descriptor or memory left for a connection",
             .code = "overloaded",
             .retry_after = std::chrono::seconds(1)};
   }
@@ -432,7 +432,7 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
   CallEnd end = co_await call.run(std::move(head), body, job_.deadline, deliver_all, on_tokens);
   reason = call.reason();
   if (end == CallEnd::kCut) {
-    exchange_.on_broken("the call was cut");
+    exchange_.on_broken("the router has ended the call");
     // An answer that had its end is complete.
     const bool has_end = exchange_.state() == Exchange::State::kDone;
     if (has_end && (exchange_.is_delivered() || job_.cut_reason == Job::CutReason::kMove)) {

@@ -14,10 +14,11 @@ http::Fields RouterParts::worker_headers(const Job& job, Worker& worker) const {
       headers.push_back(field);
     } else if (!std::exchange(worker.warned_unencrypted, true)) {
       // Others in the network could read the client's key.
-      os::log(os::LogLevel::kWarning,
-              "worker {}: gets no Authorization of clients, because it has neither https nor a "
-              "loopback address",
-              base::quoted(worker.name));
+      os::log(
+          os::LogLevel::kWarning,
+          "worker {}: Authorization of clients is not forwarded: its URL is neither https nor a "
+          "loopback address",
+          base::quoted(worker.name));
     }
   }
   return headers;

@@ -61,7 +61,7 @@ void check_kept(const ServeOptions& now, const ServeOptions& next) {
     if (is_same) return;
     throw Error(
         ExitStatus::kConfig,
-        std::string(option) + ": a running router keeps it; start a second router with --takeover");
+        std::string(option) + ": a reload can't change it; start a second router with --takeover");
   };
   check(next.listen == now.listen, "--listen");
   check(next.tls.certificate == now.tls.certificate, "--tls-cert");
@@ -215,7 +215,8 @@ NamedWorkers Server::check_named_workers(const ServeOptions& options) {
     if (!is_new) throw Error(ExitStatus::kUsage, "worker " + base::quoted(id) + ": appears twice");
     if (present && present->url != named.url) {
       throw Error(ExitStatus::kUsage,
-                  "worker " + base::quoted(id) + ": another URL needs another name");
+                  "worker " + base::quoted(id) +
+                      ": a reload can't change its URL; give the new URL another name");
     }
     const auto worker = std::make_shared<Worker>(id, fleet::Health(options.source.health));
     worker->name = id;
@@ -389,8 +390,8 @@ awaitable<HeldSettings> Server::receive_settings() {
     control_.set_all(read_settings(held.text));
   } catch (const Error& error) {
     os::log(os::LogLevel::kWarning,
-            "drained workers, weights, level, responses and poison requests of the running router "
-            "are not taken over: {}",
+            "settings of the running router (drained workers, weights, level, responses, poison "
+            "requests): not taken over: {}",
             error.what());
   }
   co_return held;

@@ -55,7 +55,7 @@ TEST_F(RouterAuthorization, GoesToThisMachineOrOverTls) {
   EXPECT_FALSE(forwards());
   EXPECT_FALSE(forwards());
   const std::string text = logged.text();
-  const std::string warning = "worker 'w1': gets no Authorization of clients, because ";
+  const std::string warning = "worker 'w1': Authorization of clients is not forwarded: ";
   EXPECT_NE(text.find(warning), std::string::npos) << text;
   EXPECT_EQ(text.find(warning), text.rfind(warning)) << "one warning";
 }

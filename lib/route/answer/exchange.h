@@ -3,8 +3,8 @@
 //
 //                  head, body, end, failure of an attempt
 //                                  |
-//     next attempt <- kAgain -- [ exchange ] -- kDone -> the answer is complete
-//                                  |    \______ kLost -> the answer cannot continue
+//                             [ exchange ] -- kDone   -> the answer is complete
+//                                  |    \____ kFailed -> another attempt, or the end
 //                          bytes for the client
 //
 // Until the first byte of an answer is delivered, another attempt replaces it as if it had never
@@ -204,8 +204,8 @@ class Exchange {
   /// The number of tokens of the answer in the engine's last usage; 0 without one.
   std::uint64_t named_tokens_ = 0;
   bool is_delivering_ = false;
-  /// Bytes received for the client that were not taken yet.
   bool is_on_thread_ = false;
+  /// Bytes received for the client that were not taken yet.
   std::string held_;
   /// The body of an answer with the status of an error.
   std::string error_body_;

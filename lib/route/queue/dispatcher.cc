@@ -494,7 +494,7 @@ void Dispatcher::State::end_outages() {
   std::erase_if(outages, [this](const auto& entry) {
     const bool is_over = workers.sets_of(entry.first).empty() || has_usable_weighted(entry.first);
     if (is_over && entry.second.stand_in) {
-      os::log(os::LogLevel::kInfo, "model {}: the set of weight 0 is not needed any more",
+      os::log(os::LogLevel::kInfo, "model {}: the set of weight 0 gets no more requests",
               base::quoted(entry.first));
     }
     return is_over;

@@ -308,7 +308,7 @@ base::Duration read_timeout(std::string_view value) {
   std::string text(value);
   if (!text.empty() && text::is_digit(text.back())) text += "s";
   const std::optional<base::Duration> time = base::parse_duration(text);
-  if (!time) refuse("x-request-timeout: expected a duration, such as 30s");
+  if (!time) refuse("x-request-timeout: expected a number of seconds, or a duration such as 500ms");
   return *time;
 }
 

@@ -13,7 +13,7 @@ constexpr std::string_view kLineEnd = "\r\n";
 constexpr std::string_view kHeadEnd = "\r\n\r\n";
 
 [[noreturn]] void refuse(const char* reason) {
-  throw base::Error(base::ExitStatus::kBadData, std::string("the form: ") + reason);
+  throw base::Error(base::ExitStatus::kBadData, std::string("multipart form: ") + reason);
 }
 
 std::string without_blanks(std::string_view text) {
@@ -95,16 +95,16 @@ std::vector<FormField> read_form(std::string_view type, std::string_view body) {
   std::vector<FormField> fields;
   if (body.empty()) return fields;
   const std::string_view first = std::string_view(delimiter).substr(kLineEnd.size());
-  if (!body.starts_with(first)) refuse("expected its boundary at its beginning");
+  if (!body.starts_with(first)) refuse("expected the boundary at the beginning");
   body.remove_prefix(first.size());
   while (!body.starts_with("--")) {
     if (!body.starts_with(kLineEnd)) refuse("expected a line end after its boundary");
     body.remove_prefix(kLineEnd.size());
     const std::size_t end = body.find(delimiter);
-    if (end == body.npos) refuse("its end is missing");
+    if (end == body.npos) refuse("missing closing boundary");
     const std::string_view part = body.substr(0, end);
     const std::size_t head_end = part.find(kHeadEnd);
-    if (head_end == part.npos) refuse("a part has no head");
+    if (head_end == part.npos) refuse("a part has no headers");
     fields.push_back({name_of(part.substr(0, head_end)), part.substr(head_end + kHeadEnd.size())});
     body.remove_prefix(end + delimiter.size());
   }
