@@ -167,10 +167,10 @@ TEST_F(EtcdRegistryTest, ARequestWhoseFirstAnswerIsLostHasSucceeded) {
     fo::test::Proxy proxy(loop.io(), etcd.port());
     proxy.lost = lost;
     const auto registry = open({"http://" + proxy.address(), etcd.url()});
-    const auto kept = loop.run(registry->keep(record_number(lost), soon()));
+    const auto registered = loop.run(registry->register_record(record_number(lost), soon()));
     EXPECT_EQ(proxy.connections, lost);
     // The lease is its own.
-    loop.run(kept->leave(soon()));
+    loop.run(registered->deregister(soon()));
     EXPECT_TRUE(loop.run(registry->list("", soon())).empty());
   }
 }
