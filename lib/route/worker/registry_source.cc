@@ -380,7 +380,7 @@ void RegistrySource::forget_unlisted(const std::string& prefix) {
   for (const std::string& key : unlisted) {
     if (!key.starts_with(prefix)) continue;
     unlisted_.erase(key);
-    apply({.kind = RegistryChange::Kind::kGone, .record = {.key = key}});
+    apply({.kind = RegistryChange::Kind::kGone, .record = {.key = key, .text = {}}});
   }
 }
 

@@ -184,7 +184,7 @@ TEST_F(CheckerOfOracles, AWorkerThatCrashedIsForgottenIfItsAddressRefusesConnect
   add(0);
   add(1, "http://127.0.0.1:1");
   add(2, "http://127.0.0.1:1");
-  for (const std::size_t n : {0, 1}) workers_.apply(stale_change(id_of(n)), now());
+  for (const std::size_t n : {0U, 1U}) workers_.apply(stale_change(id_of(n)), now());
   loop_.run_until([&] { return !workers_.all().contains(id_of(1)); });
   run_until_passed(Step::kContent);
   EXPECT_TRUE(workers_.all().contains(id_of(0))) << "it answers";

@@ -134,7 +134,8 @@ TEST_F(WorkersOfASet, AWorkerWithTwoRecordsStaysUntilBothAreGone) {
   };
   const fleet::RegistryChange second = change_of("headless", fleet::Life::kDraining);
   const auto ends = [&](const std::string& key) {
-    workers_.apply({.kind = fleet::RegistryChange::Kind::kGone, .record = {.key = key}}, at_);
+    workers_.apply({.kind = fleet::RegistryChange::Kind::kGone, .record = {.key = key, .text = {}}},
+                   at_);
     return !workers_.all().contains(id_of(0));
   };
   find(0, Finding::kFault);

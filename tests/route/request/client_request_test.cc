@@ -357,8 +357,8 @@ TEST(ReadRequest, AJsonBodyIsSentWithItsType) {
   for (const http::Fields& headers :
        {http::Fields(), http::Fields{{"Content-Type", "application/x-www-form-urlencoded"}}}) {
     const http::Request from = post("{}", headers);
-    const std::pair<std::string, std::string> json{"content-type", "application/json"};
-    EXPECT_EQ(read(from).headers.front(), json);
+    const std::pair<std::string, std::string> type{"content-type", "application/json"};
+    EXPECT_EQ(read(from).headers.front(), type);
   }
 }
 
