@@ -463,28 +463,20 @@ TEST_F(RouterFaults, ASilentStreamBesideMovingOnesIsNoFault) {
   EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
 }
 
+// That of a short answer in one piece comes with its end.
 TEST_F(RouterFaults, AnotherWorkerAnswersWhenTheFirstTokenIsLate) {
-  route::RouterOptions options = in_turns();
-  options.times.first_token = std::chrono::seconds(1);
-  Fleet fleet(std::move(options));
-  fleet.add_engines(2);
-  set_fault(fleet, 0, "stall@start", 1);
-  const Client call = fleet.ask(chat(true));
-  EXPECT_EQ(call->status(), 200);
-  EXPECT_EQ(call->text(), fleet.text_of(chat(true)));
-  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kSuspicious);
-  fleet.run_until([&] { return fleet.counts(0).aborted == 1; });
-}
-
-TEST_F(RouterFaults, AnotherWorkerAnswersWhenAShortAnswerInOnePieceIsLate) {
-  route::RouterOptions options = in_turns();
-  options.times.first_token = std::chrono::seconds(1);
-  Fleet fleet(std::move(options));
-  fleet.add_engines(2);
-  set_fault(fleet, 0, "stall@start", 1);
-  const Client call = fleet.ask(chat(false));
-  EXPECT_EQ(call->status(), 200);
-  EXPECT_EQ(fleet.counts(1).requests, 1u);
+  for (const bool is_streamed : {true, false}) {
+    route::RouterOptions options = in_turns();
+    options.times.first_token = std::chrono::seconds(1);
+    Fleet fleet(std::move(options));
+    fleet.add_engines(2);
+    set_fault(fleet, 0, "stall@start", 1);
+    const Client call = fleet.ask(chat(is_streamed));
+    EXPECT_EQ(call->status(), 200);
+    EXPECT_EQ(call->text(), fleet.text_of(chat(is_streamed)));
+    EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kSuspicious);
+    fleet.run_until([&] { return fleet.counts(0).aborted == 1; });
+  }
 }
 
 TEST_F(RouterFaults, AShortAnswerThatIsLateBesideOthersIsOverload) {

@@ -88,6 +88,13 @@ class DispatcherTest : public testing::Test {
     dispatcher_.on_change();
     return worker;
   }
+  /// A worker that also serves the model "adapter".
+  WorkerPtr add_with_adapter(const std::string& id, std::uint64_t slots = 1) {
+    WorkerPtr worker = add(id, slots);
+    worker->other_models = {"adapter"};
+    workers_.regroup(worker);
+    return worker;
+  }
   void make_unhealthy(const WorkerPtr& worker) {
     for (int i = 0; i < 3; ++i) worker->health.apply(HealthEvent::kFault, steady_now(), 0.5);
     ASSERT_EQ(worker->health.state(), HealthState::kUnhealthy);
@@ -119,6 +126,13 @@ class DispatcherTest : public testing::Test {
   }
   Placed place() {
     Placed placed = make();
+    place(placed);
+    return placed;
+  }
+  Placed place_for_adapter(std::size_t tier = plan::kPremium) {
+    Placed placed = make();
+    placed->job.model = "adapter";
+    placed->job.tier = tier;
     place(placed);
     return placed;
   }
@@ -230,20 +244,12 @@ TEST_F(DispatcherTest, ManyRequestsLargerThanEachCacheHoldUpNoOthers) {
 }
 
 TEST_F(DispatcherTest, WhatHasLeftTheQueueCountsTowardsItsLimits) {
-  const WorkerPtr a = add("a");
-  a->other_models = {"adapter"};
-  workers_.regroup(a);
+  add_with_adapter("a");
   add("b");
   DispatchOptions options = in_order();
   options.queue.requests = 5;
   dispatcher_.set_options(options);
   dispatcher_.on_change();
-  const auto place_for_adapter = [&] {
-    const Placed placed = make();
-    placed->job.model = "adapter";
-    place(placed);
-    return placed;
-  };
   EXPECT_EQ(place_for_adapter()->worker(), "a");
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(place_for_adapter()->is_over);
   EXPECT_EQ(place_for_adapter()->refusal(), 503);
@@ -299,20 +305,11 @@ TEST_F(DispatcherTest, WhatHadAWorkerDoesNotTakeTheShareOfOtherTiers) {
 }
 
 TEST_F(DispatcherTest, WhatWaitsBesideTheQueueDoesNotTakeTheShareOfOtherTiers) {
-  const WorkerPtr a = add("a");
-  a->other_models = {"adapter"};
-  workers_.regroup(a);
+  add_with_adapter("a");
   add("b");
-  const auto place_for_adapter = [&] {
-    Placed placed = make();
-    placed->job.model = "adapter";
-    placed->job.tier = plan::kBestEffort;
-    place(placed);
-    return placed;
-  };
-  const Placed running = place_for_adapter();
+  const Placed running = place_for_adapter(plan::kBestEffort);
   std::vector<Placed> waiting;
-  for (int i = 0; i < 10; ++i) waiting.push_back(place_for_adapter());
+  for (int i = 0; i < 10; ++i) waiting.push_back(place_for_adapter(plan::kBestEffort));
   ASSERT_EQ(place()->worker(), "b");
   for (int i = 0; i < 10; ++i) waiting.push_back(place());
   EXPECT_EQ(premium_of_next(10, running, waiting), 8) << "4 to 1";
@@ -356,18 +353,12 @@ TEST_F(DispatcherTest, TheOnlyWorkerIsAskedAThirdTimeAfterAPauseOrWhenItHasArriv
 }
 
 TEST_F(DispatcherTest, RequestsForAnAdapterOfOtherWorkersHoldUpNoOthers) {
-  const WorkerPtr a = add("a", 2);
-  a->other_models = {"adapter"};
-  workers_.regroup(a);
+  const WorkerPtr a = add_with_adapter("a", 2);
   add("b", 2);
   a->is_reachable = false;
   dispatcher_.on_change();
   std::vector<Placed> waiting;
-  for (int i = 0; i < 3; ++i) {
-    waiting.push_back(make());
-    waiting.back()->job.model = "adapter";
-    place(waiting.back());
-  }
+  for (int i = 0; i < 3; ++i) waiting.push_back(place_for_adapter());
   EXPECT_EQ(place()->worker(), "b");
   a->is_reachable = true;
   dispatcher_.on_change();
@@ -441,9 +432,7 @@ TEST_F(DispatcherTest, APinnedRequestWaitsForItsWorker) {
 }
 
 TEST_F(DispatcherTest, ManyRequestsForOtherWorkersHoldUpNoOthers) {
-  const WorkerPtr a = add("a");
-  a->other_models = {"adapter"};
-  workers_.regroup(a);
+  const WorkerPtr a = add_with_adapter("a");
   add("b", 10);
   a->life = fleet::Life::kDraining;
   dispatcher_.on_change();
@@ -464,32 +453,20 @@ TEST_F(DispatcherTest, ManyRequestsForOtherWorkersHoldUpNoOthers) {
   for (int search = 0; search < 3; ++search) dispatcher_.on_change();
   loop_.run_ready();
   EXPECT_EQ(again->worker(), "b");
-  const Placed for_adapter = make();
-  for_adapter->job.model = "adapter";
-  place(for_adapter);
+  const Placed for_adapter = place_for_adapter();
   EXPECT_EQ(place()->worker(), "b") << "the head of the queue may not have it";
 }
 
 TEST_F(DispatcherTest, ManyNewRequestsForOtherWorkersHoldUpNoOthers) {
-  const WorkerPtr a = add("a");
-  a->other_models = {"adapter"};
-  workers_.regroup(a);
+  add_with_adapter("a");
   add("b");
-  const auto place_for_adapter = [&] {
-    const Placed placed = make();
-    placed->job.model = "adapter";
-    place(placed);
-    return placed;
-  };
   ASSERT_EQ(place_for_adapter()->worker(), "a");
   for (int i = 0; i < 600; ++i) ASSERT_FALSE(place_for_adapter()->is_over);
   EXPECT_EQ(place()->worker(), "b");
 }
 
 TEST_F(DispatcherTest, ManyAnswersThatOtherWorkersContinueHoldUpNoOthers) {
-  const WorkerPtr a = add("a");
-  a->other_models = {"adapter"};
-  workers_.regroup(a);
+  add_with_adapter("a");
   const Placed running = place();
   add("b");
   for (int i = 0; i < 600; ++i) {

@@ -429,7 +429,7 @@ TEST_F(RegistryVerdicts, AnInvalidOneIsOneWarningAndChangesNothing) {
   EXPECT_THAT(log(), IsEmpty());
   EXPECT_TRUE(worker().is_convicted());
   const std::string text = logged.text();
-  EXPECT_THAT(text, testing::HasSubstr("/c1': without health\n"));
+  EXPECT_THAT(text, testing::HasSubstr("/c1': missing health\n"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
 }
 
