@@ -167,7 +167,7 @@ fake_checkout() {
   [ "${lines[0]}" = "cmake --preset release" ]
   [ "${lines[1]}" = "cmake --build --preset release" ]
   [[ "${lines[2]}" == "ctest --test-dir build/release "* ]]
-  [ "${lines[3]}" = "cmake --preset fuzz" ]
+  [ "${lines[3]}" = "cmake --preset fuzz -DCMAKE_CXX_FLAGS_DEBUG=-O0 -gline-tables-only" ]
   [ "${lines[4]}" = "cmake --build --preset fuzz" ]
   [[ "${lines[5]}" == "ctest --test-dir build/fuzz "* ]]
 }
