@@ -37,8 +37,8 @@ struct ResumeSettings {
   base::Duration drain = std::chrono::seconds(30);
   /// Interval of the comments to a client that waits for the rest of its answer.
   base::Duration comments = std::chrono::seconds(2);
-  /// An answer in one piece whose client limits it to fewer tokens is asked for as the client gave
-  /// it, and not as a stream: it is produced again as quickly as it is continued.
+  /// A request that limits its answer in one piece to fewer tokens goes to the worker unchanged,
+  /// not as one for a stream: to compute such an answer again takes no longer than to continue it.
   std::uint64_t min_tokens = 16;
   KvMoveSettings moves;
 

@@ -1,5 +1,5 @@
-// For the tests of this library: valid and invalid safetensors files made from parts, and a folder for
-// them.
+// For the tests of this library: valid and invalid safetensors files made from parts, and a folder
+// for them.
 #pragma once
 
 #include <fcntl.h>

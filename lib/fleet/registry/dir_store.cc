@@ -37,7 +37,7 @@ struct CloseFolder {
 };
 using Entries = std::unique_ptr<DIR, CloseFolder>;
 
-// True if open(2) has failed because there is no such file or folder.
+// True if open(2) failed because the file or folder does not exist.
 bool is_missing(int err) { return err == ENOENT || err == ENOTDIR || err == ELOOP; }
 
 UniqueFd open_folder(int root, const std::string& folder) {

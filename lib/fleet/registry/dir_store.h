@@ -62,7 +62,7 @@ class DirStore {
 
   /// Calls `on_record` for the records below `folder` ("" is the whole registry) whose keys begin
   /// with `prefix`, and `on_folder` for each folder that may contain some, before it is read. The
-  /// paths are valid during the call. Does nothing if there is no such folder. If a folder
+  /// paths are valid during the call. Does nothing if the folder does not exist. If a folder
   /// cannot be read, it throws the status of the errno.
   void walk(const std::string& folder, std::string_view prefix,
             const std::function<void(const std::string&)>& on_folder,

@@ -203,12 +203,12 @@ awaitable<void> UpstreamCall::read(Deadline deadline) {
 }
 
 awaitable<void> UpstreamCall::on_thread(std::function<void()> step) {
-  struct Away {
-    explicit Away(Exchange& its_exchange) : exchange(its_exchange) { exchange.set_on_thread(true); }
-    ~Away() { exchange.set_on_thread(false); }
+  struct Lent {
+    explicit Lent(Exchange& its_exchange) : exchange(its_exchange) { exchange.set_on_thread(true); }
+    ~Lent() { exchange.set_on_thread(false); }
     Exchange& exchange;
   };
-  const Away away(exchange_);
+  const Lent lent(exchange_);
   co_await loop::run_blocking<void>(std::move(step));
 }
 

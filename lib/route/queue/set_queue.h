@@ -140,8 +140,8 @@ class SetQueue {
   [[nodiscard]] double share(std::size_t tier) const;
   [[nodiscard]] std::int64_t slice_of(base::Duration order) const;
   [[nodiscard]] base::Duration wait_behind(std::uint64_t tokens, std::size_t tier) const;
-  [[nodiscard]] std::optional<std::vector<std::uint64_t>> removals_for(const QueuedRequest& request,
-                                                                       const QueueLoad& elsewhere) const;
+  [[nodiscard]] std::optional<std::vector<std::uint64_t>> removals_for(
+      const QueuedRequest& request, const QueueLoad& elsewhere) const;
   void insert(QueuedRequest request, base::Duration order, base::Duration arrived);
   void erase(std::uint64_t id);
   void measure(base::Duration now);

@@ -125,7 +125,8 @@ void WorkerMonitor::State::set_reachable(const WorkerPtr& worker, bool is_reacha
             base::quoted(worker->model));
   } else {
     worker->unreachable_since = Clock::now();
-    os::log(os::LogLevel::kWarning, "worker {}: out of rotation: {}", base::quoted(worker->name), reason);
+    os::log(os::LogLevel::kWarning, "worker {}: out of rotation: {}", base::quoted(worker->name),
+            reason);
   }
   on_change(worker);
 }

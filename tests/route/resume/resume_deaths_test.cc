@@ -294,7 +294,7 @@ TEST_F(ResumeDeaths, WithoutAnotherWorkerInTimeAnAnswerInOnePieceIsAnError) {
   EXPECT_EQ(fleet.resumes("no_worker"), "1");
 }
 
-TEST_F(ResumeDeaths, AnAnswerInOnePieceThatNoWorkerCanContinueIsProducedAnewAtOnce) {
+TEST_F(ResumeDeaths, AnAnswerInOnePieceThatNoWorkerCanContinueIsRequestedAgainAtOnce) {
   route::RouterOptions options = in_turns();
   options.resume.wait = std::chrono::hours(1);
   DisturbedFleet fleet(std::move(options));
@@ -306,7 +306,7 @@ TEST_F(ResumeDeaths, AnAnswerInOnePieceThatNoWorkerCanContinueIsProducedAnewAtOn
   EXPECT_EQ(summary_of(fleet.ask_with_fault(body, "exit@6")), undisturbed);
 }
 
-TEST_F(ResumeDeaths, AnAnswerInOnePieceThatWaitsInVainIsProducedAnew) {
+TEST_F(ResumeDeaths, AnAnswerInOnePieceThatNoWorkerContinuesInTimeIsRequestedAgain) {
   route::RouterOptions options = in_turns();
   options.resume.wait = std::chrono::milliseconds(500);
   DisturbedFleet fleet(std::move(options));
@@ -342,7 +342,7 @@ TEST_F(ResumeDeaths, ADeadlineThatPassesBeforeAnAnswerContinuesIsATimeout) {
   }
 }
 
-TEST_F(ResumeDeaths, AShortAnswerInOnePieceIsAskedForAnew) {
+TEST_F(ResumeDeaths, AShortAnswerInOnePieceIsRequestedAgain) {
   for (const int limit : {15, 16}) {
     DisturbedFleet fleet;
     fleet.add_engines(2);

@@ -78,7 +78,7 @@ TEST_P(EachResumedFeature, AnAnswerInOnePieceIsAsIfNothingHadHappened) {
       EXPECT_EQ(summary_of(call), undisturbed) << place;
     }
   }
-  EXPECT_NE(fleet.resumes("resumed"), "0") << "it is not asked anew";
+  EXPECT_NE(fleet.resumes("resumed"), "0") << "it is continued";
 }
 
 INSTANTIATE_TEST_SUITE_P(

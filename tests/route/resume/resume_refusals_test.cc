@@ -1,5 +1,5 @@
-// Each feature of a request whose answer cannot continue: until its first byte it is asked anew,
-// and after that it ends with an error that says why.
+// Each feature of a request whose answer cannot continue: until its first byte it is requested
+// again, and after that it ends with an error that says why.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -82,7 +82,7 @@ TEST_P(EachRefusedFeature, AStartedStreamEndsWithTheReason) {
   EXPECT_LE(fleet.counts(1).requests, asked + 1) << "no other worker is asked";
 }
 
-TEST_P(EachRefusedFeature, BeforeItsFirstByteAStreamIsAskedAnew) {
+TEST_P(EachRefusedFeature, BeforeItsFirstByteAStreamIsRequestedAgain) {
   DisturbedFleet fleet(options());
   fleet.add_engines(2, engine());
   const json undisturbed = summary_of(fleet.ask_directly(1, body()));
@@ -92,7 +92,7 @@ TEST_P(EachRefusedFeature, BeforeItsFirstByteAStreamIsAskedAnew) {
   EXPECT_EQ(fleet.resumes("refused"), "0");
 }
 
-TEST_P(EachRefusedFeature, AnAnswerInOnePieceIsAskedAnew) {
+TEST_P(EachRefusedFeature, AnAnswerInOnePieceIsRequestedAgain) {
   DisturbedFleet fleet(options());
   fleet.add_engines(2, engine());
   const json whole = in_one_piece(body());

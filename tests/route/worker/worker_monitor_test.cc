@@ -172,7 +172,8 @@ TEST_F(WorkerMonitorTest, TheLogNamesTheWorkerOnce) {
   const WorkerPtr worker = watch();
   worker->name = "first";
   loop_.run_until([&] { return worker->unreachable_since.has_value(); });
-  EXPECT_EQ(logged.text(), "fo: warning: worker 'first': out of rotation: health check: Connection refused\n");
+  EXPECT_EQ(logged.text(),
+            "fo: warning: worker 'first': out of rotation: health check: Connection refused\n");
 }
 
 TEST_F(WorkerMonitorTest, ARefusedConnectionOfARequestIsEnough) {

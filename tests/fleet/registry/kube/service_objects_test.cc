@@ -152,8 +152,7 @@ TEST(EndpointSliceWorkers, InvalidEndpointsAreLeftOut) {
 TEST(EndpointSliceWorkers, InvalidSlicesAreRefused) {
   json slice = slice_object("a", {pod_endpoint(1)});
   slice["metadata"]["labels"] = {{"app", "llama"}};
-  EXPECT_EQ(why_refused(slice),
-            "EndpointSlice 'ns/a': missing label kubernetes.io/service-name");
+  EXPECT_EQ(why_refused(slice), "EndpointSlice 'ns/a': missing label kubernetes.io/service-name");
   EXPECT_EQ(why_refused(slice_object("a", {pod_endpoint(1)}, "Llama/x")),
             "EndpointSlice 'ns/a': Service 'Llama/x': not a DNS label");
   EXPECT_EQ(
