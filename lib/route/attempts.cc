@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -139,7 +138,7 @@ ApiError error_of(const Job& job, const Attempt& attempt, const std::string& rea
             .should_retry = false};
   }
   if (attempt.end == AttemptEnd::kDeadline) {
-    return {.status = 504, .message = "the request's deadline has passed", .code = "timeout"};
+    return deadline_passed();
   }
   if (attempt.end == AttemptEnd::kNoFirstToken) {
     return {.status = 504, .message = "no worker has answered in time", .code = "timeout"};
@@ -190,31 +189,12 @@ LossReason loss_of(AttemptEnd end) {
   }
 }
 
-// A request that may be one that kills its engine, while a worker has it.
-class Tracked {
- public:
-  Tracked(Dispatcher& dispatcher, const Job& job) : dispatcher_(dispatcher), number_(job.number) {
-    dispatcher.suspects().begin(number_, job.worker->number);
-  }
-  ~Tracked() {
-    if (dispatcher_.suspects().end_attempt(number_)) dispatcher_.on_change();
-  }
-  Tracked(const Tracked&) = delete;
-  Tracked& operator=(const Tracked&) = delete;
-
- private:
-  Dispatcher& dispatcher_;
-  const std::uint64_t number_;
-};
-
 // The attempts of one request.
 class Attempts {
  public:
   Attempts(RouterParts& parts, Job& job, Reply& reply)
       : parts_(parts), job_(job), reply_(reply), exchange_(job.exchange) {}
-  ~Attempts() {
-    if (parts_.dispatcher.suspects().remove(job_.number)) parts_.dispatcher.on_change();
-  }
+  ~Attempts() { parts_.dispatcher.suspects().remove(job_.number); }
   Attempts(const Attempts&) = delete;
   Attempts& operator=(const Attempts&) = delete;
 
@@ -239,9 +219,9 @@ class Attempts {
                                 const Outcome& outcome, const std::string& reason);
   awaitable<Next> resume(LossReason loss, const Attempt& attempt, const Outcome& outcome,
                          const std::string& reason);
-  [[nodiscard]] std::vector<WorkerPtr> usable_workers() const;
-  [[nodiscard]] bool lacks_continuation() const;
-  bool begins_anew();
+  [[nodiscard]] bool has_usable_worker() const;
+  [[nodiscard]] bool has_continuation() const;
+  bool try_restart();
   awaitable<void> refuse(const ApiError& refusal);
   awaitable<void> deliver();
   awaitable<void> fail_request(ApiError error);
@@ -622,29 +602,26 @@ awaitable<void> Attempts::refuse(const ApiError& refusal) {
   reply_.answer(std::move(response));
 }
 
-// The workers of the set that may get requests now.
-std::vector<WorkerPtr> Attempts::usable_workers() const {
-  std::vector<WorkerPtr> usable;
-  std::ranges::copy_if(parts_.workers.set(job_.set), std::back_inserter(usable),
-                       [](const WorkerPtr& worker) { return worker->weight > 0; });
-  return usable;
+// Whether a worker of the set may get requests now.
+bool Attempts::has_usable_worker() const {
+  return std::ranges::any_of(parts_.workers.set(job_.set),
+                             [](const WorkerPtr& worker) { return worker->weight > 0; });
 }
 
-// Whether the job's answer can only be produced from its beginning by the workers of the set.
-bool Attempts::lacks_continuation() const {
-  const std::vector<WorkerPtr> usable = usable_workers();
-  return !usable.empty() && std::ranges::none_of(usable, [this](const WorkerPtr& worker) {
-    return worker->can_continue(exchange_.continues_as_text());
+// Whether one of these can continue the answer.
+bool Attempts::has_continuation() const {
+  return std::ranges::any_of(parts_.workers.set(job_.set), [this](const WorkerPtr& worker) {
+    return worker->weight > 0 && worker->can_continue(exchange_.continues_as_text());
   });
 }
 
-// Gives up the continuation that the job has waited for in vain, if its answer can be produced from
-// its beginning.
-bool Attempts::begins_anew() {
+// To be called when no worker has continued the answer in time. If it can be requested from its
+// beginning, the job is ready for that.
+bool Attempts::try_restart() {
   const bool is_in_time = !job_.is_killed && !job_.deadline.expired();
-  const bool may_begin = is_in_time && !exchange_.is_delivered() &&
-                         job_.attempts < max_attempts() && !usable_workers().empty();
-  if (!job_.resume_until || !may_begin) return false;
+  const bool may_restart = is_in_time && !exchange_.is_delivered() &&
+                           job_.attempts < max_attempts() && has_usable_worker();
+  if (!job_.resume_until || !may_restart) return false;
   job_.resume_until.reset();
   return true;
 }
@@ -666,8 +643,8 @@ awaitable<Attempts::Next> Attempts::resume(LossReason loss, const Attempt& attem
   if (refusal.empty() && job_.fruitless >= kMaxFruitlessResumes) {
     refusal = "too many workers have failed";
   }
-  const bool is_alone = !refusal.empty() || lacks_continuation();
-  if (is_alone && !exchange_.is_delivered() && job_.attempts < max_attempts()) {
+  const bool must_restart = !refusal.empty() || (has_usable_worker() && !has_continuation());
+  if (must_restart && !exchange_.is_delivered() && job_.attempts < max_attempts()) {
     // An answer in one piece can be produced again from its beginning.
     job_.resume_until.reset();
     co_return Next::kAgain;
@@ -783,8 +760,8 @@ awaitable<Attempts::Next> Attempts::leave(bool is_conviction) {
 }
 
 awaitable<Attempts::Next> Attempts::attempt(Placed& placed) {
-  const Tracked tracked(parts_.dispatcher, job_);
   const WorkerPtr worker = job_.worker;
+  parts_.dispatcher.suspects().begin(job_.number, worker->number);
   const TimePoint began = Clock::now();
   arrivals_ = worker->arrivals;
   begin_ = job_.progress;
@@ -858,7 +835,7 @@ awaitable<void> Attempts::run() {
   for (;;) {
     co_await wait_for_budget();
     const std::optional<ApiError> refusal = co_await parts_.dispatcher.place(job_, while_waiting);
-    if (refusal && begins_anew()) continue;
+    if (refusal && try_restart()) continue;
     if (refusal) {
       co_await refuse(*refusal);
       co_return;

@@ -120,14 +120,11 @@ Job* find_job(const Move& move) {
 }
 
 // Sends a request of the move to one of its workers.
-awaitable<http::Response> send(const Move& move, Worker& worker, std::string method,
+awaitable<http::Response> send(const Move& move, const Job& job, Worker& worker, std::string method,
                                std::string target, std::string body, Deadline deadline) {
   http::FetchOptions options;
   options.body = std::move(body);
-  const auto job = move.parts->jobs.find(move.id);
-  if (job != move.parts->jobs.end()) {
-    options.headers = move.parts->worker_headers(*job->second, worker);
-  }
+  options.headers = move.parts->worker_headers(job, worker);
   return http::async_fetch(std::move(method), worker.origin, worker.base_path + target, deadline,
                            std::move(options));
 }
@@ -169,8 +166,8 @@ awaitable<KvTransfer> transfer(const Move& move) {
   const Deadline offered_by = Deadline::after(kOfferTimeout);
   std::string target = "/kv_snapshot?request_id=" + move.id;
   std::string body;
-  const http::Response offered =
-      co_await send(move, *move.source, "GET", std::move(target), std::move(body), offered_by);
+  const http::Response offered = co_await send(move, *job, *move.source, "GET", std::move(target),
+                                               std::move(body), offered_by);
   if (offered.status != 200) {
     co_return KvTransfer{.reason = "the old worker offers no KV cache: " + reason_of(offered)};
   }
@@ -190,7 +187,7 @@ awaitable<KvTransfer> transfer(const Move& move) {
   target = "/kv_snapshot/pull";
   body = query.dump();
   const http::Response pulled =
-      co_await send(move, *move.target, "POST", std::move(target), std::move(body), deadline);
+      co_await send(move, *job, *move.target, "POST", std::move(target), std::move(body), deadline);
   if (pulled.status != 200) {
     co_return KvTransfer{
         .reason = "the new worker has not pulled the KV cache: " + reason_of(pulled),
@@ -231,8 +228,8 @@ awaitable<std::string> warm(const Move& move) {
   std::string reason;
   try {
     const auto began = Clock::now();
-    const http::Response answer =
-        co_await send(move, *move.target, "POST", std::move(target), std::move(body), deadline);
+    const http::Response answer = co_await send(move, *job, *move.target, "POST", std::move(target),
+                                                std::move(body), deadline);
     if (answer.status == 200) {
       // The number of a text's tokens is an estimate.
       if (!as_text) add_prefill(*move.target, tokens, Clock::now() - began);

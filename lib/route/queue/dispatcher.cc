@@ -5,6 +5,7 @@
 #include <compare>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -39,10 +40,6 @@ constexpr std::size_t kMaxFirst = 64;
 // Whether a request begins in the queue, because it is new and any worker may get it. Others wait
 // beside the queue, before those of their tier that have left it.
 bool is_from_queue(const Job& job) { return !job.is_admitted && job.pinned_to.empty(); }
-
-ApiError deadline_passed() {
-  return {.status = 504, .message = "the request's deadline has passed", .code = "timeout"};
-}
 
 }  // namespace
 
@@ -409,14 +406,14 @@ void Dispatcher::State::pump(Set& set) {
     return true;
   };
   set.resumes.begin_next(resume, kMaxSought);
-  std::size_t sought = 0;
   std::array<std::size_t, plan::kTiers> failures{};
+  const auto goes_on = [&] { return std::reduce(failures.begin(), failures.end()) < kMaxSought; };
   std::array<std::map<Waiting::Place, Waiting*>::iterator, plan::kTiers> at;
   std::ranges::transform(set.beside, at.begin(), [](auto& of_tier) { return of_tier.begin(); });
   std::array<bool, plan::kTiers> has_beside{};
   const auto next_tier = [&] {
     for (std::size_t tier = 0; tier < plan::kTiers; ++tier) {
-      has_beside[tier] = at[tier] != set.beside[tier].end() && sought < kMaxSought;
+      has_beside[tier] = at[tier] != set.beside[tier].end() && goes_on();
     }
     return set.queue.next_tier(has_beside);
   };
@@ -431,7 +428,6 @@ void Dispatcher::State::pump(Set& set) {
         waiting.changed.notify();
       } else {
         ++at[*tier];
-        ++sought;
         // Beyond the first ones, the search goes on where the last one ended.
         auto& of_tier = set.beside[*tier];
         const bool is_beyond = ++failures[*tier] == kMaxFirst && at[*tier] != of_tier.end() &&
@@ -456,8 +452,8 @@ void Dispatcher::State::pump(Set& set) {
   for (std::size_t tier = 0; tier < plan::kTiers; ++tier) {
     const bool is_at_end = at[tier] == set.beside[tier].end();
     if (is_at_end) set.search_from[tier] = {};
-    const bool goes_on = !is_at_end && sought >= kMaxSought && failures[tier] >= kMaxFirst;
-    if (goes_on) set.search_from[tier] = at[tier]->first;
+    const bool has_rest = !is_at_end && !goes_on() && failures[tier] >= kMaxFirst;
+    if (has_rest) set.search_from[tier] = at[tier]->first;
   }
 }
 
@@ -574,11 +570,12 @@ std::optional<ApiError> Dispatcher::State::enter(Set& set, Waiting& waiting) {
     return std::nullopt;
   }
   if (!is_from_queue(job)) {
-    if (!job.is_admitted && level.admitted_share[job.tier] <= 0) return refuse_tier(set, job);
-    if (!job.is_admitted && set.queue.size() + set.count_beside() >= options.queue.requests) {
-      return overload(set, job, "queue_full", "the queue is full");
+    if (!std::exchange(job.is_admitted, true)) {
+      if (level.admitted_share[job.tier] <= 0) return refuse_tier(set, job);
+      if (set.queue.size() + set.count_beside() >= options.queue.requests) {
+        return overload(set, job, "queue_full", "the queue is full");
+      }
     }
-    job.is_admitted = true;
     set.beside[job.tier].emplace(waiting.place, &waiting);
     return std::nullopt;
   }
@@ -729,7 +726,6 @@ void Dispatcher::release(Job& job, std::uint64_t answer_tokens) {
   --worker->requests;
   worker->tokens -= job.tokens;
   if (job.lease) worker->health.end_lease(*std::exchange(job.lease, std::nullopt));
-  // It may not have been sent.
   state_->suspects.end_attempt(job.number);
   State::Set& set = state_->set(job.set);
   set.choice.end(worker->number, job.tokens);

@@ -30,6 +30,10 @@ json to_json(const ApiError& error) {
 
 }  // namespace
 
+ApiError deadline_passed() {
+  return {.status = 504, .message = "the request's deadline has passed", .code = "timeout"};
+}
+
 http::Response to_response(const ApiError& error) {
   http::Response response{error.status, "application/json", fo::json::dump(to_json(error)), {}};
   if (error.retry_after) http::add_retry_after(response, *error.retry_after);

@@ -25,6 +25,9 @@ struct ApiError {
   std::optional<std::uint64_t> delivered_tokens = {};
 };
 
+/// The error of a request whose own deadline has passed.
+ApiError deadline_passed();
+
 /// {"error": {"message", "type", "param", "code"}} with the headers above, and "delivered_tokens".
 http::Response to_response(const ApiError& error);
 
