@@ -28,6 +28,20 @@ start_named() {
 written() { fo-reg get "verdicts/$(id "$2")/$1" | jq -r .health; }
 # seen N: prints the verdict on the worker N, as the router sees it, and its weight.
 seen() { state ".workers[] | select(.id == \"$(id "$1")\") | \"\\(.verdict) \\(.weight)\""; }
+# suspend PID...: suspends canaries at a moment when no folder of verdicts is locked, because one that has
+# locked it keeps the others out.
+suspend() {
+  local pid n locked
+  for ((;;)); do
+    kill -STOP "$@"
+    for pid in "$@"; do wait_for "grep -q '^State:.T' /proc/$pid/status"; done
+    locked=
+    for n in 1 2 3 4; do flock -n "$T/registry/verdicts/$(id $n)" true || locked=yes; done
+    if [ -z "$locked" ]; then return; fi
+    kill -CONT "$@"
+    sleep 0.01
+  done
+}
 # start_fleet N: N workers that are registered, questions, and a router that asks each in its turn.
 start_fleet() {
   start_oracles "$1"
@@ -44,12 +58,9 @@ start_fleet() {
     # The verdicts of those that are suspended count for long enough.
     start_named "$name" --answer-timeout 5m
     pids+=("$CANARY")
-    # One that is suspended before it has unlocked the folder of a worker's verdicts keeps the others out.
-    for n in 1 2 3 4; do
-      wait_for "[ \$(written $name $n) = healthy ] && flock -n $T/registry/verdicts/$(id $n) true"
-    done
+    for n in 1 2 3 4; do wait_for "[ \$(written $name $n) = healthy ]"; done
   done
-  kill -STOP "${pids[@]:1}"
+  suspend "${pids[@]:1}"
   fault 3 error@start
   fault 4 wrong@2
   wait_for '[ "$(seen 3)" = "unhealthy 0" ]'
@@ -60,7 +71,7 @@ start_fleet() {
   wait_for '[ "$(seen 4)" = "convicted 0" ]'
   [ "$(written c 4)" = healthy ]
   # Without the first conviction, the other one is one of three.
-  kill -STOP "${pids[0]}"
+  suspend "${pids[0]}"
   fault 4 none
   fo-reg rm "verdicts/$(id 4)/a"
   wait_for '[ "$(seen 4)" = "suspicious 0.5" ]'
