@@ -25,7 +25,7 @@ namespace {
 
 using base::Deadline;
 using boost::asio::awaitable;
-using Asked = Exchange::Asked;
+using RequestForm = Exchange::RequestForm;
 using Clock = Deadline::Clock;
 using http::Reply;
 using http::Response;
@@ -39,8 +39,6 @@ constexpr base::Duration kPauseAfterFailure = std::chrono::seconds(1);
 constexpr base::Duration kBudgetLook = std::chrono::milliseconds(50);
 // Workers that may fail an answer that has begun, without a token in between.
 constexpr unsigned kMaxFruitlessResumes = 3;
-// Pause between two attempts while no descriptor or memory is left for a connection.
-constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
 
 // The call through which a job is with its worker.
 class Called {
@@ -230,7 +228,7 @@ class Attempts {
   awaitable<void> wait_for_budget();
   void on_first_token(base::Duration gap);
   void on_resumed(TimePoint began);
-  [[nodiscard]] Asked asked() const;
+  [[nodiscard]] RequestForm choose_form() const;
   /// Limit of attempts on workers that failed after they were sent the request, as long as nothing
   /// is delivered.
   [[nodiscard]] std::uint64_t max_attempts() const {
@@ -250,9 +248,9 @@ class Attempts {
   Reply& reply_;
   Exchange& exchange_;
   std::optional<Suspect> suspect_;
-  /// The worker's arrivals when it was asked. If it fails, another process may answer at its
+  /// The worker's incarnation when it was asked. If it fails, another process may answer at its
   /// address by then, which has not failed.
-  std::uint64_t arrivals_ = 0;
+  std::uint64_t incarnation_ = 0;
   /// The answer's progress when the worker was asked.
   std::uint64_t begin_ = 0;
   /// The last worker was busy.
@@ -269,21 +267,21 @@ class Attempts {
 // --- One attempt.
 
 // Returns the request that the worker gets.
-Asked Attempts::asked() const {
-  if (job_.resume_until) return Asked::kContinuation;
+RequestForm Attempts::choose_form() const {
+  if (job_.resume_until) return RequestForm::kContinuation;
   const bool may_continue = parts_.options.resume.enabled && exchange_.may_continue();
-  if (!may_continue || parts_.options.resume.is_short(job_.request)) return Asked::kAsGiven;
-  const bool as_text = job_.worker->is_plain && job_.request.resume->text_refusal.empty();
-  if (!job_.worker->can_continue(as_text)) return Asked::kAsGiven;
+  if (!may_continue || parts_.options.resume.is_short(job_.request)) return RequestForm::kAsGiven;
+  const bool as_text = job_.worker->lacks_token_ids && job_.request.resume->text_refusal.empty();
+  if (!job_.worker->can_continue(as_text)) return RequestForm::kAsGiven;
   // An engine's parser may take out text in which a stop string would have ended the answer.
   const std::shared_ptr<const fleet::Card>& card = job_.worker->facts;
   const bool stays_there = card && !card->parsers.empty() && !job_.request.resume->stops.empty();
-  return stays_there ? Asked::kAsGiven : Asked::kResumable;
+  return stays_there ? RequestForm::kAsGiven : RequestForm::kResumable;
 }
 
 http::RequestHead Attempts::head() const {
   const bool is_of_tokens =
-      exchange_.asked() == Asked::kContinuation && !exchange_.continues_as_text();
+      exchange_.form() == RequestForm::kContinuation && !exchange_.continues_as_text();
   http::RequestHead head;
   head.method = job_.request.method;
   head.target = job_.worker->base_path +
@@ -360,7 +358,7 @@ void Attempts::on_first_token(base::Duration gap) {
   }
   job_.first_token = Clock::now();
   parts_.metrics.first_token.observe(gap);
-  if (exchange_.asked() != Asked::kResumable) return;
+  if (exchange_.form() != RequestForm::kResumable) return;
   add_prefill(*job_.worker, exchange_.resumption().transcript().prompt().size(), gap);
 }
 
@@ -399,12 +397,13 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
   };
   std::string own_body;
   std::string_view body = job_.request.body;
-  const bool is_resumable = exchange_.asked() == Asked::kResumable;
-  const bool is_prepared = is_resumable && !worker->is_plain && !job_.request.resumable.empty();
+  const bool is_resumable = exchange_.form() == RequestForm::kResumable;
+  const bool is_prepared =
+      is_resumable && !worker->lacks_token_ids && !job_.request.resumable.empty();
   if (is_prepared) {
     body = job_.request.resumable;
-  } else if (exchange_.asked() != Asked::kAsGiven) {
-    own_body = is_resumable ? resumable_body(job_.request, worker->is_plain)
+  } else if (exchange_.form() != RequestForm::kAsGiven) {
+    own_body = is_resumable ? resumable_body(job_.request, worker->lacks_token_ids)
                             : exchange_.resumption().body(snapshot);
     body = own_body;
   }
@@ -432,13 +431,13 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
 }
 
 awaitable<Attempt> Attempts::ask(std::string& reason) {
-  const Asked asked = this->asked();
-  exchange_.set_asked(asked);
-  const bool was_plain = job_.worker->is_plain;
-  if (asked != Asked::kAsGiven) exchange_.resumption().set_card(job_.worker->facts);
+  const RequestForm form = choose_form();
+  exchange_.set_form(form);
+  const bool lacked_token_ids = job_.worker->lacks_token_ids;
+  if (form != RequestForm::kAsGiven) exchange_.resumption().set_card(job_.worker->facts);
   ++job_.attempts;
   std::string snapshot;
-  if (asked == Asked::kContinuation && !exchange_.continues_as_text()) {
+  if (form == RequestForm::kContinuation && !exchange_.continues_as_text()) {
     if (job_.worker->id == job_.preferred) snapshot = std::exchange(job_.snapshot, {});
     http::Fields headers = parts_.worker_headers(job_, *job_.worker);
     const SeamCheck seam =
@@ -454,17 +453,17 @@ awaitable<Attempt> Attempts::ask(std::string& reason) {
             base::quoted(job_.id), base::quoted(job_.worker->name), reason);
     attempt = co_await call(reason);
   }
-  attempt.may_lack_fields = asked == Asked::kContinuation;
-  if (asked != Asked::kResumable) co_return attempt;
+  attempt.may_lack_fields = form == RequestForm::kContinuation;
+  if (form != RequestForm::kResumable) co_return attempt;
   WorkerPtr worker = job_.worker;
   if (is_refusal(attempt)) {
     // The request itself is invalid, or the worker does not accept the fields that were added here.
-    exchange_.set_asked(Asked::kAsGiven);
+    exchange_.set_form(RequestForm::kAsGiven);
     attempt = co_await call(reason);
-    bool& is_found = was_plain ? worker->is_strict : worker->is_plain;
+    bool& is_found = lacked_token_ids ? worker->refuses_usage : worker->lacks_token_ids;
     is_found |= attempt.end == AttemptEnd::kComplete;
   } else {
-    worker->is_plain |= exchange_.resumption().is_plain();
+    worker->lacks_token_ids |= exchange_.resumption().lacks_token_ids();
   }
   co_return attempt;
 }
@@ -478,7 +477,7 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
   if (is_answer && !outcome.is_unavailable) worker->unavailability.reset();
   switch (outcome.kind) {
     case OutcomeClass::kSuccess:
-      if (worker->share.on_success(worker->slots, Clock::now())) parts_.dispatcher.on_change();
+      if (worker->slot_limit.on_success(worker->slots, Clock::now())) parts_.dispatcher.on_change();
       // In a probation, an answer that began before the fault says nothing.
       if (began > worker->last_fault || worker->health.state() != fleet::HealthState::kProbation) {
         parts_.dispatcher.add_health(worker, fleet::HealthEvent::kSuccess, {});
@@ -502,7 +501,7 @@ void Attempts::note(const Outcome& outcome, TimePoint began, const std::string& 
       parts_.options.on_fault(worker);
       break;
     case OutcomeClass::kBackpressure:
-      worker->share.on_overload(worker->slots, outcome.pause, began, Clock::now());
+      worker->slot_limit.on_overload(worker->slots, outcome.pause, began, Clock::now());
       parts_.dispatcher.on_change();
       if (outcome.is_unavailable &&
           worker->unavailability.on_unavailable(Clock::now(), worker->pace.last_token(),
@@ -534,7 +533,7 @@ void Attempts::add_failure(OutcomeClass kind, base::Duration pause) {
   const bool may_be_next = !is_busy && !is_fruitless;
   const TimePoint until =
       Clock::now() + (may_be_next ? base::Duration::zero() : std::max(pause, kPauseAfterFailure));
-  job_.failed_on[job_.worker->id] = {arrivals_, is_fruitless, until};
+  job_.failed_on[job_.worker->id] = {incarnation_, is_fruitless, until};
 }
 
 void Attempts::note_success(TimePoint began) {
@@ -763,7 +762,7 @@ awaitable<Attempts::Next> Attempts::attempt(Placed& placed) {
   const WorkerPtr worker = job_.worker;
   parts_.dispatcher.suspects().begin(job_.number, worker->number);
   const TimePoint began = Clock::now();
-  arrivals_ = worker->arrivals;
+  incarnation_ = worker->incarnation;
   begin_ = job_.progress;
   std::string reason;
   const Attempt attempt = co_await ask(reason);

@@ -42,7 +42,7 @@ constexpr std::array<fleet::Column, 8> kRequestColumns{{{"id"},
                                                         {"sent_bytes", 'r'}}};
 
 bool is_healthy(const Worker& worker) {
-  return worker.is_in() && worker.health.state() == fleet::HealthState::kHealthy &&
+  return worker.is_available() && worker.health.state() == fleet::HealthState::kHealthy &&
          !worker.verdict.is_adverse();
 }
 

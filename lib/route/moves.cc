@@ -300,7 +300,7 @@ bool can_move(const RouterParts& parts, const Job& job) {
   if (job.exchange.is_on_thread()) return false;
   const bool is_resuming = job.resume_until && !job.has_progressed;
   const bool may_move = parts.options.resume.enabled && !is_resuming && job.exchange.has_part() &&
-                        job.exchange.asked() != Exchange::Asked::kAsGiven;
+                        job.exchange.form() != Exchange::RequestForm::kAsGiven;
   return may_move && job.exchange.resume_refusal().empty();
 }
 

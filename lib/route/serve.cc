@@ -435,7 +435,7 @@ awaitable<void> Server::end() {
   }
   listeners_.withdraw_tcp(options_.metrics);
   was_whole_ = co_await public_.stop(deadline, idle_until);
-  if (record_) co_await record_->leave();
+  if (record_) co_await record_->deregister();
   io_.stop();
 }
 
@@ -454,7 +454,7 @@ int Server::run() {
     }
     asio::co_spawn(io_, source_.run_periodic_tasks(), asio::detached);
     record_.emplace(*registry_, options_.admin);
-    asio::co_spawn(io_, record_->keep(), asio::detached);
+    asio::co_spawn(io_, record_->maintain(), asio::detached);
     for (const std::string_view prefix : RegistrySource::kPrefixes) {
       asio::co_spawn(io_, source_.follow(*registry_, std::string(prefix)), asio::detached);
     }

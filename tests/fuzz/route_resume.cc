@@ -47,7 +47,7 @@ struct Case {
   bool is_chat = false;
   bool reasons = false;
   bool has_card = true;
-  bool is_plain = false;
+  bool lacks_token_ids = false;
   bool splits_characters = false;
   std::size_t chunk = 1;
   std::string text;  // that of the body
@@ -122,7 +122,7 @@ Case read_case(fuzz::Input& input) {
   of.is_chat = (kind & 1) != 0;
   of.reasons = of.is_chat && (kind & 2) != 0;
   of.has_card = (kind & 4) == 0;
-  of.is_plain = (kind & 0xf0) == 0xf0;
+  of.lacks_token_ids = (kind & 0xf0) == 0xf0;
   of.splits_characters = (kind & 8) != 0;
   of.chunk = 1 + input.below(4);
 
@@ -166,7 +166,7 @@ Case read_case(fuzz::Input& input) {
     // The router knows the text of an event, not that of each token in it.
     if (of.has("stop")) {
       of.chunk = 1;
-      of.splits_characters = of.is_plain = false;
+      of.splits_characters = of.lacks_token_ids = false;
     }
   }
   of.text = body.dump();
@@ -359,7 +359,7 @@ void check_complete(const View& view, const Undisturbed& expected, const Case& o
   const auto is_count = [&](std::uint64_t count) {
     return count == tokens || (may_have_more && count >= tokens);
   };
-  if (of.has("return_token_ids") && !of.is_plain) {
+  if (of.has("return_token_ids") && !of.lacks_token_ids) {
     require(is_count(view.ids.size()), "no token is lost");
     require(view.ids.size() == delivered, "the delivered tokens are counted");
   }
@@ -367,7 +367,7 @@ void check_complete(const View& view, const Undisturbed& expected, const Case& o
   const bool wants_usage =
       of.body.value("stream_options", json::object()).value("include_usage", false);
   // Only the engine knows the usage if it does not report token ids.
-  const bool may_lack = of.is_plain && view.usage_events == 0;
+  const bool may_lack = of.lacks_token_ids && view.usage_events == 0;
   require(view.usage_events == (wants_usage ? 1 : 0) || may_lack, "the usage comes once");
   if (view.usage_events > 0) {
     const json& usage = view.usages.back();
@@ -414,8 +414,8 @@ class Attempts {
           break;
         }
       }
-      exchange_.set_asked(is_continuation ? Exchange::Asked::kContinuation
-                                          : Exchange::Asked::kResumable);
+      exchange_.set_form(is_continuation ? Exchange::RequestForm::kContinuation
+                                         : Exchange::RequestForm::kResumable);
       attempt(i + 1 == kMaxAttempts);
       if (exchange_.state() == State::kDone) return true;
     }
@@ -444,7 +444,7 @@ class Attempts {
   };
 
   [[nodiscard]] bool may_refuse() const {
-    return case_.is_plain || has_met_plain_ || (case_.reasons && !has_content()) ||
+    return case_.lacks_token_ids || has_met_plain_ || (case_.reasons && !has_content()) ||
            (case_.reasons && !case_.has_card);
   }
   [[nodiscard]] bool has_content() const { return !read_view(output_, case_).text.empty(); }
@@ -453,7 +453,7 @@ class Attempts {
   void take() { output_ += exchange_.take_output(); }
 
   void attempt(bool is_last) {
-    const bool is_continuation = exchange_.asked() == Exchange::Asked::kContinuation;
+    const bool is_continuation = exchange_.form() == Exchange::RequestForm::kContinuation;
     Fault fault = is_last ? Fault::kNone
                           : static_cast<Fault>(input_.below(static_cast<std::size_t>(
                                 is_continuation ? Fault::kNone : Fault::kWhole)));
@@ -474,7 +474,7 @@ class Attempts {
     CompletionRequest request =
         parse(is_continuation ? oracle::Endpoint::kCompletions : case_.endpoint(),
               json::parse(body), case_);
-    if (case_.is_plain || fault == Fault::kPlain) request.return_token_ids = false;
+    if (case_.lacks_token_ids || fault == Fault::kPlain) request.return_token_ids = false;
     has_met_plain_ |= fault == Fault::kPlain;
     // Without a card, only the engine knows which token ends the answer.
     const bool has_finish = fault == Fault::kNone || place % 8 != 7 || !case_.has_card;

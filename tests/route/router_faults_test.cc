@@ -339,8 +339,8 @@ TEST_F(RouterFaults, AnOverloadedWorkersRequestGoesToAnother) {
     EXPECT_EQ(fleet.ask(chat(false))->status(), 200) << status;
     EXPECT_EQ(fleet.counts(0).refused, 1U);
     const auto now = base::Deadline::Clock::now();
-    EXPECT_TRUE(fleet.worker(0).share.is_overloaded(now));
-    EXPECT_FALSE(fleet.worker(0).share.is_overloaded(now + std::chrono::seconds(21)));
+    EXPECT_TRUE(fleet.worker(0).slot_limit.is_overloaded(now));
+    EXPECT_FALSE(fleet.worker(0).slot_limit.is_overloaded(now + std::chrono::seconds(21)));
     EXPECT_EQ(fleet.worker(0).slots_now(1), 32U);
     EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
   }
@@ -355,7 +355,7 @@ TEST_F(RouterFaults, AnOverloadedWorkerGetsHalfOfWhatItHadRoomFor) {
   for (int i = 0; i < 7; ++i) calls.push_back(fleet.begin(chat(false, 8, {{"fail", "stall@0"}})));
   fleet.run_until([&] { return fleet.requests().size() == 8 && fleet.busy(0) == 4; });
   fleet.run_until(
-      [&] { return !fleet.worker(0).share.is_overloaded(base::Deadline::Clock::now()); });
+      [&] { return !fleet.worker(0).slot_limit.is_overloaded(base::Deadline::Clock::now()); });
   EXPECT_FALSE(calls[0]->has_ended()) << "it waits for a slot";
   calls[1]->disconnect();
   fleet.run_until([&] { return calls[0]->has_ended(); });
@@ -434,11 +434,11 @@ TEST_F(RouterFaults, AWorkerThatAnswersOnly503IsOutAsIfItsConnectionWasRefused) 
     worker.unavailability.on_unavailable(now - std::chrono::seconds(seconds), std::nullopt);
   }
   refuse(fleet, 0, 503, 1);
-  while (worker.is_reachable && worker.arrivals == 1) {
+  while (worker.is_reachable && worker.incarnation == 1) {
     EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
   }
   EXPECT_EQ(worker.health.state(), HealthState::kHealthy);
-  fleet.run_until([&] { return worker.is_reachable && worker.arrivals == 2; });
+  fleet.run_until([&] { return worker.is_reachable && worker.incarnation == 2; });
 }
 
 TEST_F(RouterFaults, AWorkerWhoseStreamsAllStallIsHung) {
@@ -506,7 +506,7 @@ TEST_F(RouterFaults, ALateFirstTokenBesideMovingStreamsIsOverload) {
   options.times.first_token = std::chrono::seconds(1);
   Fleet fleet(std::move(options));
   expect_another_answers_a_late_one(fleet);
-  EXPECT_TRUE(fleet.worker(0).share.is_overloaded(base::Deadline::Clock::now()) ||
+  EXPECT_TRUE(fleet.worker(0).slot_limit.is_overloaded(base::Deadline::Clock::now()) ||
               fleet.worker(0).slots_now(1) < 64);
 }
 
@@ -561,7 +561,7 @@ TEST_F(RouterFaults, AConnectionThatWasIdleMayBeReplacedWithoutAnotherPlaceInThe
   fleet.add_worker(closing.url());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
   EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
-  EXPECT_EQ(fleet.worker(0).arrivals, 1U);
+  EXPECT_EQ(fleet.worker(0).incarnation, 1U);
 }
 
 TEST_F(RouterFaults, AConnectionThatEndsLongAfterItsRequestIsAFault) {

@@ -154,7 +154,7 @@ void Exchange::begin_attempt() {
   error_body_.clear();
   attempt_tokens_ = 0;
   finished_.clear();
-  if (asked_ == Asked::kContinuation) {
+  if (form_ == RequestForm::kContinuation) {
     // Text that the last attempt received before its fault is still to be delivered.
     resumption_->begin_continuation();
     return;
@@ -162,7 +162,7 @@ void Exchange::begin_attempt() {
   held_.clear();
   held_tokens_ = 0;
   whole_.reset();
-  if (asked_ != Asked::kResumable) return;
+  if (form_ != RequestForm::kResumable) return;
   resumption_->begin();
   if (!is_stream()) whole_.emplace();
 }
@@ -181,11 +181,11 @@ void Exchange::complete() {
   if (state_ == State::kDone) return;
   // Its last events may have an error, which does not matter any more.
   state_ = State::kDone;
-  if (asked_ != Asked::kAsGiven) set_usage(resumption_->usage());
+  if (form_ != RequestForm::kAsGiven) set_usage(resumption_->usage());
   held_tokens_ = std::max(named_tokens_, tokens()) - delivered_tokens_;
   // The engine has named no tokens, and no event was known to bring a piece: each event counts.
   if (other_ && tokens() == 0) held_tokens_ = attempt_tokens_;
-  if (asked_ != Asked::kAsGiven && mode_ == Mode::kChunks) add_events(resumption_->closing());
+  if (form_ != RequestForm::kAsGiven && mode_ == Mode::kChunks) add_events(resumption_->closing());
   if (whole_ && mode_ == Mode::kChunks) {
     held_ = whole_->json();
     std::erase_if(head_.headers, [](const auto& field) {
@@ -205,10 +205,10 @@ void Exchange::on_head(http::ResponseHead head) {
   kv_snapshot_ = head.header(kKvSnapshotHeader).value_or("");
   mode_ = Mode::kWhole;
   if (head.status < 400 && is_event_stream(head)) {
-    const bool is_unread = wanted_mode_ == Mode::kWhole && asked_ == Asked::kAsGiven;
+    const bool is_unread = wanted_mode_ == Mode::kWhole && form_ == RequestForm::kAsGiven;
     mode_ = is_unread ? Mode::kOther : is_stream() ? wanted_mode_ : Mode::kChunks;
   }
-  const bool is_other = asked_ == Asked::kContinuation && mode_ == Mode::kWhole;
+  const bool is_other = form_ == RequestForm::kContinuation && mode_ == Mode::kWhole;
   if (is_other && head.status < 400) {
     fail({.kind = AnswerFault::Kind::kInvalid, .reason = "the answer is not a stream"});
   }
@@ -263,7 +263,7 @@ void Exchange::on_event(const http::SseEvent& event) {
     return;
   }
   if (const std::string reason = abort_reason(chunk); !reason.empty()) return fail(aborted(reason));
-  if (asked_ != Asked::kAsGiven) return on_resumable(event.data, chunk);
+  if (form_ != RequestForm::kAsGiven) return on_resumable(event.data, chunk);
   for (const StreamChunk::Finish& ending : chunk.finishes) finish(ending.choice);
   // Without its id: a stream of several attempts has no place to return to, and an id, which stays
   // in force for all later events, would be written with each of them.
@@ -331,9 +331,9 @@ std::optional<std::uint64_t> Exchange::prompt_tokens() const {
 
 bool Exchange::has_part() const {
   if (is_delivered_) return true;
-  if (asked_ == Asked::kAsGiven) return false;
+  if (form_ == RequestForm::kAsGiven) return false;
   // To continue after a text is not exact.
-  const bool is_exact = whole_ || !resumption_->is_plain();
+  const bool is_exact = whole_ || !resumption_->lacks_token_ids();
   return is_exact && resumption_->has_part() && resumption_->refusal().empty();
 }
 
@@ -346,13 +346,13 @@ void Exchange::check_held(std::size_t bytes) {
 
 std::string Exchange::resume_refusal() const {
   if (is_too_long_) return "it is too long";
-  if (asked_ != Asked::kAsGiven) return resumption_->refusal();
+  if (form_ != RequestForm::kAsGiven) return resumption_->refusal();
   const bool is_refused = request_.resume && !request_.resume->refusal.empty();
   return is_refused ? request_.resume->refusal : "token ids were not requested from the worker";
 }
 
 bool Exchange::finish_here() {
-  if (asked_ == Asked::kAsGiven) return false;
+  if (form_ == RequestForm::kAsGiven) return false;
   std::optional<Resumption::Output> output = resumption_->finish_here();
   if (!output) return false;
   add_events(output->events);

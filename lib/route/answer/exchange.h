@@ -74,7 +74,7 @@ class Exchange {
   };
 
   /// The request that a worker gets.
-  enum class Asked {
+  enum class RequestForm {
     kAsGiven,      // the client's request
     kResumable,    // the same, as resumable_body() has it
     kContinuation  // the rest of the answer
@@ -84,8 +84,8 @@ class Exchange {
   Exchange(const ClientRequest& request, const Limits& limits);
 
   /// Sets the request of the attempts from now on; kContinuation only if resumption() can continue.
-  void set_asked(Asked asked) { asked_ = asked; }
-  [[nodiscard]] Asked asked() const { return asked_; }
+  void set_form(RequestForm form) { form_ = form; }
+  [[nodiscard]] RequestForm form() const { return form_; }
   /// Forgets what was held. Unless it is a continuation, only if nothing was delivered.
   void begin_attempt();
   void on_head(http::ResponseHead head);
@@ -105,7 +105,9 @@ class Exchange {
 
   /// Whether the client expects server-sent events, and whether the worker is asked for them.
   [[nodiscard]] bool is_stream() const { return wanted_mode_ != Mode::kWhole; }
-  [[nodiscard]] bool is_read_as_stream() const { return is_stream() || asked_ != Asked::kAsGiven; }
+  [[nodiscard]] bool is_read_as_stream() const {
+    return is_stream() || form_ != RequestForm::kAsGiven;
+  }
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] const std::optional<AnswerFault>& fault() const { return fault_; }
 
@@ -142,7 +144,7 @@ class Exchange {
   [[nodiscard]] http::Response failed_answer(bool should_retry) const;
   /// Whether the answer is a stream of chunks, which can end with the event of an error.
   [[nodiscard]] bool is_chunk_stream() const {
-    return mode_ == Mode::kChunks || asked_ == Asked::kContinuation;
+    return mode_ == Mode::kChunks || form_ == RequestForm::kContinuation;
   }
 
   /// Whether an attempt of kResumable may continue on another worker. It may unless the request's
@@ -188,7 +190,7 @@ class Exchange {
   /// An answer in one piece of which the worker sends the events.
   std::optional<WholeAnswer> whole_;
   bool is_too_long_ = false;
-  Asked asked_ = Asked::kAsGiven;
+  RequestForm form_ = RequestForm::kAsGiven;
   bool is_delivered_ = false;
   std::uint64_t delivered_tokens_ = 0;
   std::optional<std::uint64_t> prompt_tokens_;

@@ -86,7 +86,7 @@ struct Outcome {
   OutcomeClass kind = OutcomeClass::kNeutral;
   /// The request may succeed on another worker.
   bool is_retryable = false;
-  /// For kBackpressure: the time for which the worker's share does not grow.
+  /// For kBackpressure: the time for which the worker's slot limit does not grow.
   base::Duration pause{0};
   /// For kBackpressure: true if the status was 503. A worker that answers nothing else is out after
   /// a while (Unavailability).

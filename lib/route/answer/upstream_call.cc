@@ -19,7 +19,6 @@ using Clock = Deadline::Clock;
 
 // The beginning of a connection's error messages. The code that logs them names the worker.
 constexpr char kWhat[] = "forward a request";
-constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
 // After the deadline of a read, bytes that have arrived are still read for this time, because this
 // process may have been suspended.
 constexpr base::Duration kLastLook = std::chrono::milliseconds(200);

@@ -33,6 +33,9 @@ struct CallTimes {
   [[nodiscard]] base::Duration stall_limit(base::Duration mean_gap) const;
 };
 
+/// Pause between two attempts while no descriptor or memory is left for a connection.
+inline constexpr base::Duration kExhaustedPause = std::chrono::milliseconds(50);
+
 /// How a call ended. Exchange::fault() may say more.
 enum class CallEnd {
   kDone,          // the answer is complete

@@ -230,9 +230,9 @@ void Dispatcher::State::refresh(const SetKey& key, Set& set) {
   for (const WorkerPtr& worker : members) {
     worker->weight = 0;
     worker->is_taking_over = false;
-    if (worker->is_in()) add(worker);
+    if (worker->is_available()) add(worker);
     const bool has_weight =
-        worker->is_in() && !is_out(*worker) && worker->as_member(time_now()).weight > 0;
+        worker->is_available() && !is_out(*worker) && worker->as_member(time_now()).weight > 0;
     lacks_one |= worker->life != Life::kSpare && !has_weight;
   }
   const auto add_spares = [&](bool are_taking_over) {
@@ -303,14 +303,14 @@ Dispatcher::State::Excluded Dispatcher::State::excluded(const Set& set, const Jo
         !worker->serves(job.model) || worker->refused.contains({job.model, job.request.api});
     const auto failure = job.failed_on.find(worker->id);
     const bool has_failed =
-        failure != job.failed_on.end() && failure->second.arrivals == worker->arrivals;
+        failure != job.failed_on.end() && failure->second.incarnation == worker->incarnation;
     // An answer that has begun waits here and not at a worker, because here its client gets
     // comments.
     const bool must_wait = job.resume_until &&
                            (worker->is_taking_over || (has_failed && failure->second.is_fruitless));
     const TimePoint now = Clock::now();
     const bool is_busy =
-        has_failed && (now < failure->second.until || worker->share.is_overloaded(now));
+        has_failed && (now < failure->second.until || worker->slot_limit.is_overloaded(now));
     const bool is_excluded = must_wait || is_busy;
     const bool can_continue = worker->can_continue(job.exchange.continues_as_text());
     if (is_other || is_refused || is_excluded || (job.resume_until && !can_continue)) {

@@ -85,8 +85,8 @@ struct Job {
   unsigned fruitless = 0;
   /// The last failure of a worker.
   struct Failure {
-    /// The worker's `arrivals` when it was asked.
-    std::uint64_t arrivals = 0;
+    /// The worker's `incarnation` when it was asked.
+    std::uint64_t incarnation = 0;
     /// Another attempt had failed before. There was no progress between these failures, and none
     /// since.
     bool is_fruitless = false;

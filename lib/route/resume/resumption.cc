@@ -59,7 +59,7 @@ void Resumption::begin() {
   text_ = {};
   held_.clear();
   delivered_ = characters_ = offset_ = 0;
-  is_plain_ = has_usage_ = has_reasoning_ = has_content_ = is_continuation_ = false;
+  lacks_token_ids_ = has_usage_ = has_reasoning_ = has_content_ = is_continuation_ = false;
 }
 
 void Resumption::begin_continuation() {
@@ -109,8 +109,8 @@ Resumption::Output Resumption::on_event(std::string_view data, const StreamChunk
 Resumption::Output Resumption::on_part(std::string_view data, const StreamChunk& chunk) {
   static const std::vector<TokenId> kNone;
   const std::vector<TokenId>& ids = chunk.token_ids ? *chunk.token_ids : kNone;
-  is_plain_ |= chunk.has_content && !chunk.token_ids;
-  const bool is_after_text = is_continuation_ && is_plain_;
+  lacks_token_ids_ |= chunk.has_content && !chunk.token_ids;
+  const bool is_after_text = is_continuation_ && lacks_token_ids_;
   if (is_after_text && chunk.has_other_content) {
     return {.events = {},
             .mismatch = "the worker does not continue the answer: it begins to think"};
@@ -147,7 +147,7 @@ Resumption::Output Resumption::on_part(std::string_view data, const StreamChunk&
   }
   if (certain->empty() && !chunk.has_other_content && !is_last) return output;
   output.events = std::exchange(held_, {});
-  output.tokens = is_plain_ ? chunk.tokens : take_tokens();
+  output.tokens = lacks_token_ids_ ? chunk.tokens : take_tokens();
   return output;
 }
 
@@ -190,7 +190,7 @@ std::string Resumption::rebased_logprobs(std::string logprobs) const {
 }
 
 std::optional<Usage> Resumption::usage() const {
-  if (transcript_.prompt().empty() || is_plain_) return text_.usage();
+  if (transcript_.prompt().empty() || lacks_token_ids_) return text_.usage();
   // After a rewind, the client has got tokens that are generated again.
   return Usage{transcript_.prompt().size(),
                std::max<std::uint64_t>(delivered_, transcript_.tokens())};
@@ -213,7 +213,7 @@ std::optional<std::uint64_t> Resumption::client_limit() const {
 std::optional<std::uint64_t> Resumption::limit() const {
   const std::optional<std::uint64_t> limit = client_limit();
   if (!card_ || card_->context_length == 0) return limit;
-  const std::optional<Usage> usage = is_plain_ ? text_.usage() : std::nullopt;
+  const std::optional<Usage> usage = lacks_token_ids_ ? text_.usage() : std::nullopt;
   const std::uint64_t prompt = usage ? usage->prompt_tokens : transcript_.prompt().size();
   const std::uint64_t room = card_->context_length - std::min(prompt, card_->context_length);
   return std::min(limit.value_or(room), room);
@@ -265,7 +265,7 @@ bool Resumption::has_thought() const {
 
 std::string Resumption::refusal() const {
   if (!facts_.refusal.empty()) return facts_.refusal;
-  if (is_plain_) return text_refusal();
+  if (lacks_token_ids_) return text_refusal();
   if (transcript_.prompt().empty()) return "the worker does not report the prompt's token ids";
   if (has_reasoning_) {
     const bool is_known = card_ && !card_->end_of_thinking.empty();
@@ -355,11 +355,11 @@ std::string Resumption::warming_body() const {
   return body + "}";
 }
 
-std::string resumable_body(const ClientRequest& request, bool is_plain) {
-  const std::string counts = is_plain || request.resume->wants_continuous_usage
+std::string resumable_body(const ClientRequest& request, bool lacks_token_ids) {
+  const std::string counts = lacks_token_ids || request.resume->wants_continuous_usage
                                  ? R"({"include_usage":true,"continuous_usage_stats":true})"
                                  : R"({"include_usage":true})";
-  const auto ids = is_plain ? std::nullopt : std::optional<std::string>("true");
+  const auto ids = lacks_token_ids ? std::nullopt : std::optional<std::string>("true");
   const std::array<fo::json::MemberChange, 4> changes{{{"stream", "true"},
                                                        {"stream_options", counts},
                                                        {"return_token_ids", ids},

@@ -61,15 +61,15 @@ class Resumption {
   /// Why the answer cannot continue at this point; empty if it can.
   [[nodiscard]] std::string refusal() const;
   /// The engine does not report token ids.
-  [[nodiscard]] bool is_plain() const { return is_plain_; }
+  [[nodiscard]] bool lacks_token_ids() const { return lacks_token_ids_; }
   /// The answer continues after its text, see resume/text/text_continuation.h: without the seam
   /// that check_seam() compares, and in the request's own API.
   [[nodiscard]] bool continues_as_text() const {
-    return is_plain_ && facts_.text_refusal.empty() && transcript_.text().is_whole();
+    return lacks_token_ids_ && facts_.text_refusal.empty() && transcript_.text().is_whole();
   }
   /// True if a part of the answer need not be produced again.
   [[nodiscard]] bool has_part() const {
-    return is_plain_ ? transcript_.text().size() > 0 : transcript_.safe_point() > 0;
+    return lacks_token_ids_ ? transcript_.text().size() > 0 : transcript_.safe_point() > 0;
   }
 
   // --- Of a continuation.
@@ -101,7 +101,7 @@ class Resumption {
   [[nodiscard]] std::optional<std::uint64_t> limit() const;
   /// The tokens of the answer so far.
   [[nodiscard]] std::uint64_t tokens() const {
-    return is_plain_ ? text_.tokens() : transcript_.tokens();
+    return lacks_token_ids_ ? text_.tokens() : transcript_.tokens();
   }
   [[nodiscard]] std::string text_refusal() const;
   [[nodiscard]] std::string text_body(bool is_streamed, std::optional<std::uint64_t> limit) const;
@@ -129,7 +129,7 @@ class Resumption {
   /// The certain text's characters, and how many of them precede the present continuation.
   std::uint64_t characters_ = 0;
   std::uint64_t offset_ = 0;
-  bool is_plain_ = false;
+  bool lacks_token_ids_ = false;
   /// The client has got the engine's own usage.
   bool has_usage_ = false;
   bool has_reasoning_ = false;
@@ -142,6 +142,6 @@ class Resumption {
 /// The body with which a request that may continue goes to a worker: as a stream that names its
 /// tokens and its usage, without the stop strings, which the router matches. A worker that is known
 /// to report no token ids is asked for the usage in each event instead.
-std::string resumable_body(const ClientRequest& request, bool is_plain = false);
+std::string resumable_body(const ClientRequest& request, bool lacks_token_ids = false);
 
 }  // namespace fo::route

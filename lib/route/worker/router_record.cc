@@ -32,24 +32,24 @@ fleet::Record make_router_record(const std::string& admin) {
 RouterRecord::RouterRecord(fleet::Registry& registry, const std::string& admin)
     : registry_(registry), record_(make_router_record(admin)) {}
 
-awaitable<void> RouterRecord::keep() {
+awaitable<void> RouterRecord::maintain() {
   loop::Backoff backoff(std::chrono::milliseconds(100), std::chrono::seconds(5));
   os::LogLimit log_limit;
-  while (!kept_) {
+  while (!registered_) {
     try {
       const Deadline deadline = Deadline::after(kTimeout);
-      kept_ = co_await registry_.register_record(record_, deadline);
+      registered_ = co_await registry_.register_record(record_, deadline);
     } catch (const Error& error) {
       log_limit.log(os::LogLevel::kWarning, error.what(),
                     std::string("register this router: ") + error.what());
     }
-    if (!kept_) co_await loop::pause_for(backoff.next());
+    if (!registered_) co_await loop::pause_for(backoff.next());
   }
-  co_await kept_->maintain();
+  co_await registered_->maintain();
 }
 
-awaitable<void> RouterRecord::leave() {
-  if (kept_) co_await fleet::deregister_or_log(*kept_, kTimeout);
+awaitable<void> RouterRecord::deregister() {
+  if (registered_) co_await fleet::deregister_or_log(*registered_, kTimeout);
 }
 
 }  // namespace fo::route

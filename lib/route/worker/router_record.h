@@ -17,14 +17,14 @@ class RouterRecord {
   RouterRecord& operator=(const RouterRecord&) = delete;
 
   /// Keeps the record in the registry until it is cancelled. Logs what fails, and tries again.
-  boost::asio::awaitable<void> keep();
+  boost::asio::awaitable<void> maintain();
   /// Deregisters, if the record was written; logs what fails.
-  boost::asio::awaitable<void> leave();
+  boost::asio::awaitable<void> deregister();
 
  private:
   fleet::Registry& registry_;
   const fleet::Record record_;
-  std::unique_ptr<fleet::RegisteredRecord> kept_;
+  std::unique_ptr<fleet::RegisteredRecord> registered_;
 };
 
 }  // namespace fo::route

@@ -20,7 +20,8 @@ void Pace::on_token(TimePoint now, std::optional<base::Duration> gap) {
   mean_gap_ = mean_gap_ ? *mean_gap_ + (*gap - *mean_gap_) / kWeight : *gap;
 }
 
-void Share::on_overload(std::uint64_t slots, base::Duration pause, TimePoint began, TimePoint now) {
+void SlotLimit::on_overload(std::uint64_t slots, base::Duration pause, TimePoint began,
+                            TimePoint now) {
   if (began > halved_at_) {
     limit_ = std::max<std::uint64_t>(limit(slots) / 2, 1);
     halved_at_ = now;
@@ -28,7 +29,7 @@ void Share::on_overload(std::uint64_t slots, base::Duration pause, TimePoint beg
   grows_after_ = std::max(grows_after_, now + pause);
 }
 
-bool Share::on_queue(std::uint64_t slots, std::uint64_t ours, double running, double waiting) {
+bool SlotLimit::on_queue(std::uint64_t slots, std::uint64_t ours, double running, double waiting) {
   if (!(waiting > 0)) return false;
   const double kept = static_cast<double>(ours) * running / (running + waiting);
   // `kept` is NaN if an engine's numbers are infinite.
@@ -39,13 +40,13 @@ bool Share::on_queue(std::uint64_t slots, std::uint64_t ours, double running, do
   return true;
 }
 
-bool Share::on_success(std::uint64_t slots, TimePoint now) {
+bool SlotLimit::on_success(std::uint64_t slots, TimePoint now) {
   if (!limit_ || now < grows_after_) return false;
   if (++*limit_ >= slots) limit_.reset();
   return true;
 }
 
-std::uint64_t Share::limit(std::uint64_t slots) const {
+std::uint64_t SlotLimit::limit(std::uint64_t slots) const {
   return std::max<std::uint64_t>(std::min(limit_.value_or(slots), slots), 1);
 }
 
@@ -103,7 +104,7 @@ bool Worker::serves(const std::string& model_name) const {
 std::uint64_t Worker::slots_now(double concurrency_factor) const {
   const auto reduced =
       static_cast<std::uint64_t>(std::floor(static_cast<double>(slots) * concurrency_factor));
-  return share.limit(std::max<std::uint64_t>(reduced, 1));
+  return slot_limit.limit(std::max<std::uint64_t>(reduced, 1));
 }
 
 }  // namespace fo::route

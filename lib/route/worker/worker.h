@@ -47,7 +47,7 @@ class Pace {
 /// The number of a worker's slots that are used. A worker that reports overload gets half as many
 /// for a time, and one whose engine has a queue gets as many as the engine runs. After that, each
 /// success adds one slot.
-class Share {
+class SlotLimit {
  public:
   /// The worker has refused a request that it was sent at `began`. Halves the present limit, unless
   /// that was done after `began`, because a busy worker refuses many requests at once; at least one
@@ -157,11 +157,11 @@ struct Worker {
   bool is_reachable = false;
   /// Number of times that it became reachable: after each, another process may answer at its
   /// address.
-  std::uint64_t arrivals = 0;
+  std::uint64_t incarnation = 0;
   /// It does not report token ids, or refuses requests for them.
-  bool is_plain = false;
+  bool lacks_token_ids = false;
   /// It refuses requests for a stream with the usage in each event.
-  bool is_strict = false;
+  bool refuses_usage = false;
   /// It was reached at least once, so that its models are known.
   bool is_known = false;
   /// It is stale, was never reached, and refuses connections or serves another model: it has ended,
@@ -179,7 +179,7 @@ struct Worker {
   /// The active engine of its pair is handing over to it: at its address, requests wait until it is
   /// active.
   bool is_taking_over = false;
-  Share share;
+  SlotLimit slot_limit;
   Unavailability unavailability;
   Pace pace;
   /// The tokens of prompts that it computes, and the bytes of KV caches that it pulls.
@@ -212,11 +212,13 @@ struct Worker {
     return !is_removed && life == fleet::Life::kReady && !is_drained;
   }
   /// Whether it takes new requests at all: it is ready, and can be reached.
-  [[nodiscard]] bool is_in() const { return is_reachable && is_offered(); }
+  [[nodiscard]] bool is_available() const { return is_reachable && is_offered(); }
   /// It is draining, by itself or because an operator drains it.
   [[nodiscard]] bool is_leaving() const { return is_drained || life == fleet::Life::kDraining; }
   /// Whether it can continue an answer after its tokens, or after its text.
-  [[nodiscard]] bool can_continue(bool as_text) const { return as_text ? !is_strict : !is_plain; }
+  [[nodiscard]] bool can_continue(bool as_text) const {
+    return as_text ? !refuses_usage : !lacks_token_ids;
+  }
   /// Its answers are wrong, or its hardware has failed: it gets no request, and what it has
   /// delivered is not to be trusted.
   [[nodiscard]] bool is_convicted() const {
@@ -224,7 +226,7 @@ struct Worker {
   }
   /// Whether this worker for decode and the worker `other` for prefill can pair.
   [[nodiscard]] bool pairs_with(const Worker& other) const {
-    return role == Role::kDecode && other.role == Role::kPrefill && other.is_in() &&
+    return role == Role::kDecode && other.role == Role::kPrefill && other.is_available() &&
            other.model == model && other.name_space == name_space && other.kv_abi == kv_abi;
   }
   /// Returns it as a member of its set, with the lower one of the weights of its health and of the

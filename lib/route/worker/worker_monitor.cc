@@ -119,8 +119,8 @@ void WorkerMonitor::State::set_reachable(const WorkerPtr& worker, bool is_reacha
     worker->is_known = true;
     worker->unreachable_since.reset();
     worker->refused.clear();
-    worker->is_plain = worker->is_strict = false;
-    ++worker->arrivals;
+    worker->lacks_token_ids = worker->refuses_usage = false;
+    ++worker->incarnation;
     os::log(os::LogLevel::kInfo, "worker {}: serves {}", base::quoted(worker->name),
             base::quoted(worker->model));
   } else {
@@ -246,7 +246,7 @@ awaitable<void> WorkerMonitor::watch_queue(std::shared_ptr<State> state, WorkerP
     // The engine counted its requests at a time between these two counts.
     const std::uint64_t ours = std::max(requests, worker->requests);
     const double waiting = std::min(before, last);
-    if (worker->share.on_queue(worker->slots, ours, *load->running, waiting)) {
+    if (worker->slot_limit.on_queue(worker->slots, ours, *load->running, waiting)) {
       state->on_change(worker);
     }
   }

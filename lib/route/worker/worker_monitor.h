@@ -1,7 +1,7 @@
 // Checks whether each worker can be reached, independently of its requests. A worker that refuses a
 // connection is out at once, and checked often: it is back as soon as it accepts one and its
-// /health is 200, because a standby binds the same address within a second. Lowers the share of a
-// worker whose engine has a queue of its own. Coroutines of one loop.
+// /health is 200, because a standby binds the same address within a second. Lowers the slot limit
+// of a worker whose engine has a queue of its own. Coroutines of one loop.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -39,7 +39,7 @@ class WorkerMonitor {
     http::Fields headers;
   };
   /// Called after a worker has become reachable or unreachable, its first answer was late, its
-  /// models have changed, or its engine's queue has lowered its share.
+  /// models have changed, or its engine's queue has lowered its slot limit.
   using OnChange = std::function<void(const WorkerPtr& worker)>;
   /// Called for a stale worker that has refused connections, or served another model, for as long
   /// as `takeover`, so that it has ended, and for one that has been stale for too long.

@@ -577,7 +577,7 @@ class Continued : public testing::Test {
     auto card = std::make_shared<fleet::Card>();
     card->context_length = 100;
     answer_.exchange.resumption().set_card(std::move(card));
-    answer_.exchange.set_asked(Exchange::Asked::kResumable);
+    answer_.exchange.set_form(Exchange::RequestForm::kResumable);
     answer_.exchange.begin_attempt();
     answer_.head(kStreamHead);
   }
@@ -588,7 +588,7 @@ class Continued : public testing::Test {
   }
   /// Another worker continues; it names `prompt`.
   void resume(const std::string& prompt) {
-    answer_.exchange.set_asked(Exchange::Asked::kContinuation);
+    answer_.exchange.set_form(Exchange::RequestForm::kContinuation);
     route::Resumption& resumption = answer_.exchange.resumption();
     resumption.rewind(resumption.transcript().safe_point(), 0);
     answer_.exchange.begin_attempt();
@@ -688,7 +688,7 @@ TEST_F(Continued, AnotherPromptIsAFault) {
 TEST_F(Continued, AStatusOrAnAnswerInOnePieceIsAFault) {
   begin();
   answer_.broken();
-  answer_.exchange.set_asked(Exchange::Asked::kContinuation);
+  answer_.exchange.set_form(Exchange::RequestForm::kContinuation);
   answer_.exchange.begin_attempt();
   answer_.head({503, kJsonHead.headers}).body("{}").end();
   EXPECT_EQ(answer_.fault(), Kind::kStatus);
@@ -724,7 +724,7 @@ TEST_F(Continued, AFinishedAnswerNeedsNothingMore) {
 
 TEST_F(Continued, EventsWithoutTextAreNotHeldForEver) {
   Answer small(request_, {.held = 100, .first_event = 1000, .event = 200});
-  small.exchange.set_asked(Exchange::Asked::kResumable);
+  small.exchange.set_form(Exchange::RequestForm::kResumable);
   small.exchange.begin_attempt();
   small.head(kStreamHead);
   std::size_t sent = 0;

@@ -337,7 +337,7 @@ TEST_F(DispatcherTest, TheOnlyWorkerIsAskedAThirdTimeAfterAPauseOrWhenItHasArriv
   const auto may_go_since = [&](base::Duration time) {
     Placed placed = make();
     placed->job.failed_on = {{"a",
-                              {.arrivals = a->arrivals,
+                              {.incarnation = a->incarnation,
                                .is_fruitless = true,
                                .until = base::Deadline::Clock::now() - time}}};
     place(placed);
@@ -346,7 +346,7 @@ TEST_F(DispatcherTest, TheOnlyWorkerIsAskedAThirdTimeAfterAPauseOrWhenItHasArriv
   EXPECT_EQ(may_go_since(base::Duration::zero())->worker(), "a");
   const Placed waits = may_go_since(-std::chrono::hours(1));
   EXPECT_FALSE(waits->is_over);
-  ++a->arrivals;
+  ++a->incarnation;
   dispatcher_.on_change();
   loop_.run_ready();
   EXPECT_EQ(waits->worker(), "a");
@@ -387,7 +387,7 @@ TEST_F(DispatcherTest, AnswersThatOneWorkerCanNotResumeLeaveItToOthers) {
   const auto resuming = [&](bool is_fruitless) {
     const Placed placed = make();
     if (is_fruitless) {
-      placed->job.failed_on = {{"a", {.arrivals = a->arrivals, .is_fruitless = true}}};
+      placed->job.failed_on = {{"a", {.incarnation = a->incarnation, .is_fruitless = true}}};
     }
     return resume(placed);
   };
@@ -401,7 +401,7 @@ TEST_F(DispatcherTest, AnAnswerWaitsForAnotherWorkerThanOneThatBroughtItNothing)
   const WorkerPtr a = add("a", 10);
   const auto resuming = [&](bool is_fruitless) {
     const Placed placed = make();
-    placed->job.failed_on = {{"a", {.arrivals = a->arrivals, .is_fruitless = is_fruitless}}};
+    placed->job.failed_on = {{"a", {.incarnation = a->incarnation, .is_fruitless = is_fruitless}}};
     return resume(placed);
   };
   EXPECT_EQ(resuming(false)->worker(), "a");

@@ -256,10 +256,10 @@ TEST_F(ResumeDeaths, AWorkerThatCameBackDuringTheAnswerGoesOn) {
   // The first attempt to continue brings nothing.
   fleet.fail_next(0, "stall@0");
   fleet.run_until([&] { return fleet.counts(0).faults == 2; });
-  const std::uint64_t before = fleet.worker(0).arrivals;
+  const std::uint64_t before = fleet.worker(0).incarnation;
   const auto worker = fleet.router().workers().find("w0");
   fleet.monitor().on_refused(worker, "it refuses connections");
-  fleet.run_until([&] { return worker->arrivals > before; });
+  fleet.run_until([&] { return worker->incarnation > before; });
   EXPECT_FALSE(call->has_ended());
   fleet.run_until([&] { return call->has_ended(); });
   EXPECT_EQ(summary_of(call), undisturbed);

@@ -322,16 +322,16 @@ TEST(Resumption, WhatWasHeldForNothingIsSent) {
 }
 
 TEST(Resumption, AStopStringCountsAfterTheFirstTokensOnly) {
-  for (const bool is_plain : {false, true}) {
+  for (const bool lacks_token_ids : {false, true}) {
     Answer answer = completion(R"("max_tokens":20,"min_tokens":2,"stop":"x"
         ,"include_stop_str_in_output":true)");
     const auto part = [&](TokenId id, const std::string& text) {
-      if (!is_plain) return answer.part({id}, text);
+      if (!lacks_token_ids) return answer.part({id}, text);
       return answer.add(R"({"choices":[{"text":")" + text + "\"}]}");
     };
     part(10, "ax");
     part(11, "bx");
-    EXPECT_TRUE(part(12, "cxd").is_complete) << is_plain;
+    EXPECT_TRUE(part(12, "cxd").is_complete) << lacks_token_ids;
     EXPECT_EQ(answer.text(), "axbxcx");
   }
 }
@@ -597,7 +597,7 @@ TEST(Resumption, AnEngineThatDoesNotNameItsTokensIsPlain) {
   Answer answer = completion();
   EXPECT_EQ(answer->refusal(), "");
   answer.add(R"({"choices":[{"text":"a"}]})");
-  EXPECT_TRUE(answer->is_plain());
+  EXPECT_TRUE(answer->lacks_token_ids());
   EXPECT_EQ(answer->refusal(), "the worker does not report token ids");
   EXPECT_EQ(answer->finish_here(), std::nullopt);
 

@@ -211,7 +211,7 @@ TEST_F(WorkerMonitorTest, WithoutARecordAWorkerHasTheModelOfTheEngineAtItsAddres
   EXPECT_EQ(worker->model, "oracle");
   start_engine("another");
   loop_.run_until([&] { return worker->is_reachable && worker->model == "another"; });
-  EXPECT_EQ(worker->arrivals, 2U) << "it is another engine";
+  EXPECT_EQ(worker->incarnation, 2U) << "it is another engine";
 }
 
 TEST_F(WorkerMonitorTest, AStaleWorkerThatRefusesConnectionsHasEnded) {

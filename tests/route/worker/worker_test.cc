@@ -30,51 +30,51 @@ TEST(WorkerPace, TheMeanGapFollowsLaterGapsSlowly) {
   EXPECT_EQ(pace.mean_gap(), milliseconds(17));
 }
 
-TEST(WorkerShare, IsHalvedByOverloadAndGrowsWithSuccesses) {
-  route::Share share;
+TEST(WorkerSlotLimit, IsHalvedByOverloadAndGrowsWithSuccesses) {
+  route::SlotLimit slot_limit;
   const TimePoint now(seconds(100));
-  EXPECT_EQ(share.limit(8), 8U);
-  share.on_overload(8, seconds(2), now, now);
-  EXPECT_EQ(share.limit(8), 4U);
-  EXPECT_TRUE(share.is_overloaded(now + seconds(1)));
-  EXPECT_FALSE(share.on_success(8, now + seconds(1))) << "the pause is not over";
-  EXPECT_EQ(share.limit(8), 4U);
-  EXPECT_TRUE(share.on_success(8, now + seconds(2)));
-  EXPECT_FALSE(share.is_overloaded(now + seconds(2)));
-  EXPECT_EQ(share.limit(8), 5U);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(share.on_success(8, now + seconds(3)));
-  EXPECT_EQ(share.limit(8), 8U);
-  EXPECT_FALSE(share.on_success(8, now + seconds(3)));
+  EXPECT_EQ(slot_limit.limit(8), 8U);
+  slot_limit.on_overload(8, seconds(2), now, now);
+  EXPECT_EQ(slot_limit.limit(8), 4U);
+  EXPECT_TRUE(slot_limit.is_overloaded(now + seconds(1)));
+  EXPECT_FALSE(slot_limit.on_success(8, now + seconds(1))) << "the pause is not over";
+  EXPECT_EQ(slot_limit.limit(8), 4U);
+  EXPECT_TRUE(slot_limit.on_success(8, now + seconds(2)));
+  EXPECT_FALSE(slot_limit.is_overloaded(now + seconds(2)));
+  EXPECT_EQ(slot_limit.limit(8), 5U);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(slot_limit.on_success(8, now + seconds(3)));
+  EXPECT_EQ(slot_limit.limit(8), 8U);
+  EXPECT_FALSE(slot_limit.on_success(8, now + seconds(3)));
 }
 
-TEST(WorkerShare, OneSlotStays) {
-  route::Share share;
+TEST(WorkerSlotLimit, OneSlotStays) {
+  route::SlotLimit slot_limit;
   for (int i = 0; i < 5; ++i) {
-    share.on_overload(8, seconds(1), TimePoint(seconds(i)), TimePoint(seconds(i)));
+    slot_limit.on_overload(8, seconds(1), TimePoint(seconds(i)), TimePoint(seconds(i)));
   }
-  EXPECT_EQ(share.limit(8), 1U);
+  EXPECT_EQ(slot_limit.limit(8), 1U);
 }
 
-TEST(WorkerShare, RefusalsOfRequestsThatRanAtOnceHalveItOnce) {
-  route::Share share;
+TEST(WorkerSlotLimit, RefusalsOfRequestsThatRanAtOnceHalveItOnce) {
+  route::SlotLimit slot_limit;
   const TimePoint now(seconds(100));
   for (int i = 0; i < 5; ++i) {
-    share.on_overload(8, seconds(i), now - seconds(1), now + seconds(i));
+    slot_limit.on_overload(8, seconds(i), now - seconds(1), now + seconds(i));
   }
-  EXPECT_EQ(share.limit(8), 4U);
-  EXPECT_TRUE(share.is_overloaded(now + seconds(7))) << "the last pause counts";
-  share.on_overload(8, seconds(1), now + seconds(1), now + seconds(5));
-  EXPECT_EQ(share.limit(8), 2U);
+  EXPECT_EQ(slot_limit.limit(8), 4U);
+  EXPECT_TRUE(slot_limit.is_overloaded(now + seconds(7))) << "the last pause counts";
+  slot_limit.on_overload(8, seconds(1), now + seconds(1), now + seconds(5));
+  EXPECT_EQ(slot_limit.limit(8), 2U);
 }
 
-TEST(WorkerShare, ALaterPauseDoesNotShortenOne) {
-  route::Share share;
-  share.on_overload(8, seconds(30), TimePoint(seconds(0)), TimePoint(seconds(0)));
-  share.on_overload(8, seconds(1), TimePoint(seconds(1)), TimePoint(seconds(1)));
-  EXPECT_TRUE(share.is_overloaded(TimePoint(seconds(29))));
+TEST(WorkerSlotLimit, ALaterPauseDoesNotShortenOne) {
+  route::SlotLimit slot_limit;
+  slot_limit.on_overload(8, seconds(30), TimePoint(seconds(0)), TimePoint(seconds(0)));
+  slot_limit.on_overload(8, seconds(1), TimePoint(seconds(1)), TimePoint(seconds(1)));
+  EXPECT_TRUE(slot_limit.is_overloaded(TimePoint(seconds(29))));
 }
 
-TEST(WorkerShare, IsWhatTheEngineRunsOfOursWhileItHasAQueue) {
+TEST(WorkerSlotLimit, IsWhatTheEngineRunsOfOursWhileItHasAQueue) {
   struct Case {
     std::uint64_t ours;
     double running;
@@ -91,39 +91,40 @@ TEST(WorkerShare, IsWhatTheEngineRunsOfOursWhileItHasAQueue) {
                           // What no engine should say.
                           Case{12, -4, 8, 1}, Case{12, 4, -8, 64}, Case{12, kHuge, kHuge, 1},
                           Case{12, 4, std::numeric_limits<double>::quiet_NaN(), 64}}) {
-    route::Share share;
-    EXPECT_EQ(share.on_queue(64, one.ours, one.running, one.waiting), one.limit < 64);
-    EXPECT_EQ(share.limit(64), one.limit) << one.ours << " " << one.running << " " << one.waiting;
+    route::SlotLimit slot_limit;
+    EXPECT_EQ(slot_limit.on_queue(64, one.ours, one.running, one.waiting), one.limit < 64);
+    EXPECT_EQ(slot_limit.limit(64), one.limit)
+        << one.ours << " " << one.running << " " << one.waiting;
   }
 }
 
-TEST(WorkerShare, AQueueNeverRaisesItAndEachSuccessDoes) {
-  route::Share share;
+TEST(WorkerSlotLimit, AQueueNeverRaisesItAndEachSuccessDoes) {
+  route::SlotLimit slot_limit;
   const TimePoint now(seconds(100));
-  EXPECT_TRUE(share.on_queue(8, 6, 3, 3));
-  EXPECT_EQ(share.limit(8), 3U);
-  EXPECT_FALSE(share.is_overloaded(now));
-  EXPECT_FALSE(share.on_queue(8, 8, 7, 1));
-  EXPECT_EQ(share.limit(8), 3U);
-  EXPECT_TRUE(share.on_success(8, now));
-  EXPECT_EQ(share.limit(8), 4U);
-  for (int i = 0; i < 4; ++i) EXPECT_TRUE(share.on_success(8, now));
-  EXPECT_FALSE(share.on_success(8, now));
+  EXPECT_TRUE(slot_limit.on_queue(8, 6, 3, 3));
+  EXPECT_EQ(slot_limit.limit(8), 3U);
+  EXPECT_FALSE(slot_limit.is_overloaded(now));
+  EXPECT_FALSE(slot_limit.on_queue(8, 8, 7, 1));
+  EXPECT_EQ(slot_limit.limit(8), 3U);
+  EXPECT_TRUE(slot_limit.on_success(8, now));
+  EXPECT_EQ(slot_limit.limit(8), 4U);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(slot_limit.on_success(8, now));
+  EXPECT_FALSE(slot_limit.on_success(8, now));
 }
 
 TEST(Worker, IsInWhileItIsReadyAndReachable) {
   route::Worker worker("a", fleet::Health{});
-  EXPECT_FALSE(worker.is_in());
+  EXPECT_FALSE(worker.is_available());
   worker.is_reachable = true;
-  EXPECT_TRUE(worker.is_in());
+  EXPECT_TRUE(worker.is_available());
   worker.is_stale = true;
-  EXPECT_TRUE(worker.is_in()) << "the registry may be away";
+  EXPECT_TRUE(worker.is_available()) << "the registry may be away";
   worker.is_drained = true;
-  EXPECT_FALSE(worker.is_in());
+  EXPECT_FALSE(worker.is_available());
   worker.is_drained = false;
   for (const auto life : {fleet::Life::kStarting, fleet::Life::kDraining, fleet::Life::kSpare}) {
     worker.life = life;
-    EXPECT_FALSE(worker.is_in());
+    EXPECT_FALSE(worker.is_available());
   }
 }
 
@@ -165,7 +166,7 @@ TEST(Worker, ItsSlotsAreReducedByTheLevelAndByOverload) {
   worker.slots = 8;
   EXPECT_EQ(worker.slots_now(1), 8U);
   EXPECT_EQ(worker.slots_now(0.75), 6U);
-  worker.share.on_overload(worker.slots, seconds(1), TimePoint{}, TimePoint{});
+  worker.slot_limit.on_overload(worker.slots, seconds(1), TimePoint{}, TimePoint{});
   EXPECT_EQ(worker.slots_now(0.75), 4U);
   worker.slots = 1;
   EXPECT_EQ(worker.slots_now(0.5), 1U);
