@@ -19,7 +19,7 @@ using boost::asio::awaitable;
 using State = std::optional<gms::GetRuntimeStateResponse>;
 
 // A server answers at once.
-constexpr base::Duration kAnswerTime = std::chrono::seconds(1);
+constexpr base::Duration kKvAnswerTime = std::chrono::seconds(1);
 // There is no event for a released lock except the lock itself, and acquiring it would drop a
 // sealed layout.
 constexpr base::Duration kKvQueryInterval = std::chrono::milliseconds(20);
@@ -28,7 +28,7 @@ constexpr base::Duration kKvQueryInterval = std::chrono::milliseconds(20);
 awaitable<State> query(std::string socket) {
   std::function<State()> body = [socket = std::move(socket)]() -> State {
     try {
-      const Deadline deadline = Deadline::after(kAnswerTime);
+      const Deadline deadline = Deadline::after(kKvAnswerTime);
       return gms::RpcClient::connect(socket, deadline).runtime_state();
     } catch (const base::Error&) {
       return std::nullopt;

@@ -18,7 +18,7 @@ using http::Response;
 
 enum class Way { kTcp, kUnix };
 
-Response json(int status, std::string body) {
+Response json_answer(int status, std::string body) {
   return {status, "application/json", std::move(body), {}};
 }
 
@@ -27,7 +27,7 @@ awaitable<void> switch_over(std::shared_ptr<const StatusSource> source, Way way,
   if (way == Way::kUnix) {
     try {
       std::string body = co_await source->switch_over();
-      response = json(202, std::move(body));
+      response = json_answer(202, std::move(body));
     } catch (const base::Error& error) {
       response = http::error_response(409, error.what());
     }
@@ -38,13 +38,13 @@ awaitable<void> switch_over(std::shared_ptr<const StatusSource> source, Way way,
 http::Handler handler(const std::shared_ptr<const StatusSource>& source, Way way) {
   std::vector<http::Page> pages{
       http::metrics_page([source] { return source->metrics(); }),
-      http::get_page("/status", [source] { return json(200, source->status()); }),
+      http::get_page("/status", [source] { return json_answer(200, source->status()); }),
       {"POST", "/switchover",
        [source, way](const Request&, Reply& reply) { return switch_over(source, way, reply); }}};
   for (const char* path : {"/live", "/health", "/ready"}) {
     pages.push_back(http::get_page(path, [source] {
       HealthAnswer answer = source->health();
-      return json(answer.ready ? 200 : 503, std::move(answer.body));
+      return json_answer(answer.ready ? 200 : 503, std::move(answer.body));
     }));
   }
   return http::make_handler(std::move(pages));

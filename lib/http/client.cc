@@ -28,7 +28,7 @@ Origin origin_of(const net::Url& url, const FetchOptions& options, const std::st
   }
 }
 
-RequestHead head_of(std::string method, std::string target, const FetchOptions& options) {
+RequestHead request_head(std::string method, std::string target, const FetchOptions& options) {
   RequestHead head{std::move(method), std::move(target), options.headers, true};
   if (!options.body.empty() && !find_field(head.headers, "Content-Type")) {
     head.headers.emplace_back("Content-Type", "application/json");
@@ -40,7 +40,7 @@ awaitable<Response> fetch_from(Origin origin, std::string method, std::string ta
                                Deadline deadline, FetchOptions options, std::string what) {
   const std::unique_ptr<Connection> connection =
       co_await Connection::open(std::move(origin), deadline, what);
-  RequestHead request = head_of(std::move(method), std::move(target), options);
+  RequestHead request = request_head(std::move(method), std::move(target), options);
   co_await connection->send(std::move(request), options.body, deadline);
   ResponseHead head = co_await connection->read_head(deadline);
 

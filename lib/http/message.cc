@@ -90,15 +90,15 @@ Response error_response(int status, std::string_view message) {
         {"type", status >= 400 && status < 500 ? "invalid_request_error" : "server_error"}}}};
   Response response;
   response.status = status;
-  response.body = json::dump(body);
+  response.body = fo::json::dump(body);
   return response;
 }
 
 std::string error_message_in(std::string_view body) {
   const nlohmann::json object =
-      json::find_object(body, kMaxErrorBytes).value_or(nlohmann::json::object());
+      fo::json::find_object(body, kMaxErrorBytes).value_or(nlohmann::json::object());
   const auto member = [](const nlohmann::json* value, const char* name) {
-    return value == nullptr ? nullptr : json::find(*value, name);
+    return value == nullptr ? nullptr : fo::json::find(*value, name);
   };
   const nlohmann::json* const error = member(&object, "error");
   const nlohmann::json* const detail = member(&object, "detail");

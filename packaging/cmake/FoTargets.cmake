@@ -45,7 +45,7 @@ function(fo_headers target library)
 endfunction()
 
 # fo_library(NAME [COLD] SOURCES file... LINK target... [SEPARATE file...]): builds the static library
-# fo_NAME from lib/NAME. The release preset compiles up to 12 files as one (CMAKE_UNITY_BUILD), in a
+# fo_NAME from lib/NAME. The release preset compiles up to 20 files as one (CMAKE_UNITY_BUILD), in a
 # third of the time; SEPARATE files have a name in common with another one. The code of COLD libraries
 # runs seldom, so they are compiled with -O1, in three quarters of the time.
 function(fo_library name)
@@ -54,7 +54,7 @@ function(fo_library name)
   set_source_files_properties(${arg_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   list(TRANSFORM arg_LINK REPLACE "^fo_" "" OUTPUT_VARIABLE libraries)
   set_property(TARGET fo_${name} PROPERTY FO_LIBRARIES ${name} ${libraries})
-  set_property(TARGET fo_${name} PROPERTY UNITY_BUILD_BATCH_SIZE 12)
+  set_property(TARGET fo_${name} PROPERTY UNITY_BUILD_BATCH_SIZE 20)
   fo_headers(fo_${name} ${name})
   target_link_libraries(fo_${name} PUBLIC fo_flags ${arg_LINK})
   if(arg_COLD)

@@ -27,7 +27,7 @@ namespace {
 constexpr base::Duration kTimeout = std::chrono::seconds(30);
 constexpr base::Duration kDropTimeout = std::chrono::minutes(5);
 
-[[noreturn]] void fail(const std::string& reason) {
+[[noreturn]] void fail_to_keep(const std::string& reason) {
   throw Error(ExitStatus::kSoftware, "keep a layout with the parent process: " + reason);
 }
 
@@ -43,7 +43,7 @@ awaitable<FdStoreClient::Answer> FdStoreClient::ask(Kind kind, std::size_t count
       os::send_with_fds(socket_.get(), std::as_bytes(std::span(&packet, 1)), numbers);
   // The kernel limits descriptors in flight per user: others may have used them up.
   if (sent < 0 && !fds.empty()) co_return Answer();
-  if (sent < 0) fail(std::generic_category().message(static_cast<int>(-sent)));
+  if (sent < 0) fail_to_keep(std::generic_category().message(static_cast<int>(-sent)));
   fds.clear();
   const Deadline deadline = Deadline::after(kind == Kind::kDrop ? kDropTimeout : kTimeout);
   FdStorePacket answer;
@@ -52,8 +52,8 @@ awaitable<FdStoreClient::Answer> FdStoreClient::ask(Kind kind, std::size_t count
     const std::ptrdiff_t got =
         os::receive_with_fds(socket_.get(), std::as_writable_bytes(std::span(&answer, 1)), none);
     if (got == static_cast<std::ptrdiff_t>(sizeof answer)) break;
-    if (got != -EAGAIN) fail("it closed the connection");
-    if (deadline.expired()) fail("no answer in time");
+    if (got != -EAGAIN) fail_to_keep("it closed the connection");
+    if (deadline.expired()) fail_to_keep("no answer in time");
     co_await loop::until_ready(socket_.get(), POLLIN, deadline);
   }
   Answer result;

@@ -40,7 +40,7 @@ using Outcome = kube::Client::Written::Outcome;
 // The timeout of a request while no lock is held.
 constexpr Duration kRequestTime = seconds(5);
 // A silent connection is closed after this time.
-constexpr Duration kMaxWatchTime = seconds(30);
+constexpr Duration kWatchTime = seconds(30);
 // The interval of queries where watching is not permitted, and after a watch without events.
 constexpr Duration kLookInterval = seconds(1);
 // Roles may change, so a refused watch is retried.
@@ -62,7 +62,7 @@ class KubeClient final : public LeaseClient {
             std::chrono::duration_cast<seconds>(uri.network.ttl.value_or(kDefaultLeaseDuration))),
         identity_(make_identity(id, os::random_hex(8))),
         // Waiters spread their watches and queries over time.
-        watch_time_(kMaxWatchTime, kMaxWatchTime) {}
+        watch_time_(kWatchTime, kWatchTime) {}
 
   awaitable<std::variant<Renewal, LeaseEnded>> renew(Deadline deadline) override;
 

@@ -28,7 +28,7 @@ constexpr Duration kMaxRetryPause = std::chrono::seconds(2);
 constexpr Duration kListingTime = std::chrono::seconds(10);
 // The time of one connection of a watch. An API server sends a bookmark in each minute; a
 // connection on which nothing arrived may be dead.
-constexpr Duration kWatchTime = std::chrono::minutes(2);
+constexpr Duration kKubeWatchTime = std::chrono::minutes(2);
 constexpr std::size_t kMaxObjects = 1000;
 
 // The objects of a collection, as its listings and watches report them.
@@ -71,7 +71,7 @@ class Mirror {
           backoff.reset();
           return apply(event);
         };
-    const Deadline deadline = Deadline::after(kWatchTime);
+    const Deadline deadline = Deadline::after(kKubeWatchTime);
     const kube::Client::WatchEnd end =
         co_await client_.watch_once(collection_, selection_, version_, deadline, on_event);
     if (end != kube::Client::WatchEnd::kEnded) has_answered = false;
