@@ -44,14 +44,12 @@ function(fo_headers target library)
     "$<$<OR:$<NOT:$<BOOL:${libraries}>>,$<IN_LIST:${library},${libraries}>>:${folder}>")
 endfunction()
 
-# fo_library(NAME [COLD] SOURCES file... LINK target... [SEPARATE file...]): builds the static library
-# fo_NAME from lib/NAME. The release preset compiles up to 20 files as one (CMAKE_UNITY_BUILD), in a
-# third of the time; SEPARATE files have a name in common with another one. The code of COLD libraries
-# runs seldom, so they are compiled with -O1, in three quarters of the time.
+# fo_library(NAME [COLD] SOURCES file... LINK target...): builds the static library fo_NAME from
+# lib/NAME. The release preset compiles up to 20 files as one (CMAKE_UNITY_BUILD), in a third of the time.
+# The code of COLD libraries runs seldom, so they are compiled with -O1, in three quarters of the time.
 function(fo_library name)
-  cmake_parse_arguments(arg "COLD" "" "SOURCES;LINK;SEPARATE" ${ARGN})
+  cmake_parse_arguments(arg "COLD" "" "SOURCES;LINK" ${ARGN})
   add_library(fo_${name} STATIC ${arg_SOURCES})
-  set_source_files_properties(${arg_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   list(TRANSFORM arg_LINK REPLACE "^fo_" "" OUTPUT_VARIABLE libraries)
   set_property(TARGET fo_${name} PROPERTY FO_LIBRARIES ${name} ${libraries})
   set_property(TARGET fo_${name} PROPERTY UNITY_BUILD_BATCH_SIZE 20)
@@ -158,15 +156,15 @@ function(fo_test_options target)
     FO_QUICK ON RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()
 
-# fo_tests(LIBRARY SOURCES file... LINK target... [SEPARATE file...] [ON_GPU filter... [UNMARKED]]):
-# builds the GoogleTest program LIBRARY_test for ctest. SEPARATE is as in fo_library. ON_GPU selects
-# tests that can use a GPU instead of the simulated device (tests/support/driver.h): ctest has them a
-# second time, with the label gpu. UNMARKED, for libraries that treat a simulated device specially, adds
-# them a third time, on a simulated driver that does not identify itself.
+# fo_tests(LIBRARY SOURCES file... LINK target... [ON_GPU filter... [UNMARKED]]): builds the GoogleTest
+# program LIBRARY_test for ctest, of which up to 16 files are compiled as one. ON_GPU selects tests that
+# can use a GPU instead of the simulated device (tests/support/driver.h): ctest has them a second time,
+# with the label gpu. UNMARKED, for libraries that treat a simulated device specially, adds them a third
+# time, on a simulated driver that does not identify itself.
 function(fo_tests library)
-  cmake_parse_arguments(arg "UNMARKED" "" "SOURCES;LINK;SEPARATE;ON_GPU" ${ARGN})
+  cmake_parse_arguments(arg "UNMARKED" "" "SOURCES;LINK;ON_GPU" ${ARGN})
   add_executable(${library}_test ${arg_SOURCES})
-  set_source_files_properties(${arg_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_property(TARGET ${library}_test PROPERTY UNITY_BUILD_BATCH_SIZE 16)
   fo_test_options(${library}_test)
   target_include_directories(${library}_test PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${library}_test PRIVATE fo_flags ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)

@@ -251,7 +251,7 @@ TEST_F(PairTest, StandingByIsAnothersStandby) {
 
 // --- Switchovers.
 
-struct Said {
+struct ScriptedAnswer {
   std::string state = "active";
   int generation = 1;
 };
@@ -259,12 +259,12 @@ struct Said {
 /// An engine that receives a switchover request.
 class SwitchTest : public PairTest {
  protected:
-  static std::string tell(const std::string& id, const Said& said) {
+  static std::string tell(const std::string& id, const ScriptedAnswer& said) {
     return http_answer(
         200, json({{"id", id}, {"state", said.state}, {"generation", said.generation}}).dump());
   }
   /// Answers a switchover with `answer`; afterwards the status is `then`.
-  void start(const std::string& answer, const Said& then = {}) {
+  void start(const std::string& answer, const ScriptedAnswer& then = {}) {
     peers_.push_back(
         std::make_unique<Peer>(socket("a"), [this, answer, then](const std::string& request) {
           const std::lock_guard guard(mutex_);
@@ -272,18 +272,18 @@ class SwitchTest : public PairTest {
             asked_ = true;
             return answer;
           }
-          return tell("a", asked_ ? then : Said{});
+          return tell("a", asked_ ? then : ScriptedAnswer{});
         }));
     peers_.push_back(std::make_unique<Peer>(socket("b"), [this](const std::string&) {
       const std::lock_guard guard(mutex_);
-      return tell("b", asked_ ? other_ : Said{"standby"});
+      return tell("b", asked_ ? other_ : ScriptedAnswer{"standby"});
     }));
   }
 
   const std::string accepted_ = http_answer(202, "{}");
   std::mutex mutex_;
   bool asked_ = false;
-  Said other_{"standby"};
+  ScriptedAnswer other_{"standby"};
 };
 
 TEST_F(SwitchTest, TheOneThatTakesOverIsTold) {

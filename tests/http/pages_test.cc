@@ -18,7 +18,7 @@ namespace {
 using boost::asio::awaitable;
 using test::soon;
 
-awaitable<void> echo(const Request& request, Reply& reply) {
+awaitable<void> echo_body(const Request& request, Reply& reply) {
   reply.answer({200, "text/plain", request.method + " " + request.body, {}});
   co_return;
 }
@@ -36,9 +36,9 @@ class PagesTest : public testing::Test {
                      [] {
                        return Response{200, "text/plain", "root", {}};
                      }),
-            {"GET", "/thing", echo},
-            {"POST", "/thing", echo},
-            {"POST", "/act", echo},
+            {"GET", "/thing", echo_body},
+            {"POST", "/thing", echo_body},
+            {"POST", "/act", echo_body},
             {"GET", "/stream", stream}};
   }
   Response ask(const std::string& method, const std::string& path) {

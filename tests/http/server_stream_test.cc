@@ -40,7 +40,7 @@ using testing::Not;
 using testing::StartsWith;
 using ConnectionPtr = std::unique_ptr<Connection>;
 
-std::string get(const std::string& more = "", const std::string& version = "1.1") {
+std::string stream_request(const std::string& more = "", const std::string& version = "1.1") {
   return "GET / HTTP/" + version + "\r\nHost: x\r\n" + more + "\r\n";
 }
 
@@ -55,7 +55,8 @@ std::string answer_of(Handler handler, const std::string& request) {
 
 // Cuts the answer to `request` after its first piece. Returns the errno of the client that reads
 // it, 0 for an end.
-int error_after_cut(Reply::Cut how, std::string& got, const std::string& request = get()) {
+int error_after_cut(Reply::Cut how, std::string& got,
+                    const std::string& request = stream_request()) {
   std::promise<void> is_read;
   std::shared_future<void> when_read = is_read.get_future().share();
   TestServer server([how, when_read](const Request&, Reply& reply) -> awaitable<void> {
@@ -103,7 +104,7 @@ TEST(HttpStreams, HaveHeadersOfTheHandlersChoice) {
                                                   {"X-Bad", "a\r\nX-Evil: b"},
                                                   {"X Bad", "a"}},
                                                  206),
-                                       get());
+                                       stream_request());
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 206 Partial Content\r\nContent-Type: audio/wav\r\n"
                                  "X-A: 1\r\nX-A: 2\r\nTransfer-Encoding: chunked\r\n"
                                  "Connection: keep-alive\r\n\r\n"));
@@ -111,38 +112,40 @@ TEST(HttpStreams, HaveHeadersOfTheHandlersChoice) {
 }
 
 TEST(HttpStreams, OldClientsGetNoChunks) {
-  const std::string answer = answer_of(streaming({}), get("Connection: keep-alive\r\n", "1.0"));
+  const std::string answer =
+      answer_of(streaming({}), stream_request("Connection: keep-alive\r\n", "1.0"));
   EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
   EXPECT_THAT(answer, EndsWith("\r\n\r\none two"));
 }
 
 TEST(HttpStreams, OldClientsSeeThatAnAnswerIsIncomplete) {
   std::string got;
-  EXPECT_EQ(error_after_cut(Reply::Cut::kClose, got, get("", "1.0")), ECONNRESET);
+  EXPECT_EQ(error_after_cut(Reply::Cut::kClose, got, stream_request("", "1.0")), ECONNRESET);
   EXPECT_THAT(got, EndsWith("\r\n\r\none "));
   TestServer server(answer_half);
   testing::internal::CaptureStderr();
   RawClient client(server.port());
-  client.send(get("", "1.0"));
+  client.send(stream_request("", "1.0"));
   client.read_to_end();
   EXPECT_EQ(client.end(), ECONNRESET);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("engine died"));
 }
 
 TEST(HttpStreams, MayHaveALength) {
-  const std::string answer = answer_of(streaming({{"content-length", "7"}}), get());
+  const std::string answer = answer_of(streaming({{"content-length", "7"}}), stream_request());
   EXPECT_THAT(answer, HasSubstr("Content-Length: 7\r\nConnection: keep-alive\r\n"));
   EXPECT_THAT(answer, Not(HasSubstr("chunked")));
   EXPECT_THAT(answer, EndsWith("\r\n\r\none two"));
-  EXPECT_THAT(
-      answer_of(streaming({{"Content-Length", "7"}}), get("Connection: keep-alive\r\n", "1.0")),
-      HasSubstr("Connection: keep-alive"));
+  EXPECT_THAT(answer_of(streaming({{"Content-Length", "7"}}),
+                        stream_request("Connection: keep-alive\r\n", "1.0")),
+              HasSubstr("Connection: keep-alive"));
 }
 
 TEST(HttpStreams, OfAnotherLengthThanTheyHaveAreCut) {
   for (const char* const length : {"6", "8"}) {
     testing::internal::CaptureStderr();
-    const std::string answer = answer_of(streaming({{"Content-Length", length}}), get() + get());
+    const std::string answer =
+        answer_of(streaming({{"Content-Length", length}}), stream_request() + stream_request());
     EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("Content-Length"));
     // The second request has no answer.
     EXPECT_EQ(answer.find("200 OK"), answer.rfind("200 OK"));
@@ -150,11 +153,11 @@ TEST(HttpStreams, OfAnotherLengthThanTheyHaveAreCut) {
 }
 
 TEST(HttpStreams, WithoutABodyEndWithTheirHead) {
-  EXPECT_THAT(answer_of(streaming({}, 204), get()), EndsWith("\r\n\r\n"));
-  EXPECT_THAT(answer_of(streaming({}, 204), get()), Not(HasSubstr("chunked")));
-  EXPECT_THAT(answer_of(streaming({{"Content-Length", "7"}}, 204), get()),
+  EXPECT_THAT(answer_of(streaming({}, 204), stream_request()), EndsWith("\r\n\r\n"));
+  EXPECT_THAT(answer_of(streaming({}, 204), stream_request()), Not(HasSubstr("chunked")));
+  EXPECT_THAT(answer_of(streaming({{"Content-Length", "7"}}, 204), stream_request()),
               Not(HasSubstr("Content-Length")));
-  EXPECT_THAT(answer_of(streaming({{"Content-Length", "7"}}, 304), get()),
+  EXPECT_THAT(answer_of(streaming({{"Content-Length", "7"}}, 304), stream_request()),
               EndsWith("Content-Length: 7\r\nConnection: keep-alive\r\n\r\n"));
   const std::string head = "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n";
   EXPECT_THAT(answer_of(streaming({{"Content-Length", "9"}}), head),
@@ -175,7 +178,7 @@ TEST(HttpStreams, AClientThatDoesNotReadHoldsTheHandlerUp) {
     }
   });
   RawClient client(server.port());
-  client.send(get("Connection: close\r\n"));
+  client.send(stream_request("Connection: close\r\n"));
   fo::test::await([&] { return written > 0; });
   // Wait until the kernel's buffers are full: then nothing happens on the server's loop.
   std::size_t before = 0;
@@ -258,7 +261,7 @@ TEST_F(HttpKept, AHandlerIsHeldUpOnceTheLimitIsKept) {
   Listener listener = small_listener();
   server.listen(std::move(listener.fd));
   RawClient client = client_of(listener);
-  client.send(get() + get());
+  client.send(stream_request() + stream_request());
   fo::test::await([&] { return written_ >= kKept; });
   // Wait until nothing happens on the server's loop.
   std::size_t before = 0;
@@ -279,7 +282,7 @@ TEST_F(HttpKept, AnAnswerMayEndBeforeItsClientReadsIt) {
     Listener listener = small_listener();
     server.listen(std::move(listener.fd));
     RawClient client = client_of(listener);
-    client.send(get("Connection: close\r\n", is_chunked ? "1.1" : "1.0"));
+    client.send(stream_request("Connection: close\r\n", is_chunked ? "1.1" : "1.0"));
     fo::test::await([&] { return ended_ == 1; });
     const std::string answer = client.read_to_end();
     const std::string body =
@@ -301,7 +304,7 @@ TEST_F(HttpKept, AnAnswerThatFailsIsSentUpToThere) {
   server.listen(std::move(listener.fd));
   testing::internal::CaptureStderr();
   RawClient client = client_of(listener);
-  client.send(get());
+  client.send(stream_request());
   fo::test::await([&] { return ended_ == 1; });
   std::string answer = client.read_to_end();
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("engine died"));
@@ -314,7 +317,7 @@ TEST_F(HttpKept, AClientThatDoesNotReadIsCutOff) {
   Listener listener = small_listener();
   server.listen(std::move(listener.fd));
   const RawClient client = client_of(listener);
-  client.send(get());
+  client.send(stream_request());
   fo::test::await([&] { return written_ > 0 && server.connections() == 0; });
   EXPECT_EQ(ended_, 0);
 }
@@ -324,7 +327,7 @@ TEST_F(HttpKept, AClientThatDoesNotReadTheEndIsCutOff) {
   Listener listener = small_listener();
   server.listen(std::move(listener.fd));
   const RawClient client = client_of(listener);
-  client.send(get());
+  client.send(stream_request());
   fo::test::await([&] { return ended_ == 1 && server.connections() == 0; });
 }
 
@@ -341,11 +344,11 @@ TEST_F(HttpKept, AClientMayPauseWhileLessIsKept) {
   Listener listener = small_listener();
   server.listen(std::move(listener.fd));
   RawClient client = client_of(listener);
-  client.send(get());
+  client.send(stream_request());
   fo::test::await([&] { return is_waiting_.load(); });
   {
     const RawClient other = client_of(listener);
-    other.send(get());
+    other.send(stream_request());
     fo::test::await([&] { return written_ > kKept && server.connections() == 1; });
   }
   const std::string last = lines(kKept / kLine - 1, 1);
@@ -363,7 +366,7 @@ TEST_F(HttpKept, AClientThatGoesCancelsTheHandler) {
     Listener listener = small_listener();
     server.listen(std::move(listener.fd));
     RawClient client = client_of(listener);
-    client.send(get());
+    client.send(stream_request());
     fo::test::await([&] { return is_waiting_.load(); });
     is_reset ? client.reset() : client.close();
     fo::test::await([&] { return ended_ == 1 && server.connections() == 0; });
@@ -379,7 +382,7 @@ TEST_F(HttpKept, TheServerMayGoFirst) {
     server.listen(std::move(listener.fd));
     limit_buffers(client.fd());
     client.connect(port);
-    client.send(get());
+    client.send(stream_request());
     fo::test::await([&] { return written_ >= kKept; });
   }
   EXPECT_THAT(client.read_to_end(), Not(EndsWith("0\r\n\r\n")));
@@ -480,7 +483,7 @@ TEST_P(HttpClientGone, WithARequestBehindTheFirst) {
     RawClient client(server.port());
     client.send(kWait);
     waiting.wait_until_entered();
-    client.send(get());
+    client.send(stream_request());
   }
   EXPECT_TRUE(waiting.is_cancelled());
 }
@@ -582,7 +585,7 @@ TEST(HttpClientStays, AHandlerThatAskedForNothingIsNotCancelled) {
   });
   {
     RawClient client(server.port());
-    client.send(get());
+    client.send(stream_request());
   }
   ended.get_future().get();
 }
@@ -756,7 +759,7 @@ TEST_F(HttpsServer, ClientsInTheClearAreClosedOn) {
   TestServer server(echo());
   const std::uint16_t port = server.listen_tls(files());
   RawClient client(port);
-  client.send(get());
+  client.send(stream_request());
   EXPECT_THAT(client.read_to_end(), Not(HasSubstr("HTTP")));
   EXPECT_EQ(fetch("GET", url(port), soon(), options()).status, 200);
 }

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "kube/lease.h"
+#include "kube/collections.h"
 #include "support/failure.h"
 
 namespace fo::kube {
@@ -15,9 +15,6 @@ using base::ExitStatus;
 using nlohmann::json;
 using std::chrono::seconds;
 using test::status_of;
-
-const Collection kLeases = leases_in("ns");
-const Collection kConfigMaps{{"", "v1", "configmaps", "ConfigMap"}, "ns"};
 
 json plain() {
   return {{"apiVersion", "coordination.k8s.io/v1"},

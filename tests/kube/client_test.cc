@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kube/api_server.h"
+#include "kube/collections.h"
 #include "loop/test_loop.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
@@ -31,7 +32,6 @@ using testing::StartsWith;
 using Outcome = Client::Written::Outcome;
 using WatchEnd = Client::WatchEnd;
 
-const Collection kConfigMaps{{"", "v1", "configmaps", "ConfigMap"}, "ns"};
 const Collection kSlices{{"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"}, "ns"};
 
 json config_map(const std::string& name, const json& data = json::object()) {

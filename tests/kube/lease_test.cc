@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "kube/collections.h"
 #include "support/failure.h"
 
 namespace fo::kube {
@@ -17,9 +18,7 @@ using std::chrono::seconds;
 using std::chrono::system_clock;
 using test::status_of;
 
-const Collection kLeases = leases_in("ns");
-
-json plain() {
+json lease_object() {
   return {{"apiVersion", "coordination.k8s.io/v1"},
           {"kind", "Lease"},
           {"metadata", {{"name", "pair"}, {"namespace", "ns"}, {"resourceVersion", "17"}}},
@@ -31,14 +30,14 @@ json plain() {
             {"renewTime", "2026-11-21T05:34:00.000002Z"}}}};
 }
 
-Lease decode(const json& object) { return decode_lease(object.dump(), kLeases, "pair"); }
+Lease decode_named(const json& object) { return decode_lease(object.dump(), kLeases, "pair"); }
 
 ExitStatus refusal(const std::string& body) {
   return status_of([&] { decode_lease(body, kLeases, "pair"); });
 }
 
 TEST(KubeLease, ReadsALease) {
-  const Lease lease = decode(plain());
+  const Lease lease = decode_named(lease_object());
   EXPECT_EQ(lease.resource_version, "17");
   EXPECT_EQ(lease.holder, "engine-0_0123456789abcdef");
   EXPECT_EQ(lease.duration, seconds(15));
@@ -48,22 +47,22 @@ TEST(KubeLease, ReadsALease) {
 }
 
 TEST(KubeLease, WhatALeaseDoesNotSayIsNothing) {
-  json bare = plain();
+  json bare = lease_object();
   for (const json& spec : {json::object(), json(), json{{"holderIdentity", nullptr}}}) {
     bare["spec"] = spec;
-    const Lease lease = decode(bare);
+    const Lease lease = decode_named(bare);
     EXPECT_EQ(lease.holder, "");
     EXPECT_FALSE(lease.duration);
     EXPECT_EQ(lease.transitions, 0U);
     EXPECT_EQ(lease.renew_time, "");
   }
   bare.erase("spec");
-  EXPECT_EQ(decode(bare).transitions, 0U);
+  EXPECT_EQ(decode_named(bare).transitions, 0U);
 }
 
 TEST(KubeLease, AnotherObjectIsRefused) {
   const auto refused = [](const char* pointer, const json& value) {
-    json object = plain();
+    json object = lease_object();
     object[json::json_pointer(pointer)] = value;
     EXPECT_EQ(refusal(object.dump()), ExitStatus::kProtocol) << pointer << " " << value;
   };
@@ -88,7 +87,7 @@ TEST(KubeLease, AnotherObjectIsRefused) {
 }
 
 TEST(KubeLease, EveryTruncationIsRefused) {
-  const std::string whole = plain().dump();
+  const std::string whole = lease_object().dump();
   for (std::size_t size = 0; size < whole.size(); ++size) {
     EXPECT_EQ(refusal(whole.substr(0, size)), ExitStatus::kProtocol) << size;
   }
@@ -96,7 +95,7 @@ TEST(KubeLease, EveryTruncationIsRefused) {
 }
 
 TEST(KubeLease, DeepLongAndBrokenAnswersAreRefused) {
-  json object = plain();
+  json object = lease_object();
   object["metadata"]["annotations"]["a"] = std::string(1 << 20, 'x');
   EXPECT_EQ(refusal(object.dump()), ExitStatus::kProtocol);
   const std::string many(100000, '[');
@@ -120,7 +119,7 @@ TEST(KubeLease, NewLeaseHasAllThatAHolderNeeds) {
 }
 
 TEST(KubeLease, UpdateKeepsWhatOthersWrote) {
-  json object = plain();
+  json object = lease_object();
   object["metadata"]["labels"] = {{"team", "blue"}};
   object["metadata"]["uid"] = "u";
   object["metadata"]["managedFields"] = {{{"manager", "kubectl"}}};
@@ -133,9 +132,9 @@ TEST(KubeLease, UpdateKeepsWhatOthersWrote) {
   wanted["spec"]["leaseDurationSeconds"] = 2;
   wanted["spec"]["leaseTransitions"] = 5;
   wanted["spec"]["renewTime"] = "2001-09-09T01:46:40.000000Z";
-  EXPECT_EQ(json::parse(encode_lease(decode(object), claim)), wanted);
+  EXPECT_EQ(json::parse(encode_lease(decode_named(object), claim)), wanted);
   object["spec"] = nullptr;
-  EXPECT_EQ(json::parse(encode_lease(decode(object), claim))["spec"]["leaseTransitions"], 5);
+  EXPECT_EQ(json::parse(encode_lease(decode_named(object), claim))["spec"]["leaseTransitions"], 5);
 }
 
 TEST(KubeLease, TimesHaveSixDigits) {

@@ -17,36 +17,38 @@ std::vector<yaml::Node> nodes(const std::string& text) {
   return result;
 }
 
-yaml::Node node(const std::string& text) { return nodes(text).at(0); }
+yaml::Node manifest_node(const std::string& text) { return nodes(text).at(0); }
 
 TEST(Manifest, HasNames) {
   const yaml::Node one =
-      node("{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: b}}");
+      manifest_node("{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: b}}");
   EXPECT_EQ(kubectl_name(one), "deployment.apps/a");
   EXPECT_EQ(manifest_file_name(one), "b-deployment-a");
-  EXPECT_EQ(kubectl_name(node("{apiVersion: v1, kind: Pod, metadata: {name: p}}")), "pod/p");
+  EXPECT_EQ(kubectl_name(manifest_node("{apiVersion: v1, kind: Pod, metadata: {name: p}}")),
+            "pod/p");
 }
 
 TEST(Manifest, FileNamesStayInTheirFolder) {
-  EXPECT_EQ(
-      manifest_file_name(node("{kind: ../Pod, metadata: {name: '../../etc/x', namespace: ..}}")),
-      "-.-..-pod-..-..-etc-x");
+  EXPECT_EQ(manifest_file_name(
+                manifest_node("{kind: ../Pod, metadata: {name: '../../etc/x', namespace: ..}}")),
+            "-.-..-pod-..-..-etc-x");
 }
 
 TEST(Manifest, NamesAreOneLine) {
-  EXPECT_EQ(kubectl_name(node("{kind: \"a\\nb\", metadata: {name: \"x\\ny\"}}")),
+  EXPECT_EQ(kubectl_name(manifest_node("{kind: \"a\\nb\", metadata: {name: \"x\\ny\"}}")),
             "'a\\x0ab'/'x\\x0ay'");
-  EXPECT_EQ(kubectl_name(node("{a: 1}")), "unnamed");
+  EXPECT_EQ(kubectl_name(manifest_node("{a: 1}")), "unnamed");
 }
 
 TEST(Manifest, IsChosenByKindOrKindAndName) {
-  const yaml::Node pod = node("{kind: Pod, metadata: {name: p}}");
+  const yaml::Node pod = manifest_node("{kind: Pod, metadata: {name: p}}");
   EXPECT_TRUE(matches(pod, "pod"));
   EXPECT_TRUE(matches(pod, "POD/p"));
   EXPECT_FALSE(matches(pod, "pod/q"));
   EXPECT_FALSE(matches(pod, "p"));
-  EXPECT_FALSE(matches(node("{a: 1}"), ""));
-  const yaml::Node one = node("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}");
+  EXPECT_FALSE(matches(manifest_node("{a: 1}"), ""));
+  const yaml::Node one =
+      manifest_node("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}");
   EXPECT_TRUE(matches(one, "deployment.apps/d"));
   EXPECT_TRUE(matches(one, "Deployment.apps"));
   EXPECT_FALSE(matches(one, "deployment.batch"));

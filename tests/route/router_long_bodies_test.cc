@@ -53,7 +53,7 @@ TEST_F(RouterLongBodies, AreNotResumedAsText) {
   fleet.add_engines(2);
   for (const std::size_t engine : {0U, 1U}) fleet.engine(engine).knobs().token_ids = "ignored";
   for (const bool is_known : {false, true}) {
-    for (const std::size_t engine : {0U, 1U}) fleet.worker(engine).is_plain = is_known;
+    for (const std::size_t engine : {0U, 1U}) fleet.worker(engine).lacks_token_ids = is_known;
     const std::string reason = is_known ? "token ids were not requested from the worker"
                                         : "the request is longer than 64 KiB";
     const Client call = fleet.ask_with_fault(long_body(), "cut@8");

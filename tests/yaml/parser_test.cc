@@ -8,7 +8,7 @@ namespace {
 
 using fo::yaml::Parser;
 
-std::string refusal(std::string_view text) {
+std::string parser_refusal(std::string_view text) {
   const std::string file = "f";
   const fo::test::Failure failure = fo::test::failure_of([&] {
     Parser parser(text, file);
@@ -46,30 +46,30 @@ TEST(Parser, SaysWhatIsWrongWhere) {
       {"a: {x:}\n", "f:1:6: found unexpected ':' while scanning a plain scalar"},
       {"&a &b c\n", "f:1:4: did not find expected <document start>"},
   };
-  for (const auto& [text, message] : shapes) EXPECT_EQ(refusal(text), message);
+  for (const auto& [text, message] : shapes) EXPECT_EQ(parser_refusal(text), message);
 }
 
 TEST(Parser, SaysWhereItBegins) {
-  EXPECT_EQ(refusal("é: 1\na:\n- [b\n- c\n"),
+  EXPECT_EQ(parser_refusal("é: 1\na:\n- [b\n- c\n"),
             "f:5:1: did not find expected ',' or ']' while parsing a flow sequence that begins on "
             "line 3");
-  EXPECT_EQ(refusal("a:\n - b\n c: d\n"),
+  EXPECT_EQ(parser_refusal("a:\n - b\n c: d\n"),
             "f:3:2: did not find expected '-' indicator while parsing a block collection that "
             "begins on line 2");
 }
 
 // The position of the mistake, which may be before the position that libyaml reports.
 TEST(Parser, SaysWhereAScalarOrKeyBegins) {
-  EXPECT_EQ(refusal("a: 1\nb: \"c\nd: e\nf: g\n"),
+  EXPECT_EQ(parser_refusal("a: 1\nb: \"c\nd: e\nf: g\n"),
             "f:2:4: found unexpected end of stream while scanning a quoted scalar");
-  EXPECT_EQ(refusal("a: 'b\n---\nc'\n"),
+  EXPECT_EQ(parser_refusal("a: 'b\n---\nc'\n"),
             "f:1:4: found unexpected document indicator while scanning a quoted scalar");
-  EXPECT_EQ(refusal("a: 1\nb\n\nc: 2\n"),
+  EXPECT_EQ(parser_refusal("a: 1\nb\n\nc: 2\n"),
             "f:2:1: could not find expected ':' while scanning a simple key");
   EXPECT_EQ(
-      refusal("a: b\n  c: d\n"),
+      parser_refusal("a: b\n  c: d\n"),
       "f:1:4: mapping values are not allowed in this context behind a scalar of several lines");
-  EXPECT_EQ(refusal("a: |\n b\n- c\n"),
+  EXPECT_EQ(parser_refusal("a: |\n b\n- c\n"),
             "f:3:1: did not find expected key while parsing a block mapping that begins on line 1");
 }
 

@@ -8,6 +8,8 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/publish/judge.h"
+
 namespace fo::engine {
 namespace {
 
@@ -247,11 +249,6 @@ TEST(HttpFraming, BoundsHeadsTrailersAndPipelines) {
   many.push_back(get());
   EXPECT_TRUE(is_opaque(many));
 }
-
-/// Refuses targets that contain "no".
-const HttpFraming::Judge kJudge = [](std::string_view target) {
-  return target.find("no") == std::string_view::npos ? 0 : 403;
-};
 
 /// The bytes of a client that are forwarded, in pieces of `size`.
 struct Passed {

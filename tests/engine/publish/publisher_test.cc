@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/publish/judge.h"
 #include "http/client.h"
 #include "http/support.h"
 #include "os/socket/unix_socket.h"
@@ -461,11 +462,6 @@ TEST_F(Publishing, ClientsThatHaveNotAskedYetGiveWayToThoseThatAsk) {
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_LT(std::count(log.begin(), log.end(), '\n'), 40) << log;
 }
-
-/// Refuses targets that contain "no".
-const HttpFraming::Judge kJudge = [](std::string_view target) {
-  return target.find("no") == std::string_view::npos ? 0 : 403;
-};
 
 std::string body_of(const std::string& response) {
   const std::size_t end = response.find("\r\n\r\n");

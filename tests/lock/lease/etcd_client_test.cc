@@ -59,9 +59,9 @@ using testing::SizeIs;
 
 using fo::test::soon;
 
-class Contender {
+class RunningContender {
  public:
-  Contender(TestLoop& loop, const LockUri& uri, const std::string& id)
+  RunningContender(TestLoop& loop, const LockUri& uri, const std::string& id)
       : loop_(loop), client_(make_etcd_client(uri, id)) {}
 
   void ask() {
@@ -130,8 +130,9 @@ class EtcdClient : public test::WithEtcd {
     return test::etcd_lock(etcd().address(), "x", "?ttl=" + ttl);
   }
   std::vector<std::string> keys() { return test::queue_in(etcd(), "x"); }
-  std::unique_ptr<Contender> contender(const LockUri& uri, const std::string& id = "engine-0") {
-    return std::make_unique<Contender>(loop_, uri, id);
+  std::unique_ptr<RunningContender> contender(const LockUri& uri,
+                                              const std::string& id = "engine-0") {
+    return std::make_unique<RunningContender>(loop_, uri, id);
   }
   std::vector<std::string> waiting_ids() {
     std::vector<std::string> ids;
@@ -146,7 +147,7 @@ class EtcdClient : public test::WithEtcd {
   }
   std::string leases() { return etcd().run_etcdctl({"lease", "list"}); }
   // Waits until the contender is queued and watches its predecessor.
-  void await_watch(const Contender& waiting, std::size_t size) {
+  void await_watch(const RunningContender& waiting, std::size_t size) {
     await_queue(size);
     loop_.run_until([&] { return etcd().watchers() > 0; });
     ASSERT_FALSE(waiting.is_done());
@@ -183,7 +184,7 @@ TEST_F(EtcdClient, TurnsComeInTheOrderOfAskingWithoutPolling) {
   const LockUri uri = lock("1h");
   const auto first = contender(uri);
   first->acquire();
-  std::vector<std::unique_ptr<Contender>> queue;
+  std::vector<std::unique_ptr<RunningContender>> queue;
   std::vector<std::string> ids;
   for (std::size_t i = 0; i < 8; ++i) {
     ids.push_back("q" + std::to_string(i));
@@ -565,7 +566,7 @@ TEST(EtcdParrot, AnswersThatAreNoneAreRefused) {
         "HTTP/1.1 200 OK\r\n\r\n" + std::string(5 << 20, '[')}) {
     TestLoop loop;
     const Parrot parrot(loop.io(), answer);
-    Contender contender(loop, parrot_lock(parrot), "engine-0");
+    RunningContender contender(loop, parrot_lock(parrot), "engine-0");
     EXPECT_EQ(test::failure_of([&] { contender.acquire(); }).status, ExitStatus::kProtocol)
         << answer.substr(0, 80);
   }
@@ -611,7 +612,7 @@ TEST(EtcdParrot, WatchesThatEndAtOnceAreNotAskedForWithoutAPause) {
                          R"(,"responses":[{"response_range":{"kvs":[{"create_revision":"5"}]}},)" +
                          R"({"response_range":{"kvs":[{"key":"eC8x","create_revision":"4"}]}}]})");
     });
-    Contender contender(loop, parrot_lock(parrot, "30s"), "engine-0");
+    RunningContender contender(loop, parrot_lock(parrot, "30s"), "engine-0");
     contender.ask();
     loop.run_until([&] { return parrot.answered >= 6; });
     loop.run(loop::pause_for(seconds(1)));
@@ -751,7 +752,8 @@ TEST_F(EtcdClient, WaiterThatWasStoppedTooLongQueuesAgain) {
     say(ready, result.grant.generation);
     return test::pause_for_ever();
   });
-  const auto hold_until_waiting = [&](Contender& holder, const std::vector<std::string>& ids) {
+  const auto hold_until_waiting = [&](RunningContender& holder,
+                                      const std::vector<std::string>& ids) {
     const Deadline deadline = soon();
     while (waiting_ids() != ids) {
       ASSERT_FALSE(deadline.expired());

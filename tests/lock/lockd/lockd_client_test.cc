@@ -49,7 +49,7 @@ using test::TempDir;
 
 using fo::test::soon;
 
-UniqueFd connect_tcp(std::uint16_t port) {
+UniqueFd connect_to_port(std::uint16_t port) {
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   return test::try_connect(fd.get(), port) == 0 ? std::move(fd) : UniqueFd();
 }
@@ -111,7 +111,7 @@ class Network {
       if (is_cut_) continue;
       UniqueFd client(::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (client) {
-        UniqueFd server = connect_tcp(server_port_);
+        UniqueFd server = connect_to_port(server_port_);
         if (server) {
           const Way there{client.get(), server.get(), {}, false};
           const Way back{server.get(), client.get(), {}, false};

@@ -30,19 +30,19 @@ Ended run(const std::vector<TokenId>& prompt, GenerationOptions options) {
   return ended;
 }
 
-const std::vector<TokenId> kPrompt = encode("tell me");
+const std::vector<TokenId> kTellMe = encode("tell me");
 
 TEST(OracleGeneration, IsTheModelsContinuation) {
-  const Ended ended = run(kPrompt, {.max_tokens = 30, .ignore_end = true});
+  const Ended ended = run(kTellMe, {.max_tokens = 30, .ignore_end = true});
   EXPECT_EQ(ended.tokens.size(), 30u);
   EXPECT_EQ(ended.finish, "length");
-  const std::vector<TokenId> known = continuation(kPrompt, 30);
+  const std::vector<TokenId> known = continuation(kTellMe, 30);
   EXPECT_TRUE(std::equal(known.begin(), known.end(), ended.tokens.begin()));
 }
 
 TEST(OracleGeneration, NoiseMovesLogProbabilitiesAndNoTokens) {
   const auto tokens_of = [](double amplitude, std::uint64_t noise) {
-    Generation generation({}, kPrompt,
+    Generation generation({}, kTellMe,
                           {.max_tokens = 50,
                            .ignore_end = true,
                            .logprobs = 5,
@@ -81,10 +81,10 @@ TEST(OracleGeneration, EndsWithTheEndToken) {
 }
 
 TEST(OracleGeneration, AStopTokenEndsItWithoutItsText) {
-  const Ended whole = run(kPrompt, {.max_tokens = 10, .ignore_end = true});
+  const Ended whole = run(kTellMe, {.max_tokens = 10, .ignore_end = true});
   const TokenId stop = whole.tokens[6];
   const auto at = std::ranges::find(whole.tokens, stop) - whole.tokens.begin();
-  const Ended ended = run(kPrompt, {.max_tokens = 10, .ignore_end = true, .stop_tokens = {stop}});
+  const Ended ended = run(kTellMe, {.max_tokens = 10, .ignore_end = true, .stop_tokens = {stop}});
   EXPECT_EQ(ended.finish, "stop");
   EXPECT_EQ(std::get<TokenId>(ended.reason), stop);
   ASSERT_EQ(ended.tokens.size(), static_cast<std::size_t>(at + 1));
@@ -102,8 +102,8 @@ TEST(OracleGeneration, BeforeMinTokensNothingEndsIt) {
 }
 
 TEST(OracleGeneration, WrongTokensBeginWhereTheyShould) {
-  const Ended right = run(kPrompt, {.max_tokens = 40, .ignore_end = true});
-  const Ended wrong = run(kPrompt, {.max_tokens = 40, .ignore_end = true, .wrong_from = 7});
+  const Ended right = run(kTellMe, {.max_tokens = 40, .ignore_end = true});
+  const Ended wrong = run(kTellMe, {.max_tokens = 40, .ignore_end = true, .wrong_from = 7});
   const auto differ = std::ranges::mismatch(right.tokens, wrong.tokens);
   EXPECT_GE(differ.in1 - right.tokens.begin(), 7);
   EXPECT_LE(differ.in1 - right.tokens.begin(), 9);
@@ -112,13 +112,13 @@ TEST(OracleGeneration, WrongTokensBeginWhereTheyShould) {
 TEST(OracleGeneration, WithPenaltiesAPromptIsNotAnAnswer) {
   for (const auto& [frequency, presence] : {std::pair(2.0, 0.0), std::pair(0.0, 2.0)}) {
     GenerationOptions options{.max_tokens = 200, .ignore_end = true};
-    const Ended plain = run(kPrompt, options);
+    const Ended plain = run(kTellMe, options);
     options.frequency_penalty = frequency;
     options.presence_penalty = presence;
-    const Ended whole = run(kPrompt, options);
+    const Ended whole = run(kTellMe, options);
     EXPECT_NE(whole.tokens, plain.tokens);
     constexpr std::ptrdiff_t kHalf = 100;
-    std::vector<TokenId> prompt = kPrompt;
+    std::vector<TokenId> prompt = kTellMe;
     prompt.insert(prompt.end(), whole.tokens.begin(), whole.tokens.begin() + kHalf);
     options.max_tokens = kHalf;
     const std::vector<TokenId> rest(whole.tokens.begin() + kHalf, whole.tokens.end());
@@ -132,15 +132,15 @@ TEST(OracleGeneration, WithPenaltiesAPromptIsNotAnAnswer) {
 }
 
 TEST(OracleGeneration, ABiasMovesTokensUpAndDown) {
-  const Ended plain = run(kPrompt, {.max_tokens = 20, .ignore_end = true});
+  const Ended plain = run(kTellMe, {.max_tokens = 20, .ignore_end = true});
   GenerationOptions options{.max_tokens = 20, .ignore_end = true};
   options.biases = {{300, 100}};
-  EXPECT_EQ(run(kPrompt, options).tokens, std::vector<TokenId>(20, 300));
+  EXPECT_EQ(run(kTellMe, options).tokens, std::vector<TokenId>(20, 300));
   const TokenId first = plain.tokens.front();
   options.biases = {{first, -1}};
-  EXPECT_EQ(run(kPrompt, options).tokens.front(), first) << "the next best is 1.75 below";
+  EXPECT_EQ(run(kTellMe, options).tokens.front(), first) << "the next best is 1.75 below";
   options.biases = {{first, -100}};
-  EXPECT_NE(run(kPrompt, options).tokens.front(), first);
+  EXPECT_NE(run(kTellMe, options).tokens.front(), first);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ using test::Worker;
 
 constexpr PodLayout kLayouts[] = {PodLayout::kPlan, PodLayout::kDynamo};
 
-Generated generate(const std::string& main, const GenerateOptions& options) {
+Generated generate_supervised(const std::string& main, const GenerateOptions& options) {
   return Worker{.main = main}.generate(options);
 }
 
@@ -148,8 +148,8 @@ TEST(Supervision, OneOfTwoEnginesServesInEveryLayout) {
   for (const Row& row : rows) {
     for (const PodLayout layout : kLayouts) {
       SCOPED_TRACE(row.main + (layout == PodLayout::kPlan ? " plan" : " dynamo"));
-      EXPECT_EQ(outcome(generate(row.main, options_of(layout, false))), row.alone);
-      EXPECT_EQ(outcome(generate(row.main, options_of(layout, true))), row.supervised);
+      EXPECT_EQ(outcome(generate_supervised(row.main, options_of(layout, false))), row.alone);
+      EXPECT_EQ(outcome(generate_supervised(row.main, options_of(layout, true))), row.supervised);
     }
   }
 }
@@ -188,8 +188,10 @@ TEST(Supervision, AnExplicitKindIsTaken) {
   for (const Row& row : rows) {
     for (const PodLayout layout : kLayouts) {
       SCOPED_TRACE(row.main + " " + row.engine);
-      EXPECT_EQ(outcome(generate(row.main, options_of(layout, false, row.engine))), row.alone);
-      EXPECT_EQ(outcome(generate(row.main, options_of(layout, true, row.engine))), row.supervised);
+      EXPECT_EQ(outcome(generate_supervised(row.main, options_of(layout, false, row.engine))),
+                row.alone);
+      EXPECT_EQ(outcome(generate_supervised(row.main, options_of(layout, true, row.engine))),
+                row.supervised);
     }
   }
 }
@@ -226,9 +228,10 @@ TEST(Supervision, NothingIsWrittenInWhichTwoServeOrNoneCan) {
           GenerateOptions options = options_of(kLayouts[bits & 1], (bits & 2) != 0, engine);
           if (bits / 4 == 1) options.lock = LockKind::kLockd;
           if (bits / 4 == 2) options.gms = GmsProgram::kUpstream;
-          const Generated made = generate("\"command\":[" + command + "],\"env\":[" + mode.env +
-                                              "],\"args\":[" + mode.argument + "]",
-                                          options);
+          const Generated made =
+              generate_supervised("\"command\":[" + command + "],\"env\":[" + mode.env +
+                                      "],\"args\":[" + mode.argument + "]",
+                                  options);
           if (!made.errors().empty()) continue;
           ++written;
           SCOPED_TRACE(command + " " + mode.env + mode.argument + " " + engine + " " +
@@ -257,7 +260,7 @@ TEST(Supervision, NothingIsWrittenInWhichTwoServeOrNoneCan) {
 }
 
 std::string errors_of(const std::string& main, const GenerateOptions& options) {
-  std::string text = generate(main, options).errors();
+  std::string text = generate_supervised(main, options).errors();
   for (std::size_t at = 0; (at = text.find(kMainPath, at)) != std::string::npos;) {
     text.erase(at, kMainPath.size());
   }
@@ -360,9 +363,9 @@ TEST(Supervision, ShadowModeIsNeededByWhatHoldsTheLockItself) {
 TEST(Supervision, WarnsOfWhatAStandbyCosts) {
   const auto warnings = [](const std::string& command, bool supervise,
                            const std::string& engine = "") {
-    const Generated made =
-        generate("\"command\":[" + command + R"(],"env":[{"name":"DYN_NAMESPACE","value":"n"}])",
-                 options_of(PodLayout::kPlan, supervise, engine));
+    const Generated made = generate_supervised(
+        "\"command\":[" + command + R"(],"env":[{"name":"DYN_NAMESPACE","value":"n"}])",
+        options_of(PodLayout::kPlan, supervise, engine));
     const std::string text = made.warnings();
     return text.substr(text.starts_with(kMainPath) ? kMainPath.size() : 0);
   };

@@ -36,7 +36,7 @@ std::string finish(int index, const std::string& reason) {
 }
 
 const std::string kRole = choice(0, R"("delta":{"role":"assistant","content":""})");
-const std::string kText = choice(0, R"("delta":{"content":"Hi"})");
+const std::string kOneChoice = choice(0, R"("delta":{"content":"Hi"})");
 const std::string kFinish = finish(0, "stop");
 const std::string kUsage = event(R"({"choices":[],"usage":{"completion_tokens":1}})");
 const std::string kDone = event("[DONE]");
@@ -94,14 +94,14 @@ TEST(Exchange, AStreamIsHeldUntilItBringsContent) {
   Answer answer = chat(kRole);
   EXPECT_FALSE(answer.exchange.has_head());
   EXPECT_FALSE(answer.exchange.is_delivered());
-  answer.body(kText);
+  answer.body(kOneChoice);
   EXPECT_TRUE(answer.exchange.has_head());
-  EXPECT_EQ(answer.output, kRole + kText);
+  EXPECT_EQ(answer.output, kRole + kOneChoice);
   EXPECT_TRUE(answer.exchange.is_delivered());
   EXPECT_EQ(answer.exchange.delivered_tokens(), 1U);
   answer.body(kFinish + kDone);
   EXPECT_EQ(answer.exchange.state(), State::kDone);
-  EXPECT_EQ(answer.output, kRole + kText + kFinish + kDone);
+  EXPECT_EQ(answer.output, kRole + kOneChoice + kFinish + kDone);
 }
 
 TEST(Exchange, ASecondAttemptLeavesNothingOfTheFirst) {
@@ -111,12 +111,12 @@ TEST(Exchange, ASecondAttemptLeavesNothingOfTheFirst) {
   EXPECT_FALSE(answer.exchange.is_delivered());
   answer.exchange.begin_attempt();
   EXPECT_FALSE(answer.exchange.fault());
-  answer.head(kStreamHead).body(kRole + kText + kFinish + kDone);
-  EXPECT_EQ(answer.output, kRole + kText + kFinish + kDone);
+  answer.head(kStreamHead).body(kRole + kOneChoice + kFinish + kDone);
+  EXPECT_EQ(answer.output, kRole + kOneChoice + kFinish + kDone);
 }
 
 TEST(Exchange, ContentThatArrivesWithAFaultIsNotDeliveredBeforeAnyOther) {
-  Answer answer = chat(kRole + kText + kError);
+  Answer answer = chat(kRole + kOneChoice + kError);
   EXPECT_EQ(answer.fault(), Kind::kErrorFrame);
   EXPECT_FALSE(answer.exchange.has_head());
   EXPECT_EQ(answer.output, "");
@@ -125,20 +125,20 @@ TEST(Exchange, ContentThatArrivesWithAFaultIsNotDeliveredBeforeAnyOther) {
 }
 
 TEST(Exchange, EventsBeforeAFaultAreDeliveredIfOthersWere) {
-  Answer answer = chat(kRole + kText);
-  answer.body(kText + kText + kError + kDone);
+  Answer answer = chat(kRole + kOneChoice);
+  answer.body(kOneChoice + kOneChoice + kError + kDone);
   EXPECT_EQ(answer.fault(), Kind::kErrorFrame);
-  EXPECT_EQ(answer.output, kRole + kText + kText + kText);
+  EXPECT_EQ(answer.output, kRole + kOneChoice + kOneChoice + kOneChoice);
   EXPECT_EQ(answer.exchange.delivered_tokens(), 3U);
 }
 
 TEST(Exchange, NothingIsReadAfterTheEnd) {
   for (const std::string& end : {kFinish + kDone, kError}) {
-    Answer answer = chat(kText);
+    Answer answer = chat(kOneChoice);
     answer.body(end);
     const State state = answer.exchange.state();
     const std::string output = answer.output;
-    answer.body(kText).broken().end().body(kText);
+    answer.body(kOneChoice).broken().end().body(kOneChoice);
     EXPECT_EQ(answer.exchange.state(), state);
     EXPECT_EQ(answer.output, output);
   }
@@ -182,7 +182,7 @@ TEST(Exchange, AReasonIsShort) {
 }
 
 TEST(Exchange, AStreamIsCompleteWithAFinishReasonForEachChoice) {
-  const std::string texts = choice(2, R"("delta":{"content":"c"})") + kText;
+  const std::string texts = choice(2, R"("delta":{"content":"c"})") + kOneChoice;
   for (const auto& order : std::vector<std::vector<int>>{{0, 1, 2}, {2, 0, 1}, {1, 2, 0}}) {
     std::string stream = texts;
     for (const int index : order) {
@@ -208,7 +208,7 @@ TEST(Exchange, TheEndOfOneChoiceWithoutContentDeliversNothingYet) {
 }
 
 TEST(Exchange, NothingIsAFaultAfterTheLastFinishReason) {
-  const std::string answered = kRole + kText + kFinish;
+  const std::string answered = kRole + kOneChoice + kFinish;
   for (const std::string& rest :
        {kDone, kError, kError + kDone, event("rubbish"), finish(0, "abort"), kUsage,
         event(std::string(2 * base::kMiB, ' ')), std::string("data: half"), std::string()}) {
@@ -220,17 +220,17 @@ TEST(Exchange, NothingIsAFaultAfterTheLastFinishReason) {
 
 TEST(Exchange, AnAbortIsAFaultEvenBesideAFinishReason) {
   for (const char* reason : {"abort", "error"}) {
-    EXPECT_EQ(chat(kText + finish(0, reason) + kDone).fault(), Kind::kAborted);
+    EXPECT_EQ(chat(kOneChoice + finish(0, reason) + kDone).fault(), Kind::kAborted);
   }
   const Answer answer = chat(
-      kText +
+      kOneChoice +
       event(
           R"({"choices":[{"index":0,"finish_reason":"stop"},{"index":1,"finish_reason":"abort"}]})"));
   EXPECT_EQ(answer.fault(), Kind::kAborted);
 }
 
 TEST(Exchange, AnEarlyEndIsAFault) {
-  for (const std::string& stream : {std::string(), kRole, kText, kText + kUsage}) {
+  for (const std::string& stream : {std::string(), kRole, kOneChoice, kOneChoice + kUsage}) {
     EXPECT_EQ(chat(stream + kDone).fault(), Kind::kTruncated);
     EXPECT_EQ(chat(stream).end().fault(), Kind::kTruncated);
     EXPECT_EQ(chat(stream).broken().fault(), Kind::kTruncated);
@@ -293,19 +293,19 @@ TEST(Exchange, AStreamWithoutContentIsNotHeldForEver) {
 
 TEST(Exchange, AnIdIsNotRepeatedInEachEvent) {
   Answer answer = chat("id: " + std::string(100'000, 'x') + "\n\n");
-  for (int i = 0; i < 3; ++i) answer.body(kText);
-  EXPECT_EQ(answer.output, kText + kText + kText);
+  for (int i = 0; i < 3; ++i) answer.body(kOneChoice);
+  EXPECT_EQ(answer.output, kOneChoice + kOneChoice + kOneChoice);
 }
 
 TEST(Exchange, CommentsAreLeftOutAndTypesAndLinesAreKept) {
   // SGLang sends the ids of tokens as an event of this type.
   const std::string typed = "event: sglext_ids\ndata: {\"choices\":[],\ndata: \"x\":1}\n\n";
-  Answer answer = chat(": ping\n\n" + kText + "retry: 5\n\n" + typed);
-  EXPECT_EQ(answer.output, kText + typed);
+  Answer answer = chat(": ping\n\n" + kOneChoice + "retry: 5\n\n" + typed);
+  EXPECT_EQ(answer.output, kOneChoice + typed);
 }
 
 TEST(Exchange, TokensAreCountedByTheirIds) {
-  Answer answer = chat(choice(0, R"("delta":{"content":"abc"},"token_ids":[1,2,3])") + kText);
+  Answer answer = chat(choice(0, R"("delta":{"content":"abc"},"token_ids":[1,2,3])") + kOneChoice);
   EXPECT_EQ(answer.exchange.attempt_tokens(), 4U);
   EXPECT_EQ(answer.exchange.delivered_tokens(), 4U);
   // Tokens without a text yet are tokens, but no content.
@@ -341,14 +341,14 @@ TEST(Exchange, TheTokensOfAnAnswerInOnePieceAreThoseOfItsUsage) {
 
 TEST(Exchange, TheTokensOfAStreamAreAtLeastThoseOfItsUsage) {
   // A chunk may bring several tokens.
-  Answer answer = chat(kText + kFinish);
+  Answer answer = chat(kOneChoice + kFinish);
   EXPECT_EQ(answer.exchange.delivered_tokens(), 1U);
   EXPECT_FALSE(answer.exchange.prompt_tokens());
   answer.body(event(R"({"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4}})") + kDone);
   EXPECT_EQ(answer.exchange.delivered_tokens(), 4U);
   EXPECT_EQ(answer.exchange.prompt_tokens(), 9U);
 
-  Answer less = chat(kText + kText + kFinish + kUsage + kDone);
+  Answer less = chat(kOneChoice + kOneChoice + kFinish + kUsage + kDone);
   EXPECT_EQ(less.exchange.delivered_tokens(), 2U);
   EXPECT_FALSE(less.exchange.prompt_tokens());
 }
@@ -385,7 +385,7 @@ TEST(Exchange, TellsWhichBytesTakeLongToRead) {
   const std::string kLong(200'000, 'x');
   Answer stream(streamed());
   stream.head(kStreamHead);
-  EXPECT_FALSE(stream.exchange.is_long(kText));
+  EXPECT_FALSE(stream.exchange.is_long(kOneChoice));
   stream.body(R"(data: {"choices":[{"index":0,"delta":{"content":")" + kLong);
   EXPECT_FALSE(stream.exchange.is_long("yyy")) << "the event goes on";
   EXPECT_TRUE(stream.exchange.is_long("\"}}]}\n\n"));
@@ -487,8 +487,8 @@ TEST(Exchange, HeadersOfTheConnectionAreDropped) {
                 {"Alt-Svc", "h3=\":443\""},
                 {"Cache-Control", "no-cache"},
                 {"x-inner-not", "1"}}});
-  answer.body(kText);
-  EXPECT_EQ(answer.output, kText);
+  answer.body(kOneChoice);
+  EXPECT_EQ(answer.output, kOneChoice);
   EXPECT_EQ(answer.exchange.head().headers, (http::Fields{{"Content-Type", "TEXT/Event-Stream"},
                                                           {"Cache-Control", "no-cache"},
                                                           {"x-inner-not", "1"}}));
@@ -497,9 +497,9 @@ TEST(Exchange, HeadersOfTheConnectionAreDropped) {
 /// A stream of events, some of them invalid, with line ends of each kind.
 std::string random_stream(std::mt19937& random) {
   const std::vector<std::string> common{kRole,
-                                        kText,
-                                        kText,
-                                        kText,
+                                        kOneChoice,
+                                        kOneChoice,
+                                        kOneChoice,
                                         kUsage,
                                         ": ping\n\n",
                                         "id: 7\n\n",

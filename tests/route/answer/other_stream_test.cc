@@ -12,16 +12,16 @@ namespace {
 
 using route::OtherStream;
 
-std::string event(const std::string& type, const std::string& data) {
+std::string typed_event(const std::string& type, const std::string& data) {
   return "event: " + type + "\ndata: " + data + "\n\n";
 }
 
 const std::string kCreated =
-    event("response.created", R"({"type":"response.created","response":{"id":"resp_7"}})");
-const std::string kDelta = event("response.output_text.delta", R"({"delta":"a"})");
+    typed_event("response.created", R"({"type":"response.created","response":{"id":"resp_7"}})");
+const std::string kDelta = typed_event("response.output_text.delta", R"({"delta":"a"})");
 const std::string kCompleted =
-    event("response.completed", R"({"response":{"id":"resp_7","output":[],)"
-                                R"("usage":{"input_tokens":12,"output_tokens":5}}})");
+    typed_event("response.completed", R"({"response":{"id":"resp_7","output":[],)"
+                                      R"("usage":{"input_tokens":12,"output_tokens":5}}})");
 
 TEST(OtherStream, ReadsTheUsageAndTheIdOfAResponse) {
   OtherStream stream(base::kKiB);
@@ -41,10 +41,10 @@ TEST(OtherStream, ReadsTheUsageAndTheIdOfAResponse) {
 TEST(OtherStream, JoinsTheUsageOfTheEventsOfAMessage) {
   OtherStream stream(base::kKiB);
   stream.on_bytes(
-      event("message_start",
-            R"({"message":{"id":"msg_1","usage":{"input_tokens":9,"output_tokens":1}}})"));
-  stream.on_bytes(event("content_block_delta", R"({"delta":{"text":"a"}})"));
-  stream.on_bytes(event("message_delta", R"({"delta":{},"usage":{"output_tokens":4}})"));
+      typed_event("message_start",
+                  R"({"message":{"id":"msg_1","usage":{"input_tokens":9,"output_tokens":1}}})"));
+  stream.on_bytes(typed_event("content_block_delta", R"({"delta":{"text":"a"}})"));
+  stream.on_bytes(typed_event("message_delta", R"({"delta":{},"usage":{"output_tokens":4}})"));
   ASSERT_TRUE(stream.usage());
   EXPECT_EQ(stream.usage()->prompt_tokens, 9U);
   EXPECT_EQ(stream.usage()->completion_tokens, 4U);
@@ -74,10 +74,10 @@ TEST(OtherStream, IgnoresTextAndCountsThatAreNone) {
   for (const char* data :
        {R"({"delta":"{\"usage\":{\"output_tokens\":9}}"})", R"({"usage":7})", R"(["usage"])",
         R"({"usage":)", R"({"a":{"usage":{"output_tokens":3}}})"}) {
-    EXPECT_EQ(stream.on_bytes(event("message", data)).pieces, 1U);
+    EXPECT_EQ(stream.on_bytes(typed_event("message", data)).pieces, 1U);
     EXPECT_FALSE(stream.usage()) << data;
   }
-  stream.on_bytes(event("message", R"({"usage":{"output_tokens":18446744073709551615}})"));
+  stream.on_bytes(typed_event("message", R"({"usage":{"output_tokens":18446744073709551615}})"));
   EXPECT_EQ(stream.usage()->completion_tokens, std::uint64_t{1} << 32);
 }
 

@@ -23,7 +23,7 @@ ResumeFacts wants(bool ids, bool usage, bool continuous = false) {
   return facts;
 }
 
-const std::string kChat =
+const std::string kChatEvent =
     R"({"id":"x","choices":[{"index":0,"delta":{"content":"a\u0062"},"token_ids":[7, 8]}],)"
     R"("prompt_token_ids":[1],"usage":{"prompt_tokens":1},"model":"m"})";
 
@@ -33,17 +33,17 @@ std::string forwarded(const std::string& data, const ResumeFacts& facts,
 }
 
 TEST(ClientEvents, WhatTheClientDidNotAskForIsTakenOut) {
-  EXPECT_EQ(forwarded(kChat, wants(true, true, true)), http::format_sse(kChat));
-  EXPECT_EQ(forwarded(kChat, wants(true, false)),
+  EXPECT_EQ(forwarded(kChatEvent, wants(true, true, true)), http::format_sse(kChatEvent));
+  EXPECT_EQ(forwarded(kChatEvent, wants(true, false)),
             http::format_sse(R"({"id":"x","choices":[{"index":0,"delta":{"content":"a\u0062"},)"
                              R"("token_ids":[7, 8]}],"prompt_token_ids":[1],"model":"m"})"));
-  EXPECT_EQ(forwarded(kChat, wants(false, true, true)),
+  EXPECT_EQ(forwarded(kChatEvent, wants(false, true, true)),
             http::format_sse(R"({"id":"x","choices":[{"index":0,"delta":{"content":"a\u0062"}}],)"
                              R"("usage":{"prompt_tokens":1},"model":"m"})"));
   // With each event only for a client that asks for it.
   for (const bool wants_usage : {false, true}) {
     EXPECT_EQ(
-        forwarded(kChat, wants(false, wants_usage)),
+        forwarded(kChatEvent, wants(false, wants_usage)),
         http::format_sse(
             R"({"id":"x","choices":[{"index":0,"delta":{"content":"a\u0062"}}],"model":"m"})"));
   }
@@ -56,7 +56,7 @@ TEST(ClientEvents, WhatTheClientDidNotAskForIsTakenOut) {
 
 TEST(ClientEvents, TextMayBeReplaced) {
   EXPECT_EQ(
-      forwarded(kChat, wants(false, false), "\"é\xED\xA0\xBD"),
+      forwarded(kChatEvent, wants(false, false), "\"é\xED\xA0\xBD"),
       http::format_sse(
           R"({"id":"x","choices":[{"index":0,"delta":{"content":"\"é\ud83d"}}],"model":"m"})"));
   // An event without a text has no place for one.
@@ -68,7 +68,7 @@ TEST(ClientEvents, MadeEventsLookLikeTheFirstOne) {
   const ResumeFacts plain = wants(false, false);
   ClientEvents events(Api::kChat, plain);
   EXPECT_FALSE(events.has_learned());
-  events.learn(kChat, read_stream_chunk(kChat));
+  events.learn(kChatEvent, read_stream_chunk(kChatEvent));
   EXPECT_EQ(events.made({.text = "b\n"}, std::nullopt),
             http::format_sse(
                 R"({"id":"x","choices":[{"index":0,"delta":{"content":"b\u000a"},"logprobs":null,)"

@@ -300,7 +300,7 @@ TEST_F(ResumeDeaths, AnAnswerInOnePieceThatNoWorkerCanContinueIsRequestedAgainAt
   DisturbedFleet fleet(std::move(options));
   fleet.add_engines(2);
   fleet.engine(1).knobs().token_ids = "ignored";
-  fleet.worker(1).is_plain = true;
+  fleet.worker(1).lacks_token_ids = true;
   const json body = in_one_piece(long_answer(true));
   const json undisturbed = summary_of(fleet.ask_directly(1, body));
   EXPECT_EQ(summary_of(fleet.ask_with_fault(body, "exit@6")), undisturbed);
@@ -313,7 +313,7 @@ TEST_F(ResumeDeaths, AnAnswerInOnePieceThatNoWorkerContinuesInTimeIsRequestedAga
   fleet.add_engines(2);
   const json body = in_one_piece(long_answer(true));
   const json undisturbed = summary_of(fleet.ask_directly(1, body));
-  fleet.worker(1).is_plain = true;
+  fleet.worker(1).lacks_token_ids = true;
   fleet.fail_next(0, "stall@6");
   Client call;
   while (!call || call->has_ended()) {
@@ -378,7 +378,7 @@ TEST_F(ResumeDeaths, AnAnswerOfAPlainWorkerDoesNotContinue) {
     const Client call = fleet.ask_with_fault(long_answer(true), "cut@8");
     EXPECT_EQ(call->error_code(), "worker_lost");
     EXPECT_NE(call->error_message().find(reason), std::string::npos) << call->error_message();
-    EXPECT_TRUE(fleet.worker(0).is_plain);
+    EXPECT_TRUE(fleet.worker(0).lacks_token_ids);
   }
 }
 
@@ -389,7 +389,7 @@ TEST_F(ResumeDeaths, APlainWorkerIsNotAskedToContinue) {
   const json undisturbed = summary_of(fleet.ask_directly(2, body));
   for (const char* how : {"ignored", "refused"}) {
     fleet.engine(1).knobs().token_ids = how;
-    fleet.worker(1).is_plain = false;
+    fleet.worker(1).lacks_token_ids = false;
     // Whether or not the router knows it.
     for (int i = 0; i < 2; ++i) {
       const Client call = fleet.ask_with_fault(body, "cut@8");
@@ -407,7 +407,7 @@ TEST_F(ResumeDeaths, AWorkerThatRefusesTheAddedFieldsIsAskedWithoutThem) {
   for (const json& body : {long_answer(true), in_one_piece(long_answer(false))}) {
     const json undisturbed = summary_of(fleet.ask_directly(0, body));
     EXPECT_EQ(summary_of(fleet.send_to_router(body)), undisturbed);
-    EXPECT_TRUE(fleet.worker(0).is_plain);
+    EXPECT_TRUE(fleet.worker(0).lacks_token_ids);
     // The first time, it was asked twice.
     EXPECT_EQ(fleet.counts(0).requests, ++requests);
     ++requests;

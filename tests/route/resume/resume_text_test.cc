@@ -67,7 +67,7 @@ class EachPlainEngine : public FdCounting, public testing::WithParamInterface<co
     fleet.add_engines(count, options);
     for (std::size_t i = 0; i < count; ++i) {
       fleet.engine(i).knobs().token_ids = GetParam();
-      fleet.worker(i).is_plain = true;
+      fleet.worker(i).lacks_token_ids = true;
     }
   }
 };

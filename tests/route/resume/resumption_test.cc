@@ -38,9 +38,9 @@ fleet::Card full_card() {
 }
 
 /// A request with some members beside its model and prompt, and the events of its answer.
-class Answer {
+class ResumedAnswer {
  public:
-  Answer(Api api, const std::string& members, const fleet::Card& card = full_card())
+  ResumedAnswer(Api api, const std::string& members, const fleet::Card& card = full_card())
       : is_chat_(api == Api::kChat), request_(read(api, members, from_)), resumption_(request_) {
     resumption_.set_card(std::make_shared<const fleet::Card>(card));
     resumption_.begin();
@@ -139,10 +139,12 @@ class Answer {
   bool is_continuation_ = false;
 };
 
-Answer completion(const std::string& members = R"("max_tokens":20)") {
+ResumedAnswer completion(const std::string& members = R"("max_tokens":20)") {
   return {Api::kCompletions, members};
 }
-Answer chat(const std::string& members = R"("max_tokens":20)") { return {Api::kChat, members}; }
+ResumedAnswer chat_answer(const std::string& members = R"("max_tokens":20)") {
+  return {Api::kChat, members};
+}
 
 // --- What a worker is asked for.
 
@@ -160,7 +162,7 @@ TEST(ResumableBody, AsksForIdsAndUsageAndNotForStops) {
 }
 
 TEST(Resumption, TheRestIsAskedForWithWhatIsLeft) {
-  Answer answer = completion(
+  ResumedAnswer answer = completion(
       R"("max_tokens":20,"min_tokens":4,"seed":5,"stop":["never"],"stop_token_ids":[40],"top_p":0.5,
          "temperature":1,"logprobs":2,"echo":false,"user":"me","ignore_eos":false,
          "skip_special_tokens":false,"bad_words":["x"],"allowed_token_ids":[1,2])");
@@ -187,7 +189,7 @@ TEST(Resumption, TheRestIsAskedForWithWhatIsLeft) {
 }
 
 TEST(Resumption, ASeedIsAnotherOneAtEachPlace) {
-  Answer answer = completion(R"("max_tokens":20,"seed":-9223372036854775808)");
+  ResumedAnswer answer = completion(R"("max_tokens":20,"seed":-9223372036854775808)");
   answer.part({10}, "a");
   answer.resume();
   const json first = answer.body()["seed"];
@@ -201,7 +203,7 @@ TEST(Resumption, ASeedIsAnotherOneAtEachPlace) {
 TEST(Resumption, TheModelsDefaultsAreSentWhereTheClientHasNone) {
   fleet::Card card = full_card();
   card.generation_defaults = {{"temperature", 0.6}, {"top_k", 20}};
-  Answer answer(Api::kCompletions, R"("temperature":0.1,"ignore_eos":true)", card);
+  ResumedAnswer answer(Api::kCompletions, R"("temperature":0.1,"ignore_eos":true)", card);
   answer.part({10}, "a");
   answer.resume();
   const json body = answer.body();
@@ -213,7 +215,8 @@ TEST(Resumption, TheModelsDefaultsAreSentWhereTheClientHasNone) {
 }
 
 TEST(Resumption, AFrequencyPenaltyBecomesABias) {
-  Answer answer = completion(R"("max_tokens":20,"frequency_penalty":0.5,"logit_bias":{"10":2})");
+  ResumedAnswer answer =
+      completion(R"("max_tokens":20,"frequency_penalty":0.5,"logit_bias":{"10":2})");
   answer.part({10, 11, 10}, "aba");
   answer.resume();
   EXPECT_EQ(answer.body()["logit_bias"], json::parse(R"({"10":1.0,"11":-0.5})"));
@@ -222,22 +225,22 @@ TEST(Resumption, AFrequencyPenaltyBecomesABias) {
 
   fleet::Card card = full_card();
   card.generation_defaults = {{"repetition_penalty", 1.1}};
-  Answer other(Api::kCompletions, R"("max_tokens":20,"frequency_penalty":0.5)", card);
+  ResumedAnswer other(Api::kCompletions, R"("max_tokens":20,"frequency_penalty":0.5)", card);
   other.part({10}, "a");
   EXPECT_EQ(other->refusal(), "'frequency_penalty' beside the model's own repetition penalty");
 }
 
 TEST(Resumption, TheContextLimitsTheRest) {
-  Answer unlimited = chat("");
+  ResumedAnswer unlimited = chat_answer("");
   unlimited.part({10}, "a");
   unlimited.resume();
   EXPECT_EQ(unlimited.body()["max_tokens"], 100 - 3 - 1);
 
   fleet::Card unknown;
-  Answer answer(Api::kChat, "", unknown);
+  ResumedAnswer answer(Api::kChat, "", unknown);
   answer.part({10}, "a");
   EXPECT_EQ(answer->refusal(), "the length of the model's context is not known");
-  Answer limited(Api::kChat, R"("max_completion_tokens":9)", unknown);
+  ResumedAnswer limited(Api::kChat, R"("max_completion_tokens":9)", unknown);
   limited.part({10}, "a");
   EXPECT_EQ(limited->refusal(), "");
 }
@@ -245,7 +248,7 @@ TEST(Resumption, TheContextLimitsTheRest) {
 // --- What the client gets.
 
 TEST(Resumption, AChatGoesOnInItsOwnFormat) {
-  Answer answer = chat();
+  ResumedAnswer answer = chat_answer();
   EXPECT_EQ(answer.sent, "") << "a role is no content";
   answer.part({10}, "ab");
   answer.resume();
@@ -263,8 +266,8 @@ TEST(Resumption, AChatGoesOnInItsOwnFormat) {
 
 TEST(Resumption, IdsAreOnlyForWhoAsksForThem) {
   for (const bool is_wanted : {false, true}) {
-    Answer answer = completion(R"("max_tokens":20,"return_token_ids":)" +
-                               std::string(is_wanted ? "true" : "false"));
+    ResumedAnswer answer = completion(R"("max_tokens":20,"return_token_ids":)" +
+                                      std::string(is_wanted ? "true" : "false"));
     answer.part({10}, "a");
     answer.part({11}, "");
     answer.resume();
@@ -279,7 +282,7 @@ TEST(Resumption, IdsAreOnlyForWhoAsksForThem) {
 }
 
 TEST(Resumption, HalfACharacterWaitsForTheOther) {
-  Answer answer = completion();
+  ResumedAnswer answer = completion();
   answer.part({10}, "a");
   EXPECT_EQ(answer.part({11}, R"(b\ud83d)").events, "");
   answer.part({12}, R"(\ude42)");
@@ -296,7 +299,7 @@ TEST(Resumption, HalfACharacterWaitsForTheOther) {
 }
 
 TEST(Resumption, WhatIsHeldForAStopStringStaysHeld) {
-  Answer answer = completion(R"("max_tokens":20,"stop":["END","xyz"])");
+  ResumedAnswer answer = completion(R"("max_tokens":20,"stop":["END","xyz"])");
   answer.part({10}, "aE");
   EXPECT_EQ(answer.text(), "a");
   answer.resume();
@@ -312,7 +315,7 @@ TEST(Resumption, WhatIsHeldForAStopStringStaysHeld) {
 }
 
 TEST(Resumption, WhatWasHeldForNothingIsSent) {
-  Answer answer = completion(R"("max_tokens":20,"stop":["END"])");
+  ResumedAnswer answer = completion(R"("max_tokens":20,"stop":["END"])");
   answer.part({10}, "aE");
   answer.resume();
   answer.part({11}, "Nb");
@@ -323,7 +326,7 @@ TEST(Resumption, WhatWasHeldForNothingIsSent) {
 
 TEST(Resumption, AStopStringCountsAfterTheFirstTokensOnly) {
   for (const bool lacks_token_ids : {false, true}) {
-    Answer answer = completion(R"("max_tokens":20,"min_tokens":2,"stop":"x"
+    ResumedAnswer answer = completion(R"("max_tokens":20,"min_tokens":2,"stop":"x"
         ,"include_stop_str_in_output":true)");
     const auto part = [&](TokenId id, const std::string& text) {
       if (!lacks_token_ids) return answer.part({id}, text);
@@ -337,7 +340,7 @@ TEST(Resumption, AStopStringCountsAfterTheFirstTokensOnly) {
 }
 
 TEST(Resumption, OffsetsOfLogprobsGoOn) {
-  Answer answer = completion(R"("max_tokens":20,"logprobs":0)");
+  ResumedAnswer answer = completion(R"("max_tokens":20,"logprobs":0)");
   const std::string logprobs = R"(,"logprobs":{"text_offset":[0,1],"tokens":["é","b"],"x":-0.25})";
   answer.part({10, 11}, "éb", logprobs);
   EXPECT_EQ(answer.last_choice()["logprobs"]["text_offset"], json({0, 1}));
@@ -354,7 +357,7 @@ TEST(Resumption, OffsetsOfLogprobsGoOn) {
 TEST(Resumption, TheUsageIsThatOfOneAnswer) {
   const std::string usage = R"({"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}})";
   for (const bool is_continuous : {false, true}) {
-    Answer answer = completion(
+    ResumedAnswer answer = completion(
         R"("max_tokens":20,"stream_options":{"include_usage":true,"continuous_usage_stats":)" +
         std::string(is_continuous ? "true}" : "false}"));
     answer.part({10}, "a");
@@ -370,12 +373,12 @@ TEST(Resumption, TheUsageIsThatOfOneAnswer) {
     EXPECT_EQ(answer.last(), json::parse(R"({"choices":[],
         "usage":{"prompt_tokens":3,"completion_tokens":3,"total_tokens":6}})"));
   }
-  Answer unasked = completion();
+  ResumedAnswer unasked = completion();
   unasked.part({10}, "a");
   EXPECT_EQ(unasked.add(usage).events, "");
   EXPECT_EQ(unasked->closing(), "");
   // That of an undisturbed answer is the engine's own.
-  Answer undisturbed = completion(R"("stream_options":{"include_usage":true})");
+  ResumedAnswer undisturbed = completion(R"("stream_options":{"include_usage":true})");
   undisturbed.finish({10}, "a", "stop");
   undisturbed.add(usage);
   EXPECT_EQ(undisturbed.last(), json::parse(usage));
@@ -385,12 +388,12 @@ TEST(Resumption, TheUsageIsThatOfOneAnswer) {
 TEST(Resumption, TheUsageOfAnEngineWithoutIdsIsOnlyTheOneThatItNames) {
   const std::string options =
       R"("stop":"x","stream_options":{"include_usage":true,"continuous_usage_stats":true})";
-  Answer answer = completion(options);
+  ResumedAnswer answer = completion(options);
   answer->begin();
   EXPECT_TRUE(answer.add(R"({"choices":[{"text":"ax"}]})").is_complete);
   EXPECT_FALSE(answer.last().contains("usage"));
   EXPECT_EQ(answer->closing(), "");
-  Answer named = completion(options);
+  ResumedAnswer named = completion(options);
   named->begin();
   named.add(R"({"choices":[{"text":"ax"}],"usage":{"prompt_tokens":4,"completion_tokens":1}})");
   EXPECT_EQ(named.last()["usage"]["total_tokens"], 5);
@@ -399,7 +402,7 @@ TEST(Resumption, TheUsageOfAnEngineWithoutIdsIsOnlyTheOneThatItNames) {
 }
 
 TEST(Resumption, ASecondAttemptFromTheBeginningForgetsTheFirst) {
-  Answer answer = completion(R"("max_tokens":20,"stop":["ab"])");
+  ResumedAnswer answer = completion(R"("max_tokens":20,"stop":["ab"])");
   answer.part({10}, "xa");
   answer->begin();
   answer.sent.clear();
@@ -413,7 +416,7 @@ TEST(Resumption, ASecondAttemptFromTheBeginningForgetsTheFirst) {
 // --- The seam.
 
 TEST(Resumption, TokensThatComeAgainAreNotSentAgain) {
-  Answer answer = completion(R"("max_tokens":20,"stop":["never"])");
+  ResumedAnswer answer = completion(R"("max_tokens":20,"stop":["never"])");
   answer.part({10}, "ab");
   answer.part({11}, "cd");
   EXPECT_EQ(answer->max_rewind(), 2U);
@@ -427,7 +430,7 @@ TEST(Resumption, TokensThatComeAgainAreNotSentAgain) {
 }
 
 TEST(Resumption, TheUsageDoesNotFallWhenTokensComeAgain) {
-  Answer answer = completion(
+  ResumedAnswer answer = completion(
       R"("max_tokens":20,"stream_options":{"include_usage":true,"continuous_usage_stats":true})");
   answer.part({10}, "ab");
   answer.part({11}, "cd");
@@ -445,7 +448,7 @@ TEST(Resumption, TheUsageDoesNotFallWhenTokensComeAgain) {
 
 TEST(Resumption, OtherTextIsNotAContinuation) {
   // The token with the other text would even end the answer.
-  Answer answer = completion(R"("max_tokens":3)");
+  ResumedAnswer answer = completion(R"("max_tokens":3)");
   answer.part({10}, "ab");
   answer.part({11}, "cd");
   answer->rewind(1, 2);
@@ -470,7 +473,7 @@ TEST(Resumption, TheNewWorkerMustHaveTheSamePrompt) {
            {R"({"choices":[{"text":"b"}]})", prefix + "it does not report the prompt's token ids"},
            {R"({"choices":[{"text":"","finish_reason":"stop"}]})",
             prefix + "it does not report the prompt's token ids"}}) {
-    Answer answer = completion();
+    ResumedAnswer answer = completion();
     answer.part({10}, "a");
     answer->rewind(1, 0);
     answer->begin_continuation();
@@ -499,7 +502,7 @@ class EachEnding : public testing::TestWithParam<Ending> {};
 TEST_P(EachEnding, IsMadeHere) {
   const Ending& ending = GetParam();
   for (const Api api : {Api::kChat, Api::kCompletions}) {
-    Answer answer(api, ending.members);
+    ResumedAnswer answer(api, ending.members);
     answer.part({10}, "a");
     answer.part(ending.ids, "");
     const auto output = answer->finish_here();
@@ -523,7 +526,7 @@ INSTANTIATE_TEST_SUITE_P(
         Ending{R"("max_tokens":2,"stop_token_ids":[40])", {40}, "stop", 40}));
 
 TEST(Resumption, AnAnswerThatGoesOnNeedsAWorker) {
-  Answer answer = completion(R"("max_tokens":9,"ignore_eos":true,"stop_token_ids":[40])");
+  ResumedAnswer answer = completion(R"("max_tokens":9,"ignore_eos":true,"stop_token_ids":[40])");
   EXPECT_EQ(answer->finish_here(), std::nullopt);
   answer.part({10}, "a");
   EXPECT_EQ(answer->finish_here(), std::nullopt);
@@ -532,7 +535,7 @@ TEST(Resumption, AnAnswerThatGoesOnNeedsAWorker) {
 }
 
 TEST(Resumption, ACharacterWhoseOtherHalfIsMissingNeedsAWorker) {
-  Answer answer = completion(R"("max_tokens":2)");
+  ResumedAnswer answer = completion(R"("max_tokens":2)");
   answer.part({10}, "a");
   answer.part({11}, R"(\ud83d)");
   EXPECT_EQ(answer->finish_here(), std::nullopt);
@@ -541,7 +544,7 @@ TEST(Resumption, ACharacterWhoseOtherHalfIsMissingNeedsAWorker) {
 }
 
 TEST(Resumption, TokensWithoutTextAreAPartOfTheAnswerThatEndsHere) {
-  Answer answer = completion(R"("max_tokens":3,"return_token_ids":true,"stop":["ab"])");
+  ResumedAnswer answer = completion(R"("max_tokens":3,"return_token_ids":true,"stop":["ab"])");
   answer.part({10}, "a");
   answer.part({11}, "");
   answer.part({12}, "");
@@ -561,7 +564,7 @@ std::string thought(TokenId id, const std::string& text) {
 }
 
 TEST(Resumption, AThinkingModelContinuesOnceItHasThought) {
-  Answer answer = chat();
+  ResumedAnswer answer = chat_answer();
   answer.add(thought(10, "hm"));
   EXPECT_EQ(answer->refusal(), "the model was thinking");
   answer.add(thought(kEndOfThinking, ""));
@@ -576,7 +579,7 @@ TEST(Resumption, AThinkingModelContinuesOnceItHasThought) {
 }
 
 TEST(Resumption, ThinkingMayHaveNoText) {
-  Answer answer = chat();
+  ResumedAnswer answer = chat_answer();
   answer.add(thought(kEndOfThinking, ""));
   answer.part({11}, "yes");
   EXPECT_EQ(answer->transcript().seam_begin(), 2U);
@@ -585,7 +588,7 @@ TEST(Resumption, ThinkingMayHaveNoText) {
 TEST(Resumption, TheEndOfThinkingMustBeKnown) {
   fleet::Card card = full_card();
   card.end_of_thinking.clear();
-  Answer answer(Api::kChat, R"("max_tokens":20)", card);
+  ResumedAnswer answer(Api::kChat, R"("max_tokens":20)", card);
   answer.add(thought(10, "hm"));
   answer.part({11}, "yes");
   EXPECT_EQ(answer->refusal(), "the model's card does not say how thinking ends");
@@ -594,21 +597,21 @@ TEST(Resumption, TheEndOfThinkingMustBeKnown) {
 // --- Refusals.
 
 TEST(Resumption, AnEngineThatDoesNotNameItsTokensIsPlain) {
-  Answer answer = completion();
+  ResumedAnswer answer = completion();
   EXPECT_EQ(answer->refusal(), "");
   answer.add(R"({"choices":[{"text":"a"}]})");
   EXPECT_TRUE(answer->lacks_token_ids());
   EXPECT_EQ(answer->refusal(), "the worker does not report token ids");
   EXPECT_EQ(answer->finish_here(), std::nullopt);
 
-  Answer promptless = completion();
+  ResumedAnswer promptless = completion();
   promptless->begin();
   promptless.part({10}, "a");
   EXPECT_EQ(promptless->refusal(), "the worker does not report the prompt's token ids");
 }
 
 TEST(Resumption, AFieldThatIsNotRepeatedRefuses) {
-  Answer answer = chat(R"("max_tokens":20,"presence_penalty":1)");
+  ResumedAnswer answer = chat_answer(R"("max_tokens":20,"presence_penalty":1)");
   answer.part({10}, "a");
   EXPECT_EQ(answer->refusal(),
             "'presence_penalty': the engine looks only at the tokens that it generated itself");

@@ -16,7 +16,7 @@ using route::ResumeFacts;
 using route::ResumeOptions;
 
 // The facts of a request with some members beside its model and prompt.
-ResumeFacts read(Api api, const std::string& members, const ResumeOptions& options = {}) {
+ResumeFacts read_facts(Api api, const std::string& members, const ResumeOptions& options = {}) {
   const std::string prompt =
       api == Api::kChat ? R"("messages":[{"role":"user","content":"hi"}])" : R"("prompt":"hi")";
   json body = json::parse(R"({"model":"m",)" + prompt + "}");
@@ -24,10 +24,10 @@ ResumeFacts read(Api api, const std::string& members, const ResumeOptions& optio
   return route::read_resume_facts(body, api, options);
 }
 ResumeFacts chat_facts(const std::string& members, const ResumeOptions& options = {}) {
-  return read(Api::kChat, members, options);
+  return read_facts(Api::kChat, members, options);
 }
 ResumeFacts completion_facts(const std::string& members, const ResumeOptions& options = {}) {
-  return read(Api::kCompletions, members, options);
+  return read_facts(Api::kCompletions, members, options);
 }
 
 constexpr ResumeOptions kStrictSeed{.strict_seed = true};
@@ -42,7 +42,7 @@ class BothApis : public testing::TestWithParam<Api> {};
 INSTANTIATE_TEST_SUITE_P(ResumeRules, BothApis, testing::Values(Api::kChat, Api::kCompletions));
 
 TEST_P(BothApis, APlainRequestContinues) {
-  const ResumeFacts facts = read(GetParam(), "");
+  const ResumeFacts facts = read_facts(GetParam(), "");
   EXPECT_EQ(facts.refusal, "");
   EXPECT_EQ(facts.repeated, R"("model":"m")");
   EXPECT_TRUE(facts.given.empty());
@@ -65,7 +65,7 @@ TEST_P(BothApis, APlainRequestContinues) {
 TEST_P(BothApis, SamplingParametersAreRepeatedAsGiven) {
   const std::string members =
       R"("min_p":0.1,"repetition_penalty":1.0,"temperature":0,"top_k":-1,"top_p":0.95)";
-  const ResumeFacts facts = read(GetParam(), members);
+  const ResumeFacts facts = read_facts(GetParam(), members);
   EXPECT_EQ(facts.refusal, "");
   EXPECT_EQ(json::parse("{" + facts.repeated + "}"), json::parse("{" + plain(members) + "}"));
   EXPECT_EQ(facts.given, (std::set<std::string>{"min_p", "repetition_penalty", "temperature",
@@ -73,7 +73,7 @@ TEST_P(BothApis, SamplingParametersAreRepeatedAsGiven) {
 }
 
 TEST_P(BothApis, TheOthersAreLeftToTheCard) {
-  const ResumeFacts facts = read(GetParam(), R"("temperature":0.5,"top_p":null)");
+  const ResumeFacts facts = read_facts(GetParam(), R"("temperature":0.5,"top_p":null)");
   EXPECT_EQ(facts.refusal, "");
   EXPECT_EQ(facts.repeated, R"("model":"m","temperature":0.5)");
   EXPECT_EQ(facts.given, std::set<std::string>{"temperature"});
@@ -85,7 +85,7 @@ TEST_P(BothApis, ConstraintsOfTokensAndTextAreRepeated) {
         R"("priority":1)", R"("lora_path":"adapter")", R"("spaces_between_special_tokens":false)",
         R"("ignore_eos":true)", R"("skip_special_tokens":false)",
         R"("include_stop_str_in_output":true)"}) {
-    const ResumeFacts facts = read(GetParam(), member);
+    const ResumeFacts facts = read_facts(GetParam(), member);
     EXPECT_EQ(facts.refusal, "") << member;
     EXPECT_EQ(json::parse("{" + facts.repeated + "}"), json::parse("{" + plain(member) + "}"));
     EXPECT_TRUE(facts.given.empty()) << member;
@@ -93,9 +93,9 @@ TEST_P(BothApis, ConstraintsOfTokensAndTextAreRepeated) {
 }
 
 TEST_P(BothApis, FlagsAreRead) {
-  const ResumeFacts facts =
-      read(GetParam(), R"("ignore_eos":true,"skip_special_tokens":false,"return_token_ids":true,)"
-                       R"("include_stop_str_in_output":true)");
+  const ResumeFacts facts = read_facts(
+      GetParam(), R"("ignore_eos":true,"skip_special_tokens":false,"return_token_ids":true,)"
+                  R"("include_stop_str_in_output":true)");
   EXPECT_EQ(facts.refusal, "");
   EXPECT_TRUE(facts.ignore_eos);
   EXPECT_FALSE(facts.skip_special_tokens);
@@ -105,12 +105,13 @@ TEST_P(BothApis, FlagsAreRead) {
 }
 
 TEST_P(BothApis, StopStringsAreATextOrAList) {
-  EXPECT_EQ(read(GetParam(), R"("stop":"a")").stops, std::vector<std::string>{"a"});
-  EXPECT_EQ(read(GetParam(), R"("stop":["b","a"])").stops, (std::vector<std::string>{"b", "a"}));
-  EXPECT_EQ(read(GetParam(), R"("stop":[])").refusal, "");
-  EXPECT_EQ(read(GetParam(), R"("stop":"a")").repeated, R"("model":"m")");
+  EXPECT_EQ(read_facts(GetParam(), R"("stop":"a")").stops, std::vector<std::string>{"a"});
+  EXPECT_EQ(read_facts(GetParam(), R"("stop":["b","a"])").stops,
+            (std::vector<std::string>{"b", "a"}));
+  EXPECT_EQ(read_facts(GetParam(), R"("stop":[])").refusal, "");
+  EXPECT_EQ(read_facts(GetParam(), R"("stop":"a")").repeated, R"("model":"m")");
   for (const std::string stop : {R"("")", R"(["a",""])", "1", R"(["a",2])", R"({"a":"b"})"}) {
-    EXPECT_EQ(read(GetParam(), R"("stop":)" + stop).refusal,
+    EXPECT_EQ(read_facts(GetParam(), R"("stop":)" + stop).refusal,
               "'stop': expected a text, or a list of texts, that are not empty");
   }
 }
@@ -119,13 +120,13 @@ TEST_P(BothApis, StopStringsHaveALimit) {
   const auto members = [](std::size_t size) {
     return R"("stop":["a",")" + std::string(size - 1, 'x') + "\"]";
   };
-  EXPECT_EQ(read(GetParam(), members(route::kMaxStopBytes)).refusal, "");
-  EXPECT_EQ(read(GetParam(), members(route::kMaxStopBytes + 1)).refusal, "'stop': too long");
+  EXPECT_EQ(read_facts(GetParam(), members(route::kMaxStopBytes)).refusal, "");
+  EXPECT_EQ(read_facts(GetParam(), members(route::kMaxStopBytes + 1)).refusal, "'stop': too long");
 }
 
 TEST_P(BothApis, LimitsOfTheAnswerAreRead) {
   const ResumeFacts facts =
-      read(GetParam(), R"("max_tokens":9,"min_tokens":2,"stop_token_ids":[7,5])");
+      read_facts(GetParam(), R"("max_tokens":9,"min_tokens":2,"stop_token_ids":[7,5])");
   EXPECT_EQ(facts.refusal, "");
   EXPECT_EQ(facts.max_tokens, 9U);
   EXPECT_EQ(facts.min_tokens, 2U);
@@ -141,50 +142,52 @@ TEST(ResumeRules, AChatHasANewerNameForItsLimit) {
 }
 
 TEST_P(BothApis, SeededAnswersContinueUnlessSeedsAreStrict) {
-  EXPECT_EQ(read(GetParam(), R"("seed":-5)").seed, -5);
-  EXPECT_EQ(read(GetParam(), R"("seed":9223372036854775807)").seed, 9223372036854775807);
-  EXPECT_EQ(read(GetParam(), R"("seed":5,"temperature":1)").refusal, "");
-  EXPECT_EQ(read(GetParam(), R"("seed":5)").repeated, R"("model":"m")");
-  EXPECT_EQ(read(GetParam(), R"("seed":5)", kStrictSeed).refusal,
+  EXPECT_EQ(read_facts(GetParam(), R"("seed":-5)").seed, -5);
+  EXPECT_EQ(read_facts(GetParam(), R"("seed":9223372036854775807)").seed, 9223372036854775807);
+  EXPECT_EQ(read_facts(GetParam(), R"("seed":5,"temperature":1)").refusal, "");
+  EXPECT_EQ(read_facts(GetParam(), R"("seed":5)").repeated, R"("model":"m")");
+  EXPECT_EQ(read_facts(GetParam(), R"("seed":5)", kStrictSeed).refusal,
             "'seed': the random numbers would start again");
-  EXPECT_NE(read(GetParam(), R"("seed":5,"temperature":0.1)", kStrictSeed).refusal, "");
+  EXPECT_NE(read_facts(GetParam(), R"("seed":5,"temperature":0.1)", kStrictSeed).refusal, "");
   // A greedy answer does not depend on it.
-  EXPECT_EQ(read(GetParam(), R"("seed":5,"temperature":0.0)", kStrictSeed).refusal, "");
-  EXPECT_EQ(read(GetParam(), R"("temperature":1)", kStrictSeed).refusal, "");
+  EXPECT_EQ(read_facts(GetParam(), R"("seed":5,"temperature":0.0)", kStrictSeed).refusal, "");
+  EXPECT_EQ(read_facts(GetParam(), R"("temperature":1)", kStrictSeed).refusal, "");
 }
 
 TEST_P(BothApis, LogitBiasIsReadByToken) {
-  const ResumeFacts facts = read(GetParam(), R"("logit_bias":{"10":-100,"7":0.5})");
+  const ResumeFacts facts = read_facts(GetParam(), R"("logit_bias":{"10":-100,"7":0.5})");
   EXPECT_EQ(facts.refusal, "");
   EXPECT_EQ(facts.logit_bias,
             (std::vector<std::pair<std::uint32_t, double>>{{10, -100}, {7, 0.5}}));
   EXPECT_EQ(facts.repeated, R"("model":"m")");
-  EXPECT_EQ(read(GetParam(), R"("logit_bias":{})").refusal, "");
+  EXPECT_EQ(read_facts(GetParam(), R"("logit_bias":{})").refusal, "");
 }
 
 TEST_P(BothApis, PenaltiesOfGeneratedTokensAreRefused) {
   const std::string reason = ": the engine looks only at the tokens that it generated itself";
   for (const ResumeOptions& options : {ResumeOptions{}, kPenalties}) {
-    EXPECT_EQ(read(GetParam(), R"("presence_penalty":0.1)", options).refusal,
+    EXPECT_EQ(read_facts(GetParam(), R"("presence_penalty":0.1)", options).refusal,
               "'presence_penalty'" + reason);
-    EXPECT_EQ(read(GetParam(), R"("presence_penalty":0.0)", options).refusal, "");
-    EXPECT_EQ(read(GetParam(), R"("frequency_penalty":0)", options).refusal, "");
-    EXPECT_EQ(read(GetParam(), R"("frequency_penalty":0)", options).repeated, R"("model":"m")");
-    EXPECT_EQ(read(GetParam(), R"("repetition_detection":{"min_count":3})", options).refusal,
+    EXPECT_EQ(read_facts(GetParam(), R"("presence_penalty":0.0)", options).refusal, "");
+    EXPECT_EQ(read_facts(GetParam(), R"("frequency_penalty":0)", options).refusal, "");
+    EXPECT_EQ(read_facts(GetParam(), R"("frequency_penalty":0)", options).repeated,
+              R"("model":"m")");
+    EXPECT_EQ(read_facts(GetParam(), R"("repetition_detection":{"min_count":3})", options).refusal,
               "'repetition_detection'" + reason);
-    EXPECT_NE(read(GetParam(), R"("no_repeat_ngram_size":3)", options).refusal, "");
+    EXPECT_NE(read_facts(GetParam(), R"("no_repeat_ngram_size":3)", options).refusal, "");
   }
-  EXPECT_EQ(read(GetParam(), R"("frequency_penalty":0.5)").refusal, "'frequency_penalty'" + reason);
+  EXPECT_EQ(read_facts(GetParam(), R"("frequency_penalty":0.5)").refusal,
+            "'frequency_penalty'" + reason);
 }
 
 TEST_P(BothApis, AFrequencyPenaltyCanBecomeABias) {
-  const ResumeFacts facts = read(GetParam(), R"("frequency_penalty":0.5)", kPenalties);
+  const ResumeFacts facts = read_facts(GetParam(), R"("frequency_penalty":0.5)", kPenalties);
   EXPECT_EQ(facts.refusal, "");
   EXPECT_EQ(facts.frequency_penalty, 0.5);
   EXPECT_EQ(facts.repeated, R"("frequency_penalty":0.5,"model":"m")");
   const std::string both = R"("frequency_penalty":0.5,"repetition_penalty":)";
-  EXPECT_EQ(read(GetParam(), both + "1.0", kPenalties).refusal, "");
-  EXPECT_EQ(read(GetParam(), both + "1.1", kPenalties).refusal,
+  EXPECT_EQ(read_facts(GetParam(), both + "1.0", kPenalties).refusal, "");
+  EXPECT_EQ(read_facts(GetParam(), both + "1.1", kPenalties).refusal,
             "'frequency_penalty': no bias replaces it beside a repetition penalty");
 }
 
@@ -253,38 +256,40 @@ TEST(ResumeRules, OnlyOnePromptContinues) {
 }
 
 TEST_P(BothApis, GuidedDecodingIsRefused) {
-  EXPECT_EQ(read(GetParam(), R"("response_format":{"type":"json_object"})").refusal,
+  EXPECT_EQ(read_facts(GetParam(), R"("response_format":{"type":"json_object"})").refusal,
             "'response_format': guided decoding starts from its beginning");
-  EXPECT_EQ(read(GetParam(), R"("response_format":{"type":"text"})").refusal, "");
+  EXPECT_EQ(read_facts(GetParam(), R"("response_format":{"type":"text"})").refusal, "");
   for (const std::string member :
        {R"("response_format":{"type":"json_schema","json_schema":{"name":"a"}})",
         R"("structured_outputs":{"regex":"a+"})", R"("guided_json":{})", R"("guided_regex":"a")",
         R"("guided_choice":["a"])", R"("guided_grammar":"a")", R"("json_schema":"{}")",
         R"("regex":"a+")", R"("ebnf":"root ::= \"a\"")", R"("structural_tag":{})"}) {
-    EXPECT_NE(read(GetParam(), member).refusal, "") << member;
+    EXPECT_NE(read_facts(GetParam(), member).refusal, "") << member;
   }
 }
 
 TEST_P(BothApis, ChoicesOfWhichOneIsDeliveredOrMoreAreRefused) {
   for (const std::string member : {R"("n":2)", R"("best_of":2)", R"("use_beam_search":true)",
                                    R"("length_penalty":0.5)", R"("n":"1")"}) {
-    EXPECT_NE(read(GetParam(), member).refusal, "") << member;
+    EXPECT_NE(read_facts(GetParam(), member).refusal, "") << member;
   }
-  EXPECT_EQ(read(GetParam(), R"("n":2)").refusal, "'n': several choices");
+  EXPECT_EQ(read_facts(GetParam(), R"("n":2)").refusal, "'n': several choices");
   EXPECT_EQ(
-      read(GetParam(), R"("n":1,"best_of":1,"use_beam_search":false,"length_penalty":1.0)").refusal,
+      read_facts(GetParam(), R"("n":1,"best_of":1,"use_beam_search":false,"length_penalty":1.0)")
+          .refusal,
       "");
 }
 
 TEST_P(BothApis, WhatIsPassedThroughUntouchedIsRefused) {
-  EXPECT_EQ(read(GetParam(), R"("echo":true)").refusal,
+  EXPECT_EQ(read_facts(GetParam(), R"("echo":true)").refusal,
             "'echo': the answer begins with the prompt");
   for (const std::string member :
        {R"("include_reasoning":false)", R"("prompt_logprobs":0)", R"("suffix":"a")",
         R"("prompt_embeds":"AAAA")", R"("thinking_token_budget":10)"}) {
-    EXPECT_NE(read(GetParam(), member).refusal, "") << member;
+    EXPECT_NE(read_facts(GetParam(), member).refusal, "") << member;
   }
-  EXPECT_EQ(read(GetParam(), R"("echo":false,"include_reasoning":true,"suffix":null)").refusal, "");
+  EXPECT_EQ(
+      read_facts(GetParam(), R"("echo":false,"include_reasoning":true,"suffix":null)").refusal, "");
 }
 
 TEST_P(BothApis, FieldsOfOneEngineAreRefused) {
@@ -294,20 +299,20 @@ TEST_P(BothApis, FieldsOfOneEngineAreRefused) {
         R"("separate_reasoning":false)", R"("stream_reasoning":false)", R"("input_ids":[1])",
         R"("vllm_xargs":{"a":1})", R"("kv_transfer_params":{})", R"("watermarking":true)",
         R"("return_prompt_text":true)", R"("logits_processors":["a"])"}) {
-    EXPECT_NE(read(GetParam(), member).refusal, "") << member;
+    EXPECT_NE(read_facts(GetParam(), member).refusal, "") << member;
   }
-  EXPECT_EQ(read(GetParam(), R"("no_stop_trim":false,"return_hidden_states":false,)"
-                             R"("separate_reasoning":true,"stream_reasoning":true)")
+  EXPECT_EQ(read_facts(GetParam(), R"("no_stop_trim":false,"return_hidden_states":false,)"
+                                   R"("separate_reasoning":true,"stream_reasoning":true)")
                 .refusal,
             "");
 }
 
 TEST_P(BothApis, AnUnknownFieldIsNamed) {
-  EXPECT_EQ(read(GetParam(), R"("new_field":1)").refusal,
+  EXPECT_EQ(read_facts(GetParam(), R"("new_field":1)").refusal,
             "'new_field': a continuation cannot have it");
-  EXPECT_EQ(read(GetParam(), R"("new_field":false)").refusal,
+  EXPECT_EQ(read_facts(GetParam(), R"("new_field":false)").refusal,
             "'new_field': a continuation cannot have it");
-  EXPECT_EQ(read(GetParam(), R"("new_field":null)").refusal, "");
+  EXPECT_EQ(read_facts(GetParam(), R"("new_field":null)").refusal, "");
 }
 
 TEST_P(BothApis, FieldsOfThePromptAndOfAccountsDoNotMatter) {
@@ -319,26 +324,27 @@ TEST_P(BothApis, FieldsOfThePromptAndOfAccountsDoNotMatter) {
         R"("continue_final_message":true)", R"("add_special_tokens":false)",
         R"("documents":[{"text":"a"}])", R"("truncate_prompt_tokens":5)",
         R"("truncation_side":"left")"}) {
-    const ResumeFacts facts = read(GetParam(), member);
+    const ResumeFacts facts = read_facts(GetParam(), member);
     EXPECT_EQ(facts.refusal, "") << member;
     EXPECT_EQ(facts.repeated, R"("model":"m")") << member;
   }
-  EXPECT_NE(read(GetParam(), R"("store":true)").refusal, "");
+  EXPECT_NE(read_facts(GetParam(), R"("store":true)").refusal, "");
 }
 
 TEST_P(BothApis, StreamOptionsAreRead) {
-  ResumeFacts facts = read(GetParam(), R"("stream_options":{"include_usage":true})");
+  ResumeFacts facts = read_facts(GetParam(), R"("stream_options":{"include_usage":true})");
   EXPECT_EQ(facts.refusal, "");
   EXPECT_TRUE(facts.wants_usage);
   EXPECT_FALSE(facts.wants_continuous_usage);
-  facts = read(GetParam(),
-               R"("stream_options":{"continuous_usage_stats":true,"include_usage":true,"a":null})");
+  facts = read_facts(
+      GetParam(),
+      R"("stream_options":{"continuous_usage_stats":true,"include_usage":true,"a":null})");
   EXPECT_EQ(facts.refusal, "");
   EXPECT_TRUE(facts.wants_continuous_usage);
-  facts = read(GetParam(), R"("stream_options":{"continuous_usage_stats":true,"b":false})");
+  facts = read_facts(GetParam(), R"("stream_options":{"continuous_usage_stats":true,"b":false})");
   EXPECT_EQ(facts.refusal, "");
   EXPECT_FALSE(facts.wants_continuous_usage);
-  EXPECT_EQ(read(GetParam(), R"("stream_options":{"c":true})").refusal,
+  EXPECT_EQ(read_facts(GetParam(), R"("stream_options":{"c":true})").refusal,
             "'stream_options.c': a continuation cannot have it");
 }
 
@@ -363,15 +369,15 @@ TEST_P(BothApis, AnInvalidValueIsRefused) {
                                    R"("frequency_penalty":"1")",
                                    R"("stream_options":1)",
                                    R"("stream_options":{"include_usage":1})"}) {
-    const ResumeFacts facts = read(GetParam(), member, kPenalties);
+    const ResumeFacts facts = read_facts(GetParam(), member, kPenalties);
     EXPECT_NE(facts.refusal.find("': expected "), std::string::npos) << member << facts.refusal;
   }
   EXPECT_NE(completion_facts(R"("logprobs":true)").refusal, "");
 }
 
 TEST_P(BothApis, TheOtherFactsOfARefusedRequestAreValid) {
-  const ResumeFacts facts =
-      read(GetParam(), R"("n":2,"stop":["a"],"stream_options":{"include_usage":true},"top_p":0.5)");
+  const ResumeFacts facts = read_facts(
+      GetParam(), R"("n":2,"stop":["a"],"stream_options":{"include_usage":true},"top_p":0.5)");
   EXPECT_EQ(facts.refusal, "'n': several choices");
   EXPECT_EQ(facts.stops, std::vector<std::string>{"a"});
   EXPECT_TRUE(facts.wants_usage);

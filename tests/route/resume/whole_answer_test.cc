@@ -96,8 +96,8 @@ TEST(WholeAnswer, OtherEventsAreInvalid) {
 
 // --- Compared with the answers of an engine.
 
-std::string post(const oracle::test::RunningOracle& engine, const std::string& path,
-                 const json& body) {
+std::string post_to(const oracle::test::RunningOracle& engine, const std::string& path,
+                    const json& body) {
   http::FetchOptions options;
   options.body = body.dump();
   const http::Response response = http::fetch("POST", engine.url(path), soon(), options);
@@ -155,11 +155,11 @@ TEST(WholeAnswer, IsThatOfTheEngine) {
   int with_reasoning = 0;
   for (const Asked& one : requests()) {
     json body = json::parse("{" + one.members + "}");
-    const json expected = comparable(post(engine, one.path, body));
+    const json expected = comparable(post_to(engine, one.path, body));
     body["stream"] = true;
     for (const bool is_continuous : {false, true}) {
       body["stream_options"] = {{"include_usage", true}, {"continuous_usage_stats", is_continuous}};
-      const std::string stream = post(engine, one.path, body);
+      const std::string stream = post_to(engine, one.path, body);
       WholeAnswer answer;
       constexpr std::size_t kPiece = 100;
       for (std::size_t at = 0; at < stream.size(); at += kPiece) {

@@ -27,7 +27,7 @@ using Kind = fleet::RegistryChange::Kind;
 
 std::string id_of(int number) { return std::string(31, '0') + std::to_string(number); }
 
-fleet::Record record_of(int number, std::uint64_t slots = 12) {
+fleet::Record numbered_record(int number, std::uint64_t slots = 12) {
   fleet::Instance instance;
   instance.id = id_of(number);
   instance.url = "http://127.0.0.1:" + std::to_string(8000 + number);
@@ -48,7 +48,7 @@ struct Fleet {
                 .on_change = [] {},
                 .on_removed = [](const WorkerPtr&) {}}) {}
   void put(int number, std::uint64_t slots = 12) {
-    source.apply({.kind = Kind::kPut, .record = record_of(number, slots)});
+    source.apply({.kind = Kind::kPut, .record = numbered_record(number, slots)});
   }
   void change_router(Kind kind, const std::string& id) {
     source.apply({.kind = kind, .record = {.key = "routers/" + id, .text = "{}"}});
