@@ -28,18 +28,14 @@ start_named() {
 written() { fo-reg get "verdicts/$(id "$2")/$1" | jq -r .health; }
 # seen N: prints the verdict on the worker N, as the router sees it, and its weight.
 seen() { state ".workers[] | select(.id == \"$(id "$1")\") | \"\\(.verdict) \\(.weight)\""; }
-# suspend PID...: suspends canaries at a moment when no folder of verdicts is locked, because one that has
-# locked it keeps the others out.
-suspend() {
-  local pid n locked
-  for ((;;)); do
-    kill -STOP "$@"
-    for pid in "$@"; do wait_for "grep -q '^State:.T' /proc/$pid/status"; done
-    locked=
-    for n in 1 2 3 4; do flock -n "$T/registry/verdicts/$(id $n)" true || locked=yes; done
-    if [ -z "$locked" ]; then return; fi
-    kill -CONT "$@"
-    sleep 0.01
+# try_suspend PID...: suspends canaries, or fails if a folder of verdicts is locked, because one that is
+# suspended while it has locked it keeps the others out.
+try_suspend() {
+  local pid n
+  kill -STOP "$@"
+  for pid in "$@"; do wait_for "grep -q '^State:.T' /proc/$pid/status" || return 1; done
+  for n in 1 2 3 4; do
+    flock -n "$T/registry/verdicts/$(id $n)" true || { kill -CONT "$@"; return 1; }
   done
 }
 # start_fleet N: N workers that are registered, questions, and a router that asks each in its turn.
@@ -60,7 +56,7 @@ start_fleet() {
     pids+=("$CANARY")
     for n in 1 2 3 4; do wait_for "[ \$(written $name $n) = healthy ]"; done
   done
-  suspend "${pids[@]:1}"
+  wait_for "try_suspend ${pids[*]:1}"
   fault 3 error@start
   fault 4 wrong@2
   wait_for '[ "$(seen 3)" = "unhealthy 0" ]'
@@ -71,7 +67,7 @@ start_fleet() {
   wait_for '[ "$(seen 4)" = "convicted 0" ]'
   [ "$(written c 4)" = healthy ]
   # Without the first conviction, the other one is one of three.
-  suspend "${pids[0]}"
+  wait_for "try_suspend ${pids[0]}"
   fault 4 none
   fo-reg rm "verdicts/$(id 4)/a"
   wait_for '[ "$(seen 4)" = "suspicious 0.5" ]'
