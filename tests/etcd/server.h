@@ -70,11 +70,11 @@ class Etcd {
  public:
   /// `options` are added to the default ones.
   explicit Etcd(const TempDir& dir, std::vector<std::string> options = {})
-      : Etcd(dir, free_ports(2), std::move(options)) {
+      : Etcd(dir, std::vector<ReservedPort>(2), std::move(options)) {
     start();
   }
   /// `ports`: the one for clients and the one for peers. Does not start the server.
-  Etcd(const TempDir& dir, std::vector<std::uint16_t> ports, std::vector<std::string> options)
+  Etcd(const TempDir& dir, std::vector<ReservedPort> ports, std::vector<std::string> options)
       : folder_(dir.path("etcd." + std::to_string(++count()))),
         options_(std::move(options)),
         ports_(std::move(ports)) {}
@@ -90,7 +90,7 @@ class Etcd {
     await_ready();
   }
   void launch() {
-    std::vector<std::string> argv = etcd_command(folder_, ports_[0], ports_[1]);
+    std::vector<std::string> argv = etcd_command(folder_, ports_[0].number(), ports_[1].number());
     argv.insert(argv.end(), options_.begin(), options_.end());
     const base::UniqueFd log = os::open_file(folder_ + ".log", O_CREAT | O_WRONLY | O_APPEND);
     const os::SpawnOptions options{
@@ -126,10 +126,10 @@ class Etcd {
     EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(child_->pid()), &stopped, WSTOPPED), 0);
   }
 
-  [[nodiscard]] std::uint16_t port() const { return ports_[0]; }
-  [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(ports_[0]); }
+  [[nodiscard]] std::uint16_t port() const { return ports_[0].number(); }
+  [[nodiscard]] std::string url() const { return ports_[0].url(); }
   /// "HOST:PORT".
-  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(ports_[0]); }
+  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port()); }
   /// How many watches of clients it serves.
   [[nodiscard]] int watchers() const {
     const auto deadline = base::Deadline::after(kLong);
@@ -160,7 +160,8 @@ class Etcd {
   }
   std::string folder_;
   std::vector<std::string> options_;
-  std::vector<std::uint16_t> ports_;
+  // Reserved as long as this object exists, so that no other test gets them.
+  std::vector<ReservedPort> ports_;
   std::unique_ptr<os::Child> child_;
 };
 
@@ -168,18 +169,20 @@ class Etcd {
 class EtcdCluster {
  public:
   explicit EtcdCluster(const TempDir& dir) {
-    const std::vector<std::uint16_t> ports = free_ports(6);
-    std::string peers;
+    std::vector<ReservedPort> clients(3);
+    std::vector<ReservedPort> peers(3);
+    std::string cluster;
     for (std::size_t i = 0; i < 3; ++i) {
-      peers += (i == 0 ? "m" : ",m") + std::to_string(i) +
-               "=http://127.0.0.1:" + std::to_string(ports[3 + i]);
+      cluster += (i == 0 ? "m" : ",m") + std::to_string(i) + "=" + peers[i].url();
     }
     for (std::size_t i = 0; i < 3; ++i) {
       const std::vector<std::string> options{"--name=m" + std::to_string(i),
-                                             "--initial-cluster=" + peers,
+                                             "--initial-cluster=" + cluster,
                                              "--heartbeat-interval=50", "--election-timeout=500"};
-      members_.push_back(
-          std::make_unique<Etcd>(dir, std::vector<std::uint16_t>{ports[i], ports[3 + i]}, options));
+      std::vector<ReservedPort> ports;
+      ports.push_back(std::move(clients[i]));
+      ports.push_back(std::move(peers[i]));
+      members_.push_back(std::make_unique<Etcd>(dir, std::move(ports), options));
       members_.back()->launch();
     }
     for (const auto& member : members_) member->await_ready();
