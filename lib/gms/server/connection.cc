@@ -49,7 +49,8 @@ bool UnreadAnswers::make_room(std::size_t fds) {
     if (is_reading && client.unread_in_kernel() == 0) remove(client);
   }
   const auto patience_began = std::chrono::steady_clock::now() - kPatience;
-  while (!has_room(fds) && !clients_.empty() && clients_.front()->unread_since_ < patience_began) {
+  while (!will_have_room(fds) && !clients_.empty() &&
+         clients_.front()->unread_since_ < patience_began) {
     Connection& slowest = *clients_.front();
     slowest.fault_ = Connection::Fault::kSlowReader;
     slowest.close();
@@ -70,13 +71,19 @@ void UnreadAnswers::add(Connection& client, std::size_t bytes, std::size_t fds) 
 
 void UnreadAnswers::remove_bytes(Connection& client) {
   if (client.unread_bytes_ == 0) return;
+  if (!client.socket_.is_open()) closing_bytes_ -= client.unread_bytes_;
   bytes_ -= std::exchange(client.unread_bytes_, 0);
   if (client.unread_fds_ == 0) clients_.remove(&client);
 }
 
 void UnreadAnswers::remove(Connection& client) {
-  if (client.unread_bytes_ + client.unread_fds_ == 0) return;
-  bytes_ -= std::exchange(client.unread_bytes_, 0);
+  remove_bytes(client);
+  fds_ -= std::exchange(client.unread_fds_, 0);
+  clients_.remove(&client);
+}
+
+void UnreadAnswers::close(Connection& client) {
+  closing_bytes_ += client.unread_bytes_;
   fds_ -= std::exchange(client.unread_fds_, 0);
   clients_.remove(&client);
 }
@@ -267,9 +274,10 @@ bool Connection::is_alive() const {
 }
 
 void Connection::close() {
+  if (!socket_.is_open()) return;
   boost::system::error_code ignored;
   socket_.close(ignored);
-  unread_.remove(*this);
+  unread_.close(*this);
 }
 
 }  // namespace fo::gms

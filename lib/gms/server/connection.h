@@ -40,15 +40,24 @@ class UnreadAnswers {
   void remove_bytes(Connection& client);
   /// The client has no unread bytes or descriptors any more.
   void remove(Connection& client);
+  /// The client's socket was closed, and its descriptors with it. Its bytes stay in our memory, and
+  /// count, until the write ends.
+  void close(Connection& client);
 
  private:
   [[nodiscard]] bool has_room(std::size_t fds) const {
     return bytes_ <= max_bytes_ && (fds == 0 || fds_ + fds <= max_fds_);
   }
+  /// Whether there is room once the answers of closed connections are gone.
+  [[nodiscard]] bool will_have_room(std::size_t fds) const {
+    return bytes_ - closing_bytes_ <= max_bytes_ && (fds == 0 || fds_ + fds <= max_fds_);
+  }
 
   std::size_t max_bytes_;
   std::size_t max_fds_;
   std::size_t bytes_ = 0;
+  /// Those of `bytes_` whose connection is closed.
+  std::size_t closing_bytes_ = 0;
   std::size_t fds_ = 0;
   /// Ordered by the last time when nothing was unread, oldest first.
   std::list<Connection*> clients_;
