@@ -97,6 +97,8 @@ metric() { curl -sSf "$2/metrics" | sed -n "s/^$1{[^}]*} //p"; }
   start_two
   run -0 curl -sS "$URL/v1/models"
   [ "$(jq -r '.data[].id' <<<"$output")" = oracle ]
+  run -0 curl -sS --head "$URL/v1/models"
+  [[ "$output" == "HTTP/1.1 200"* ]]
   local text stream
   text=$(post /v1/completions "$(members)" | jq -r '.choices[0].text')
   [ "$(cat "$T/status")" = 200 ]

@@ -384,6 +384,9 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
     // Such an answer takes little more time than its first token.
     times.answer = std::min(times.answer, times.first_token_limit(job_.prompt_tokens));
   }
+  const std::optional<ResumeFacts>& facts = job_.request.resume;
+  times.may_pause = !facts || facts->may_pause;
+  if (facts && facts->hides_reasoning) times.first_token = times.answer;
   UpstreamCall call(parts_.pool, worker, exchange_, times, job_.prompt_tokens);
   const Called called(job_, call);
   const auto deliver_all = [this] { return deliver(); };

@@ -52,12 +52,18 @@ constexpr base::Duration kLateClient = std::chrono::seconds(1);
 // Interval of Dispatcher::on_tick().
 constexpr base::Duration kTick = std::chrono::milliseconds(500);
 
-ApiError unknown_path(Api api, const Request& request) {
-  const bool is_method = api == Api::kWrongMethod;
-  return {.status = is_method ? 405 : 404,
-          .message = (is_method ? "method " + base::quoted(request.method) + " on " : "path ") +
+ApiError unknown_path(const Request& request) {
+  return {.status = 404,
+          .message = "path " + base::quoted(request.path) + ": not served here",
+          .code = "unknown_path"};
+}
+
+ApiError wrong_method(const Request& request) {
+  return {.status = 405,
+          .message = "method " + base::quoted(request.method) + " on " +
                      base::quoted(request.path) + ": not served here",
-          .code = is_method ? "method_not_allowed" : "unknown_path"};
+          .code = "method_not_allowed",
+          .allow = methods_of(request.path)};
 }
 
 ApiError no_worker() {
@@ -329,9 +335,8 @@ std::vector<std::string> Router::State::models_for(const KeyRule& rule) const {
 std::optional<Router::State::HeadRefusal> Router::State::read_head(const Request& from,
                                                                    Head& head) const {
   head.api = find_api(from.method, from.path, options.allowed_paths);
-  if (head.api == Api::kNotFound || head.api == Api::kWrongMethod) {
-    return HeadRefusal{RefusalReason::kPath, unknown_path(head.api, from)};
-  }
+  if (head.api == Api::kNotFound) return HeadRefusal{RefusalReason::kPath, unknown_path(from)};
+  if (head.api == Api::kWrongMethod) return HeadRefusal{RefusalReason::kPath, wrong_method(from)};
   head.key = find_key(from);
   head.rule = admission.find_rule(head.key);
   if (head.rule == nullptr) return HeadRefusal{RefusalReason::kKey, unknown_key()};

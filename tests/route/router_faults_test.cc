@@ -451,6 +451,40 @@ TEST_F(RouterFaults, AWorkerWhoseStreamsAllStallIsHung) {
   fleet.run_until([&] { return fleet.busy(0) == 0; });
 }
 
+// The parser of a call may wait for the end of an argument, and other APIs have events only for
+// parts of the answer.
+TEST_F(RouterFaults, AWorkerIsNotHungIfItsOnlyStreamMayPause) {
+  nlohmann::json tools = chat(true, 3, {{"gap", "1s"}});
+  tools["tools"] = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
+  const nlohmann::json responses{{"model", "oracle"},
+                                 {"input", "Which way?"},
+                                 {"max_output_tokens", 3},
+                                 {"stream", true},
+                                 {"oracle", {{"gap", "1s"}}}};
+  route::RouterOptions options = in_turns();
+  options.times.stall = std::chrono::milliseconds(200);
+  Fleet fleet(std::move(options));
+  fleet.add_engine();
+  EXPECT_TRUE(fleet.ask(tools)->error_code().empty());
+  const Client other = fleet.ask(responses, "/v1/responses");
+  EXPECT_NE(other->body().find("response.completed"), std::string::npos) << other->body();
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+  EXPECT_FALSE(fleet.worker(0).pace.mean_gap());
+  tools["tool_choice"] = "none";
+  EXPECT_EQ(fleet.ask(tools)->error_code(), "worker_lost");
+}
+
+TEST_F(RouterFaults, HiddenReasoningMayTakeLongerThanAFirstToken) {
+  route::RouterOptions options = in_turns();
+  options.times.first_token = std::chrono::milliseconds(200);
+  Fleet fleet(std::move(options));
+  fleet.add_engine();
+  nlohmann::json body = chat(true, 8, {{"first_token", "1s"}});
+  body["include_reasoning"] = false;
+  EXPECT_EQ(fleet.ask(body)->status(), 200);
+  EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
+}
+
 TEST_F(RouterFaults, ASilentStreamBesideMovingOnesIsNoFault) {
   route::RouterOptions options = in_turns();
   options.times.stream = std::chrono::milliseconds(300);

@@ -78,7 +78,9 @@ TEST_F(Router, PathsThatControlAnEngineAreNotServed) {
     EXPECT_EQ(call->error_code(), "unknown_path") << path;
     EXPECT_EQ(fleet.get(path)->status(), 404) << path;
   }
-  EXPECT_EQ(fleet.get("/v1/chat/completions")->status(), 405);
+  const Client wrong = fleet.get("/v1/chat/completions");
+  EXPECT_EQ(wrong->status(), 405);
+  EXPECT_EQ(wrong->header("allow"), "POST");
   EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
 }
 

@@ -165,6 +165,7 @@ UpstreamCall::Limit UpstreamCall::next_limit(Deadline deadline) const {
     return limit;
   }
   take(deadline_at(last_token_ + held_up_ + times_.stream), CallEnd::kSilent);
+  if (times_.may_pause) return limit;
   const TimePoint moved =
       std::max(worker_->pace.last_token().value_or(began_), last_token_ + held_up_);
   const base::Duration gap = worker_->pace.mean_gap().value_or(base::Duration::zero());
@@ -243,7 +244,8 @@ awaitable<CallEnd> UpstreamCall::read_answer(Deadline deadline, const Deliver& d
       const TimePoint now = Clock::now();
       const base::Duration gap = now - last_token_ - held_up_;
       const bool is_first = tokens_before == 0;
-      worker_->pace.on_token(now, is_first ? std::nullopt : std::optional(gap));
+      const bool is_measured = !is_first && !times_.may_pause;
+      worker_->pace.on_token(now, is_measured ? std::optional(gap) : std::nullopt);
       on_tokens(gap, is_first);
       last_token_ = now;
       held_up_ = {};

@@ -28,6 +28,9 @@ struct CallTimes {
   /// mean gap if that is longer.
   base::Duration stall = std::chrono::seconds(5);
   std::uint64_t stall_gaps = 20;
+  /// The stream may pause while its worker generates tokens, as ResumeFacts::may_pause says: only
+  /// `stream` limits a pause, and its gaps are none of the worker's.
+  bool may_pause = false;
 
   [[nodiscard]] base::Duration first_token_limit(std::uint64_t prompt_tokens) const;
   [[nodiscard]] base::Duration stall_limit(base::Duration mean_gap) const;

@@ -37,6 +37,7 @@ ApiError deadline_passed() {
 http::Response to_response(const ApiError& error) {
   http::Response response{error.status, "application/json", fo::json::dump(to_json(error)), {}};
   if (error.retry_after) http::add_retry_after(response, *error.retry_after);
+  if (!error.allow.empty()) response.headers.emplace_back("allow", error.allow);
   if (!error.should_retry) response.headers.emplace_back("x-should-retry", "false");
   return response;
 }

@@ -19,6 +19,8 @@ struct ApiError {
   std::string param = {};
   /// Sent as Retry-After, in whole seconds, rounded up.
   std::optional<base::Duration> retry_after = {};
+  /// Sent as Allow: the methods that a path has; empty for none.
+  std::string allow = {};
   /// False adds "x-should-retry: false": OpenAI's SDKs would send the request again, in vain.
   bool should_retry = true;
   /// Number of tokens that the client has received of an answer that cannot continue.

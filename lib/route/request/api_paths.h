@@ -13,8 +13,8 @@ enum class Api {
   kCompletions,  // POST /v1/completions
   kResponses,    // POST /v1/responses
   kResponse,     // /v1/responses/ID: only the worker that made the id knows it
-  kModels,       // GET /v1/models, answered by the router
-  kModel,        // GET /v1/models/NAME, answered by the router
+  kModels,       // GET or HEAD /v1/models, answered by the router
+  kModel,        // GET or HEAD /v1/models/NAME, answered by the router
   kOther,        // forwarded: embeddings, messages, rerank, score, audio, tokenize, detokenize
   kNotFound,     // refused with 404
   kWrongMethod,  // refused with 405
@@ -25,6 +25,10 @@ enum class Api {
 /// method.
 Api find_api(std::string_view method, std::string_view path,
              const std::vector<std::string>& allowed);
+
+/// The methods of a path for which find_api() returned kWrongMethod, as the header Allow names
+/// them.
+std::string methods_of(std::string_view path);
 
 /// The id in a path of kResponse, or the name in one of kModel, which may contain "/".
 std::string_view item_of(Api api, std::string_view path);

@@ -89,6 +89,9 @@ class FactsReader {
     for (const auto& [name, value] : body_.items()) {
       if (!value.is_null()) read_field(name, value);
     }
+    facts_.hides_reasoning =
+        is_chat_ && (is_false("include_reasoning") || is_false("stream_reasoning"));
+    facts_.may_pause = facts_.hides_reasoning || offers_tools_;
     facts_.text_refusal = find_text_refusal();
     return std::move(facts_);
   }
@@ -96,6 +99,11 @@ class FactsReader {
  private:
   void refuse(const std::string& name, const std::string& reason) {
     if (facts_.refusal.empty()) facts_.refusal = base::quoted(name) + ": " + reason;
+  }
+
+  [[nodiscard]] bool is_false(const char* name) const {
+    const json* value = fo::json::find(body_, name);
+    return value != nullptr && *value == false;
   }
 
   void repeat(const std::string& name, const json& value) {
@@ -127,7 +135,8 @@ class FactsReader {
     } else if (name == "tools") {
       const json* choice = fo::json::find(body_, "tool_choice");
       const bool are_offered = choice == nullptr || *choice != "none";
-      if (!value.empty() && are_offered) refuse(name, "the worker parses the calls");
+      offers_tools_ = !value.empty() && are_offered;
+      if (offers_tools_) refuse(name, "the worker parses the calls");
     } else if (name == "tool_choice") {
       // These have no effect without tools.
     } else if (name == "max_completion_tokens") {
@@ -333,6 +342,7 @@ class FactsReader {
   const json& body_;
   const bool is_chat_;
   const ResumeOptions& options_;
+  bool offers_tools_ = false;
   ResumeFacts facts_;
 };
 

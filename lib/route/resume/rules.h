@@ -54,6 +54,12 @@ struct ResumeFacts {
   /// "stream_options": the chunk with the usage, and usage in each chunk.
   bool wants_usage = false;
   bool wants_continuous_usage = false;
+  /// The engine does not send the reasoning, or only once all of it is generated, so that the first
+  /// token of the answer may be late.
+  bool hides_reasoning = false;
+  /// The engine may generate tokens for a long time without an event of the stream, because it
+  /// hides the reasoning, or waits for the end of a tool call's argument.
+  bool may_pause = false;
   /// Only completions have it.
   std::optional<std::uint64_t> logprobs;
 

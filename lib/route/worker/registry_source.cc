@@ -203,6 +203,8 @@ void RegistrySource::put_instance(const fleet::Record& record) {
   worker->reports_model = instance.model.empty();
   worker->name_space = endpoint->name_space;
   worker->kv_abi = instance.kv_abi;
+  // A new card may not be known yet.
+  if (worker->card != instance.card) worker->facts.reset();
   worker->card = instance.card;
   if (const auto card = cards_.find(instance.card); card != cards_.end()) {
     worker->facts = card->second;

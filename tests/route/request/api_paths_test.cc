@@ -12,6 +12,7 @@ namespace {
 using route::Api;
 using route::find_api;
 using route::item_of;
+using route::methods_of;
 
 TEST(ApiPaths, EachPathHasItsMethod) {
   const std::vector<std::pair<std::string, Api>> posts{
@@ -41,11 +42,21 @@ TEST(ApiPaths, EachPathHasItsMethod) {
   }
   for (const auto& [path, api] : gets) {
     EXPECT_EQ(find_api("GET", path, {}), api) << path;
-    for (const char* method : {"POST", "HEAD", "PUT", "get", ""}) {
+    const bool is_own = api != Api::kResponse;  // answered by the router
+    EXPECT_EQ(find_api("HEAD", path, {}), is_own ? api : Api::kWrongMethod) << path;
+    for (const char* method : {"POST", "PUT", "get", "HEAD,", ",", ""}) {
       EXPECT_EQ(find_api(method, path, {}), Api::kWrongMethod) << method << " " << path;
     }
   }
   EXPECT_EQ(find_api("DELETE", "/v1/responses/resp_1", {}), Api::kResponse);
+}
+
+TEST(ApiPaths, AllowNamesTheMethods) {
+  EXPECT_EQ(methods_of("/v1/chat/completions"), "POST");
+  EXPECT_EQ(methods_of("/v1/audio/speech"), "POST");
+  EXPECT_EQ(methods_of("/v1/models/m"), "GET, HEAD");
+  EXPECT_EQ(methods_of("/v1/responses/resp_1"), "GET, DELETE");
+  EXPECT_EQ(methods_of("/v1/responses/resp_1/cancel"), "POST");
 }
 
 TEST(ApiPaths, AllOtherPathsAreRefused) {

@@ -221,6 +221,22 @@ TEST(ResumeRules, OfferedToolsAreRefused) {
   EXPECT_NE(chat_facts(R"("functions":[{"name":"f"}])").refusal, "");
 }
 
+TEST(ResumeRules, AStreamMayPauseIfTheEngineParsesCallsOrHidesTheReasoning) {
+  const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}])";
+  EXPECT_TRUE(chat_facts(tools).may_pause);
+  EXPECT_FALSE(chat_facts(tools).hides_reasoning);
+  for (const char* other :
+       {R"(,"tool_choice":"none")", R"(,"tool_choice":"none","include_reasoning":true)"}) {
+    EXPECT_FALSE(chat_facts(tools + other).may_pause) << other;
+  }
+  for (const char* hidden : {R"("include_reasoning":false)", R"("stream_reasoning":false)"}) {
+    EXPECT_TRUE(chat_facts(hidden).may_pause) << hidden;
+    EXPECT_TRUE(chat_facts(hidden).hides_reasoning) << hidden;
+  }
+  // The reasoning is a part of the text then.
+  EXPECT_FALSE(chat_facts(R"("separate_reasoning":false)").may_pause);
+}
+
 TEST(ResumeRules, EarlierCallsInTheMessagesAreText) {
   const ResumeFacts facts =
       chat_facts(R"("messages":[{"role":"user","content":[{"type":"text","text":"a"},"b"]},)"

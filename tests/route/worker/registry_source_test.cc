@@ -576,6 +576,23 @@ TEST_F(RegistrySourceTest, ACardThatIsGoneIsNotSaved) {
   EXPECT_NE(source_.save(), with_card);
 }
 
+TEST_F(RegistrySourceTest, AWorkerWithANewCardDoesNotKeepTheFactsOfTheOldOne) {
+  fleet::Card card;
+  put(Record{"cards/" + fleet::checksum(card), fleet::to_json(card).dump()});
+  fleet::Instance instance = instance_of(kFirst);
+  instance.card = fleet::checksum(card);
+  put(instance);
+  const route::WorkerPtr worker = workers_.find(kFirst);
+  ASSERT_NE(worker->facts, nullptr);
+  card.context_length = 100;
+  instance.card = fleet::checksum(card);
+  put(instance);
+  EXPECT_EQ(worker->facts, nullptr);
+  put(Record{"cards/" + fleet::checksum(card), fleet::to_json(card).dump()});
+  ASSERT_NE(worker->facts, nullptr);
+  EXPECT_EQ(worker->facts->context_length, 100U);
+}
+
 TEST_F(RegistrySourceTest, NewOptionsJudgeAllRecordsAgain) {
   fleet::Instance remote = instance_of(kSecond);
   remote.url = "http://8.8.8.8:1";
