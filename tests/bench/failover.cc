@@ -166,8 +166,10 @@ class Place {
   [[nodiscard]] std::string model() const { return file("model"); }
   [[nodiscard]] std::string file(const std::string& name) const { return dir_.path(name); }
   /// The published port for clients, and the port of an engine under fo-shadow.
-  [[nodiscard]] int port() const { return ports_[0]; }
-  [[nodiscard]] int engine_port(int n) const { return ports_[1 + static_cast<std::size_t>(n)]; }
+  [[nodiscard]] int port() const { return ports_[0].number(); }
+  [[nodiscard]] int engine_port(int n) const {
+    return ports_.at(1 + static_cast<std::size_t>(n)).number();
+  }
   [[nodiscard]] std::string kv_size() const { return std::to_string(kv_mib_) + "MiB"; }
   [[nodiscard]] std::uint64_t weights_mib() const {
     std::uint64_t bytes = 0;
@@ -190,7 +192,7 @@ class Place {
   std::uint64_t kv_mib_;
   test::TempDir dir_;
   test::TempDir device_;
-  std::vector<std::uint16_t> ports_ = test::free_ports(3);
+  std::array<test::ReservedPort, 3> ports_;
 };
 
 struct Engine {

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -32,6 +33,7 @@
 #include "os/process/exec.h"
 #include "os/process/process.h"
 #include "report.h"
+#include "support/ports.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -314,11 +316,12 @@ void across_machines(const std::string& folder, std::size_t runs, bench::Report&
   os::SpawnOptions quiet;
   quiet.stdout_fd = nothing.get();
   static_cast<void>(os::spawn({"etcdctl", "version"}, quiet).wait(Deadline::never()));
-  const std::vector<std::uint16_t> ports = test::free_ports(3);
-  const std::string etcd = "127.0.0.1:" + std::to_string(ports[0]);
-  const std::string tcp = "127.0.0.1:" + std::to_string(ports[2]);
+  const std::array<test::ReservedPort, 3> ports;
+  const std::string etcd = "127.0.0.1:" + std::to_string(ports[0].number());
+  const std::string tcp = "127.0.0.1:" + std::to_string(ports[2].number());
   const os::Child etcd_server =
-      start_server(test::etcd_command(folder + "/etcd", ports[0], ports[1]), folder + "/etcd.log");
+      start_server(test::etcd_command(folder + "/etcd", ports[0].number(), ports[1].number()),
+                   folder + "/etcd.log");
   const os::Child lockd = start_server(
       {kGmsLockd, "-q", "--socket", folder + "/both.sock", "--listen", tcp}, folder + "/lockd.log");
   const os::Child kube = start_server({FO_SOURCE_DIR "/bats/kube-api"}, folder + "/kube.log");

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -23,6 +22,7 @@
 #include "base/unique_fd.h"
 #include "os/process/process.h"
 #include "os/socket/fd_passing.h"
+#include "support/await.h"
 
 namespace fo::cuda {
 
@@ -110,7 +110,7 @@ class Child {
 
 /// Returns when thread `tid`, which is about to sleep for ever, sleeps.
 inline void wait_until_asleep(pid_t tid) {
-  for (std::string ignored, state; state != "S"; ::sched_yield()) {
+  for (std::string ignored, state; state != "S"; test::pause_between_looks()) {
     std::ifstream("/proc/" + std::to_string(tid) + "/stat") >> ignored >> ignored >> state;
   }
 }

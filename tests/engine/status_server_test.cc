@@ -13,6 +13,7 @@
 #include "http/client.h"
 #include "http/support.h"
 #include "os/socket/unix_socket.h"
+#include "support/await.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
 
@@ -165,15 +166,13 @@ TEST_F(Status, ASwitchOverHoldsNoProbeUpAndOutlivesWhoAskedForItAndTheServer) {
         "POST /switchover HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n";
     ASSERT_EQ(::send(asking.get(), request.data(), request.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(request.size()));
-    const base::Deadline deadline = soon();
-    while (call([&] { return host_->switched; }) == 0) ASSERT_FALSE(deadline.expired());
+    test::await([&] { return call([&] { return host_->switched; }) > 0; });
     EXPECT_EQ(fetch("GET", tcp("/live"), soon()).status, 200);
     EXPECT_EQ(fetch("GET", local("/live"), soon()).status, 200);
   }
   call([&] { server_.reset(); });
   call([&] { host_->hold->cancel(); });
-  const base::Deadline deadline = soon();
-  while (call([&] { return host_->switched; }) == 1) ASSERT_FALSE(deadline.expired());
+  test::await([&] { return call([&] { return host_->switched; }) > 1; });
 }
 
 TEST_F(Status, AnIdleConnectionIsClosedAndSoIsADribblingOne) {

@@ -277,7 +277,8 @@ TEST_F(EtcdClientTest, LongPastIsToldWhole) {
 }
 
 TEST_F(EtcdClientTest, AnotherServerIsAskedWhereOneDoesNotAnswer) {
-  const std::string dead = "http://127.0.0.1:" + std::to_string(test::free_ports(1)[0]);
+  const test::ReservedPort unused;
+  const std::string dead = unused.url();
   test::Parrot page(loop_.io(), test::http_answer("<html>"));
   for (const std::string& first : {dead, "http://" + page.address()}) {
     Client client(config_of({first, etcd().url()}));
@@ -296,7 +297,8 @@ TEST_F(EtcdClientTest, AnotherServerIsAskedWhereOneDoesNotAnswer) {
 }
 
 TEST_F(EtcdClientTest, TwoRequestsAtOnceDoNotPassOverTheServerThatAnswers) {
-  const std::string dead = "http://127.0.0.1:" + std::to_string(test::free_ports(1)[0]);
+  const test::ReservedPort unused;
+  const std::string dead = unused.url();
   Client client(config_of({dead, etcd().url()}));
   std::vector<ExitStatus> ended;
   for (const char* const key : {"a", "b"}) {

@@ -22,6 +22,7 @@
 #include "os/file/pipe.h"
 #include "os/process/process.h"
 #include "os/socket/unix_socket.h"
+#include "support/await.h"
 #include "support/environment.h"
 #include "support/soon.h"
 
@@ -171,8 +172,7 @@ class OneServer : public TestDevice {
   [[nodiscard]] GetRuntimeStateResponse state() const { return connect().runtime_state(); }
   /// Polls the server until its state satisfies `wanted`.
   void expect_soon(const std::function<bool(const GetRuntimeStateResponse&)>& wanted) const {
-    const base::Deadline deadline = soon();
-    while (!wanted(state())) ASSERT_FALSE(deadline.expired());
+    test::await([&] { return wanted(state()); });
   }
 
   std::string socket_;

@@ -503,9 +503,7 @@ TEST(HttpServer, ConnectionsOverTheLimitAre503WhileTheHandlerHasAll) {
 TEST(HttpServer, ConnectionsAreGivenBack) {
   TestServer server(echo());
   for (int i = 0; i < 20; ++i) fetch("GET", server.url(), soon());
-  const base::Deadline deadline = soon();
-  while (server.connections() != 0 && !deadline.expired()) std::this_thread::yield();
-  EXPECT_EQ(server.connections(), 0U);
+  fo::test::await([&] { return server.connections() == 0; });
 }
 
 TEST(HttpServer, AHandlerThatThrowsIs500AndTheConnectionGoesOn) {

@@ -21,6 +21,7 @@
 #include "lock/lock_status.h"
 #include "lock/lockd.h"
 #include "lock/support.h"
+#include "support/await.h"
 #include "support/soon.h"
 
 namespace fo::lock {
@@ -138,7 +139,7 @@ class LockContract : public testing::TestWithParam<Kind> {
     const Deadline deadline = soon();
     while (read_lock_status(lock_).waiters.size() != count) {
       ASSERT_FALSE(deadline.expired()) << to_text(read_lock_status(lock_));
-      std::this_thread::yield();
+      test::pause_between_looks();
     }
   }
   // The server notices the end of a connection slightly later.
@@ -215,7 +216,7 @@ TEST_P(LockContract, GivingItUpReleases) {
   Forked first([&](int ready) {
     auto lock = open_lock(lock_, "engine-0");
     say(ready, lock->acquire(soon()).grant.generation);
-    while (!std::filesystem::exists(enough)) std::this_thread::yield();
+    while (!std::filesystem::exists(enough)) test::pause_between_looks();
     lock.reset();
     return test::pause_for_ever();
   });
@@ -457,7 +458,7 @@ class SupervisedLock : public LockContract {
     std::string text;
     while (text.find('\n') == std::string::npos && !deadline.expired()) {
       text = slurp(dir_.path(file));
-      std::this_thread::yield();
+      test::pause_between_looks();
     }
     return text.substr(0, text.find('\n'));
   }

@@ -38,6 +38,7 @@
 #include "os/file/file.h"
 #include "os/file/file_lock.h"
 #include "os/process/process.h"
+#include "support/ports.h"
 
 namespace {
 
@@ -104,7 +105,7 @@ class Torture {
     if (has_server()) start_server();
     // An etcd that is killed before its first election would never have a leader.
     const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-    while (mode_ == "etcd" && !test::etcd_is_ready(ports_[0])) {
+    while (mode_ == "etcd" && !test::etcd_is_ready(port_)) {
       if (deadline.expired()) throw base::Error(base::ExitStatus::kTryAgain, "etcd does not start");
       std::this_thread::sleep_for(milliseconds(10));
     }
@@ -134,23 +135,21 @@ class Torture {
   [[nodiscard]] std::string lock() const {
     const std::string lease(kLease);
     if (mode_ == "lockd") return "unix:" + folder_ + "/lock";
-    if (mode_ == "tcp") return "tcp:" + address(0);
-    if (mode_ == "etcd") return "etcd:http://" + address(0) + "/lock?ttl=" + lease;
-    if (mode_ == "k8s") return "k8s:ns/lock?duration=" + lease + "&api=http://" + address(0);
+    if (mode_ == "tcp") return "tcp:" + address();
+    if (mode_ == "etcd") return "etcd:http://" + address() + "/lock?ttl=" + lease;
+    if (mode_ == "k8s") return "k8s:ns/lock?duration=" + lease + "&api=http://" + address();
     return "flock:" + folder_ + "/lock";
   }
-  [[nodiscard]] std::string address(std::size_t port) const {
-    return "127.0.0.1:" + std::to_string(ports_[port]);
-  }
+  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
   [[nodiscard]] std::vector<std::string> server_command() const {
     const std::string lockd = FO_BUILD_DIR "/bin/gms-lockd";
     if (mode_ == "tcp") {
       return {
-          lockd,      "-q",       "--socket",          folder_ + "/lock",    "--listen",
-          address(0), "--expiry", std::string(kLease), "--reconnect-window", std::string(kLease)};
+          lockd,     "-q",       "--socket",          folder_ + "/lock",    "--listen",
+          address(), "--expiry", std::string(kLease), "--reconnect-window", std::string(kLease)};
     }
-    if (mode_ == "etcd") return test::etcd_command(folder_ + "/data", ports_[0], ports_[1]);
+    if (mode_ == "etcd") return test::etcd_command(folder_ + "/data", port_, peer_port_.number());
     if (mode_ == "k8s") return {FO_SOURCE_DIR "/bats/kube-api"};
     return {lockd,
             "-q",
@@ -173,7 +172,7 @@ class Torture {
     // It keeps no state, so it is started once, and it chooses its port.
     while (mode_ == "k8s" && test::slurp(said).empty())
       std::this_thread::sleep_for(milliseconds(5));
-    if (mode_ == "k8s") ports_[0] = static_cast<std::uint16_t>(std::stoi(test::slurp(said)));
+    if (mode_ == "k8s") port_ = static_cast<std::uint16_t>(std::stoi(test::slurp(said)));
   }
 
   void disturb_server() {
@@ -189,7 +188,7 @@ class Torture {
         R"({"verb":"*","count":)" + std::to_string(pick(random_, 1, 8)) + "," + what + "}";
     options.headers = {{"X-Test", "1"}};
     try {
-      http::fetch("POST", "http://" + address(0) + "/faults", Deadline::after(milliseconds(500)),
+      http::fetch("POST", "http://" + address() + "/faults", Deadline::after(milliseconds(500)),
                   options);
     } catch (const base::Error&) {  // the server is stopped
     }
@@ -375,7 +374,10 @@ class Torture {
   base::UniqueFd null_ = os::open_file("/dev/null", O_RDWR);
   std::unique_ptr<os::Child> contenders_[kContenders];
   std::unique_ptr<os::Child> server_;
-  std::vector<std::uint16_t> ports_ = test::free_ports(2);
+  test::ReservedPort reserved_;
+  test::ReservedPort peer_port_;
+  // The server's; one that it chooses itself is not reserved.
+  std::uint16_t port_ = reserved_.number();
   std::optional<Deadline> server_down_until_;
   std::vector<Stopped> stopped_;
   std::map<int, int> statuses_;

@@ -27,6 +27,7 @@
 #include "os/socket/fd_passing.h"
 #include "os/socket/server_socket.h"
 #include "os/socket/unix_socket.h"
+#include "support/await.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/forked.h"
@@ -109,7 +110,7 @@ class SocketHandover : public fo::test::FdCounting {
       try {
         return os::connect_unix(path_, deadline);
       } catch (const base::Error&) {
-        std::this_thread::yield();
+        fo::test::pause_between_looks();
       }
     }
     ADD_FAILURE() << "nobody offers";
@@ -120,7 +121,7 @@ class SocketHandover : public fo::test::FdCounting {
     while (!deadline.expired()) {
       Sockets taken = take();
       if (!taken.empty()) return taken;
-      std::this_thread::yield();
+      fo::test::pause_between_looks();
     }
     ADD_FAILURE() << "nobody offers";
     return {};

@@ -16,6 +16,7 @@
 #include "cuda/driver_calls.h"
 #include "cuda/memory.h"
 #include "cuda/sim_folder.h"
+#include "support/await.h"
 #include "support/must_run.h"
 
 namespace fo::cuda {
@@ -416,8 +417,7 @@ TEST_F(SimApi, FreedMemoryIsUsedForTheFreeDelay) {
   sim_.set("GMS_SIM_FREE_DELAY", "1us");
   sim_.fresh_library();
   const auto later = Driver::open("sim");
-  const auto deadline = base::Deadline::after(std::chrono::seconds(20));
-  while (free_memory(*later) != 2 * kUnit) ASSERT_FALSE(deadline.expired());
+  test::await([&] { return free_memory(*later) == 2 * kUnit; });
   EXPECT_NO_THROW(PhysicalMemory::create(driver, kDevice, 2 * kUnit));
 }
 

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "base/error.h"
 #include "base/unique_fd.h"
@@ -55,13 +54,5 @@ class ReservedPort {
   base::UniqueFd fd_;
   std::uint16_t number_ = 0;
 };
-
-/// Different ports that were free a moment ago.
-inline std::vector<std::uint16_t> free_ports(std::size_t count) {
-  const std::vector<ReservedPort> reserved(count);
-  std::vector<std::uint16_t> ports;
-  for (const ReservedPort& port : reserved) ports.push_back(port.number());
-  return ports;
-}
 
 }  // namespace fo::test

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -17,6 +16,7 @@
 #include "gms/client/rpc_client.h"
 #include "gms/gms_process.h"
 #include "os/socket/fd_passing.h"
+#include "support/await.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/temp_dir.h"
@@ -55,8 +55,7 @@ class Holding : public OneServer {
   /// Returns when the server has released it.
   void drop_layout() const {
     { RpcClient writer = enter(LockType::kRw); }
-    const base::Deadline deadline = soon();
-    while (find().layout.allocations > 0 && !deadline.expired()) ::sched_yield();
+    test::await([&] { return find().layout.allocations == 0; });
   }
   [[nodiscard]] MemoryHolders find() const {
     return find_memory_holders("sim", 0, find_servers({socket_}, soon()), soon());
@@ -256,8 +255,7 @@ TEST_F(Holding, BookThatStaysLockedIsNotWaitedForForEver) {
         for (;;) ::pause();
       },
       {.parent_death_signal = SIGKILL});
-  const base::Deadline deadline = soon();
-  while (!fs::exists(path("locked")) && !deadline.expired()) ::sched_yield();
+  test::await([&] { return fs::exists(path("locked")); });
   const auto failure = test::failure_of([&] {
     static_cast<void>(
         find_memory_holders("sim", 0, {}, base::Deadline::after(std::chrono::milliseconds(20))));

@@ -15,6 +15,7 @@
 #include "gms/protocol/layout.h"
 #include "gms/raw_client.h"
 #include "gms/server/connection.h"
+#include "support/await.h"
 #include "support/failure.h"
 #include "support/must_run.h"
 #include "support/sanitizers.h"
@@ -41,8 +42,7 @@ class HostileClient : public OneServer {
     const std::ptrdiff_t without_clients = sockets();
     publish();
     expect_served();
-    const Deadline deadline = soon();
-    while (sockets() != without_clients) ASSERT_FALSE(deadline.expired());
+    test::await([&] { return sockets() == without_clients; });
     fds_before_ = fds();
   }
 
@@ -201,7 +201,6 @@ TEST_F(HostileClient, ManyWhoSayOneByteOrNothingKeepNobodyWaiting) {
 TEST_F(HostileClient, WaitingClientThatSendsWithoutEndIsForgottenWhenItGoes) {
   serve();
   const RawClient reader = raw_reader();
-  const Deadline deadline = soon();
   {
     const RawClient writer(socket_);
     writer.say(encode_frame(HandshakeRequest{"rw", std::nullopt}));
@@ -211,9 +210,9 @@ TEST_F(HostileClient, WaitingClientThatSendsWithoutEndIsForgottenWhenItGoes) {
       if (more == 0) break;
       sent += more;
     }
-    while (waiting_writers(reader) == 0) ASSERT_FALSE(deadline.expired());
+    test::await([&] { return waiting_writers(reader) > 0; });
   }
-  while (waiting_writers(reader) > 0) ASSERT_FALSE(deadline.expired());
+  test::await([&] { return waiting_writers(reader) == 0; });
   EXPECT_LT(peak_memory(), kMeasured * 64 * base::kMiB);
 }
 
@@ -357,11 +356,10 @@ TEST_F(HostileClient, HundredsOfWaitersLeaveAtOnce) {
     ::pause();
     return 0;
   });
-  const Deadline deadline = soon();
-  while (waiting_writers(reader) < 900) ASSERT_FALSE(deadline.expired());
+  test::await([&] { return waiting_writers(reader) == 900; });
   waiters.signal(SIGKILL);
   ASSERT_TRUE(waiters.wait(soon()));
-  while (waiting_writers(reader) > 0) ASSERT_FALSE(deadline.expired());
+  test::await([&] { return waiting_writers(reader) == 0; });
 }
 
 // --- Limits of a writer.

@@ -16,6 +16,7 @@
 #include "gms/raw_client.h"
 #include "gms/server/server_counters.h"
 #include "os/file/file.h"
+#include "support/await.h"
 #include "support/failure.h"
 
 namespace fo::gms {
@@ -48,12 +49,10 @@ std::string list_of_nothings(std::string_view type, std::string_view list, std::
 }
 
 void wait_until_stopped(pid_t pid) {
-  const Deadline deadline = soon();
-  const auto is_stopped = [pid] {
+  test::await([pid] {
     return os::read_file("/proc/" + std::to_string(pid) + "/stat", 4096).find(") T ") !=
            std::string::npos;
-  };
-  while (!is_stopped()) ASSERT_FALSE(deadline.expired());
+  });
 }
 
 class Server : public OneServer {

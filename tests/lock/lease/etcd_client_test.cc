@@ -24,9 +24,11 @@
 #include "lock/lease/lease_times.h"
 #include "loop/pause.h"
 #include "loop/test_loop.h"
+#include "support/await.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/forked.h"
+#include "support/ports.h"
 #include "support/soon.h"
 #include "text/time_text.h"
 
@@ -499,7 +501,8 @@ TEST_F(EtcdClient, ReleaseTriesUntilTheDeadline) {
 }
 
 TEST_F(EtcdClient, OneOfTwoServersIsEnough) {
-  const std::string dead = "127.0.0.1:" + std::to_string(test::free_ports(1)[0]);
+  const test::ReservedPort unused;
+  const std::string dead = "127.0.0.1:" + std::to_string(unused.number());
   const std::string alive = "127.0.0.1:" + std::to_string(etcd().port());
   for (const std::string& servers : {dead + "," + alive, alive + "," + dead}) {
     const LockUri uri = parse_lock_uri("etcd:http://" + servers + "/x?ttl=3s");
@@ -575,7 +578,8 @@ TEST(EtcdParrot, AnswersThatAreNoneAreRefused) {
 // Of two servers, the unreachable one may be the only etcd.
 TEST(EtcdParrot, WhatMayPassIsToldRatherThanWhatMayNot) {
   TestLoop loop;
-  const std::string dead = "127.0.0.1:" + std::to_string(test::free_ports(1)[0]);
+  const test::ReservedPort unused;
+  const std::string dead = "127.0.0.1:" + std::to_string(unused.number());
   const auto status_of = [&](const std::string& servers) {
     Deadline deadline = Deadline::after(seconds(5));
     std::thread loop_thread([&] { loop.io().run(); });
@@ -725,8 +729,7 @@ TEST_F(EtcdMembers, MemberWithoutALeaderSaysSoAndEndsItsWatches) {
   second->ask();
   loop_.run_until([&] { return query_etcd(all, soon()).waiters.size() == 1; });
   for (const std::size_t other : {1UL, 2UL}) cluster_->member(other).kill();
-  const Deadline deadline = soon();
-  while (test::etcd_is_ready(cluster_->member(0).port())) ASSERT_FALSE(deadline.expired());
+  test::await([&] { return !test::etcd_is_ready(cluster_->member(0).port()); });
   const auto failure = test::failure_of([&] { query_etcd(lonely, soon()); });
   EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
   EXPECT_THAT(failure.message, HasSubstr("no leader"));

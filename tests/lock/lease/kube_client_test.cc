@@ -26,6 +26,7 @@
 #include "lock/kube.h"
 #include "lock/support.h"
 #include "support/authority.h"
+#include "support/await.h"
 #include "support/soon.h"
 
 namespace fo::lock {
@@ -55,10 +56,8 @@ using fo::test::soon;
 
 // Waits until the lock is lost.
 Loss await_loss(FailoverLock& lock) {
-  const Deadline deadline = soon();
   std::optional<Loss> loss;
-  while (!(loss = lock.check()) && !deadline.expired()) std::this_thread::yield();
-  EXPECT_TRUE(loss);
+  await([&] { return (loss = lock.check()).has_value(); });
   return loss.value_or(Loss{});
 }
 

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "lock/support.h"
 #include "loop/pause.h"
+#include "support/await.h"
 
 namespace fo::lock {
 namespace {
@@ -167,11 +168,11 @@ TEST_F(LeaseLockTest, IsConfirmedAgainWhenTheKeeperIsBack) {
   keeper_.ttl = seconds(3);
   ASSERT_EQ(acquire(), LockWait::kLocked);
   keeper_.answers = false;
-  const Deadline deadline = Deadline::after(test::kLong);
-  while (lock_.is_confirmed() && !deadline.expired()) std::this_thread::yield();
+  test::await([&] { return !lock_.is_confirmed(); });
   EXPECT_FALSE(lock_.check());
   keeper_.answers = true;
   // The watch reports the confirmation.
+  const Deadline deadline = Deadline::after(test::kLong);
   while (!lock_.is_confirmed() && !deadline.expired()) {
     ASSERT_FALSE(lock_.check());
     const FailoverLock::Watch watch = lock_.watch();
@@ -247,9 +248,7 @@ TEST_F(LeaseLockTest, AGrantAtTheDeadlineIsKept) {
     keeper_.busy_until = Deadline::after(milliseconds(5));
     ASSERT_EQ(lock_.acquire(keeper_.busy_until).outcome, LockWait::kLocked);
     const int renewed = keeper_.renewed;
-    const Deadline deadline = Deadline::after(test::kLong);
-    while (keeper_.renewed == renewed && !deadline.expired()) std::this_thread::yield();
-    EXPECT_GT(keeper_.renewed, renewed);
+    test::await([&] { return keeper_.renewed > renewed; });
     lock_.release();
   }
 }
@@ -307,7 +306,7 @@ TEST_F(LeaseLockTest, ALossIsToldAsItIsByThen) {
   pollfd ready{watch.fd, watch.events, 0};
   ASSERT_EQ(::poll(&ready, 1, 10'000), 1);
   EXPECT_TRUE(lock_.check()->end_by.expired());
-  while (lock_.check()->overlap == base::Duration::zero()) std::this_thread::yield();
+  test::await([&] { return lock_.check()->overlap > base::Duration::zero(); });
   EXPECT_NE(lock_.check()->reason.find("another may have been active"), std::string::npos);
   ready.fd = lock_.watch().fd;
   EXPECT_EQ(::poll(&ready, 1, 0), 0);
@@ -328,8 +327,7 @@ TEST_F(LeaseLockTest, IsGivenUpWithTheObjectWhileARenewalHangs) {
     keeper_.delay = seconds(20);
     keeper_.is_silent = true;
     ASSERT_EQ(lock.acquire(Deadline::after(test::kLong)).outcome, LockWait::kLocked);
-    const Deadline deadline = Deadline::after(test::kLong);
-    while (keeper_.asked == 0 && !deadline.expired()) std::this_thread::yield();
+    test::await([&] { return keeper_.asked > 0; });
   }
   EXPECT_EQ(keeper_.released, 1);
 }

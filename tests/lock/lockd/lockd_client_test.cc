@@ -28,6 +28,7 @@
 #include "lock/lockd/lockd_state.h"
 #include "lock/lockd/wire.h"
 #include "net/address.h"
+#include "support/await.h"
 #include "support/ports.h"
 #include "support/soon.h"
 #include "text/time_text.h"
@@ -76,8 +77,7 @@ class Network {
   /// Present connections forward nothing any more, and are not closed.
   void forget() {
     forget_ = true;
-    const Deadline deadline = soon();
-    while (forget_) ASSERT_FALSE(deadline.expired());
+    test::await([&] { return !forget_; });
   }
   /// Forwards nothing; what is sent waits.
   void cut(bool is_cut) { is_cut_ = is_cut; }

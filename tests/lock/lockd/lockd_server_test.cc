@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -36,6 +35,7 @@
 #include "os/log.h"
 #include "os/socket/fd_passing.h"
 #include "os/socket/unix_socket.h"
+#include "support/await.h"
 #include "support/must_run.h"
 #include "support/soon.h"
 #include "text/time_text.h"
@@ -407,8 +407,7 @@ TEST_F(LockdServer, RecordsGrantsJoinsAndTheEnd) {
   EXPECT_EQ(state().processes.size(), 2U);
   second.kill();
   first.close();
-  const Deadline deadline = soon();
-  while (state().holder) ASSERT_FALSE(deadline.expired());
+  test::await([&] { return !state().holder; });
   EXPECT_EQ(state().generation, 1U);
 }
 
@@ -476,8 +475,7 @@ TEST_F(LockdServer, AReleaseThatCouldNotBeRecordedIsRecordedLater) {
   holder.close();
   expect_soon([](const StatusAnswer& now) { return !now.holder; });
   ASSERT_EQ(::rename((folder + ".gone").c_str(), folder.c_str()), 0);
-  const Deadline deadline = soon();
-  while (load_state(config_.state_path).state.holder) ASSERT_FALSE(deadline.expired());
+  test::await([&] { return !load_state(config_.state_path).state.holder; });
 }
 
 TEST_F(LockdServer, ADiskThatDoesNotAnswerDoesNotKeepItFromEnding) {
@@ -490,8 +488,7 @@ TEST_F(LockdServer, ADiskThatDoesNotAnswerDoesNotKeepItFromEnding) {
     server_->signal(SIGTERM);
     if (twice) {
       // The socket is closed once the first signal was handled.
-      const Deadline deadline = soon();
-      while (os::is_socket_live(config_.socket_path)) ASSERT_FALSE(deadline.expired());
+      test::await([&] { return !os::is_socket_live(config_.socket_path); });
       server_->signal(SIGTERM);
     }
     EXPECT_EQ(server_->wait(soon()), 0);

@@ -18,6 +18,7 @@
 #include "lock/lockd/wire.h"
 #include "net/address.h"
 #include "os/socket/unix_socket.h"
+#include "support/await.h"
 #include "support/ports.h"
 #include "support/soon.h"
 #include "text/time_text.h"
@@ -293,9 +294,8 @@ TEST_F(LockdTcp, ANewServerOutwaitsLeasesThatWereLonger) {
   const Deadline enough = Deadline::after(2 * kClientExpiry);
   while (!enough.expired()) ASSERT_EQ(status().holder, "a");
   holder.settle();
-  const Deadline deadline = soon();
-  while (load_state(state_path()).state.expiry != kClientExpiry) ASSERT_FALSE(deadline.expired());
-  while (status().holder) ASSERT_FALSE(deadline.expired());
+  test::await([&] { return load_state(state_path()).state.expiry == kClientExpiry; });
+  test::await([&] { return !status().holder; });
 }
 
 // Waiters receive the holder's id and generation.
