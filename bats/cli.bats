@@ -233,15 +233,25 @@ completes_its_options() {
   for_each completes_its_options
 }
 
+# offered_words TOOL [SUBCOMMAND]: for each of its options with a value, on standard input: the words
+# that bash offers, in a folder without files, one "OPTION WORD" per line.
+offered_words() {
+  cd "$T/empty" && bash -u -c '
+    source <("$1" completion bash)
+    while read -r option; do
+      COMP_WORDS=("$@" "$option" "") COMP_CWORD=$(($# + 1)) COMPREPLY=()
+      "_${1//-/_}"
+      for word in "${COMPREPLY[@]}"; do echo "$option $word"; done
+    done' bash "$@"
+}
+
 completes_words_that_are_taken() {
   local option word
-  while read -r option; do
-    while read -r word; do
-      run --separate-stderr "$@" "$option" "$word" --print-config
-      [ "$status" -eq 0 ] || return 1
-      words=$((words + 1))
-    done < <(cd "$T/empty" && complete_in_bash "$@" "$option" "")
-  done < <("$@" --help | grep -oE '^  (-[A-Za-z],)?--[a-z-]+ [A-Z]' | grep -oE -- '--[a-z-]+')
+  while read -r option word; do
+    "$@" "$option" "$word" --print-config >"$T/out" 2>&1 || { cat "$T/out"; return 1; }
+    words=$((words + 1))
+  done < <("$@" --help | grep -oE '^  (-[A-Za-z],)?--[a-z-]+ [A-Z]' | grep -oE -- '--[a-z-]+' |
+    offered_words "$@")
 }
 
 @test "completion in bash offers words that the options take" {

@@ -32,16 +32,15 @@ mirror() {
 make_base() {
   if [ -n "$(find "$BASE" -mtime -30 2>/dev/null)" ]; then return 0; fi
   local from proxy new
-  command -v debootstrap >/dev/null || { echo "debootstrap is not installed" && return 1; }
+  command -v mmdebstrap >/dev/null || { echo "mmdebstrap is not installed" && return 1; }
   from=$(mirror)
   if [ -z "$from" ]; then echo "apt has no Debian 12" && return 1; fi
   proxy=$(apt-config shell proxy Acquire::http::Proxy)
   eval "$proxy"
-  # Mounts of debootstrap end with it.
-  http_proxy=${proxy:-${http_proxy:-}} timeout 300 unshare --mount debootstrap --variant=minbase \
-    --include=systemd-standalone-sysusers bookworm "$T/base" "$from" >"$T/debootstrap.log" 2>&1 3>&- ||
-    { echo "debootstrap can't run here: $(tail -n 1 "$T/debootstrap.log")" && return 1; }
-  tar -C "$T/base" --exclude=./var/cache/apt --exclude=./var/lib/apt/lists -cf "$T/base.tar" .
+  http_proxy=${proxy:-${http_proxy:-}} timeout 300 mmdebstrap --mode=root --variant=essential \
+    --include=passwd,systemd-standalone-sysusers bookworm "$T/base.tar" "$from" \
+    >"$T/mmdebstrap.log" 2>&1 3>&- ||
+    { echo "mmdebstrap can't run here: $(tail -n 1 "$T/mmdebstrap.log")" && return 1; }
   # The file is complete or absent, since other runs may create it at the same time.
   new=$(mktemp "$BASE.XXXXXX")
   mv "$T/base.tar" "$new"
@@ -71,7 +70,7 @@ make_base() {
 @test "the packages are installed, serve, fail over, and leave nothing behind" {
   if [ "$(id -u)" -ne 0 ]; then skip_because root "only root can install packages"; fi
   local reason root=$T/root
-  reason=$(make_base) || skip_because debootstrap "$reason"
+  reason=$(make_base) || skip_because mmdebstrap "$reason"
   mkdir "$root"
   tar -xf "$BASE" -C "$root"
   cp "$PACKAGES"/*.deb "$root/tmp"

@@ -111,24 +111,32 @@ start_machine() {
     shift 2
     # Paths that the tests need, if they are below a folder that the machine has of its own.
     for path; do
-      if [ -d "$room/$(cut -d / -f 2 <<<"$path")" ]; then
+      top=${path#/}
+      if [ -d "$room/${top%%/*}" ]; then
         mkdir -p "$room$path"
         mount --rbind "$path" "$room$path"
       fi
     done
+    links=() folders=() table=
     for path in /*; do
       if [ -L "$path" ]; then
-        cp -P "$path" "$room$path"
+        links+=("$path")
       elif [ -d "$path" ] && [ ! -d "$room$path" ]; then
-        mkdir "$room$path"
-        mount --rbind "$path" "$room$path"
+        folders+=("$path")
         # Examples cannot change the host.
         case $path in
-          /dev | /proc | /sys) ;;
-          *) mount -o remount,bind,ro "$room$path" 2>/dev/null || : ;;
+          /dev | /proc | /sys) flags=rbind ;;
+          *) flags=rbind,ro ;;
         esac
+        table+="$path $room$path none $flags 0 0
+"
       fi
     done
+    if [ "${#links[@]}" -gt 0 ]; then cp -P "${links[@]}" "$room"; fi
+    mkdir "${folders[@]/#/$room}"
+    # In a user namespace, some cannot be read-only.
+    printf %s "$table" >"$hosts.fstab"
+    mount --all --fstab "$hosts.fstab" 2>/dev/null || :
     mount --bind "$hosts" "$room/etc/hosts"
     ip link set lo up
     ip address add 10.0.0.5/32 dev lo
