@@ -350,50 +350,33 @@ Request decode_request(std::string_view body) {
 #define FO_GMS_MESSAGE(Message)                                            \
   template std::string encode_frame<Message>(const Message&, std::size_t); \
   template Message decode_message<Message>(std::string_view)
-FO_GMS_MESSAGE(HandshakeRequest);
-FO_GMS_MESSAGE(HandshakeResponse);
-FO_GMS_MESSAGE(GetRuntimeStateRequest);
-FO_GMS_MESSAGE(GetRuntimeStateResponse);
-FO_GMS_MESSAGE(GetEventHistoryRequest);
-FO_GMS_MESSAGE(GetEventHistoryResponse);
-FO_GMS_MESSAGE(CommitRequest);
-FO_GMS_MESSAGE(CommitResponse);
-FO_GMS_MESSAGE(CommitLayoutRequest);
-FO_GMS_MESSAGE(CommitLayoutResponse);
-FO_GMS_MESSAGE(AllocateRequest);
-FO_GMS_MESSAGE(AllocateResponse);
-FO_GMS_MESSAGE(FreeAllocationRequest);
-FO_GMS_MESSAGE(FreeAllocationResponse);
-FO_GMS_MESSAGE(MetadataPutRequest);
-FO_GMS_MESSAGE(MetadataPutResponse);
-FO_GMS_MESSAGE(MetadataDeleteRequest);
-FO_GMS_MESSAGE(MetadataDeleteResponse);
-FO_GMS_MESSAGE(ExportAllocationRequest);
-FO_GMS_MESSAGE(ExportAllocationResponse);
-FO_GMS_MESSAGE(GetAllocationRequest);
-FO_GMS_MESSAGE(GetAllocationResponse);
-FO_GMS_MESSAGE(ListAllocationsRequest);
-FO_GMS_MESSAGE(ListAllocationsResponse);
-FO_GMS_MESSAGE(MetadataGetRequest);
-FO_GMS_MESSAGE(MetadataGetResponse);
-FO_GMS_MESSAGE(MetadataListRequest);
-FO_GMS_MESSAGE(MetadataListResponse);
-FO_GMS_MESSAGE(GetLockStateRequest);
-FO_GMS_MESSAGE(GetLockStateResponse);
-FO_GMS_MESSAGE(GetAllocationStateRequest);
-FO_GMS_MESSAGE(GetAllocationStateResponse);
-FO_GMS_MESSAGE(GetMemoryLayoutHashRequest);
-FO_GMS_MESSAGE(GetMemoryLayoutHashResponse);
-FO_GMS_MESSAGE(ExportLayoutRequest);
-FO_GMS_MESSAGE(ExportLayoutResponse);
-FO_GMS_MESSAGE(MetadataDumpRequest);
-FO_GMS_MESSAGE(MetadataDumpResponse);
-FO_GMS_MESSAGE(AllocateManyRequest);
-FO_GMS_MESSAGE(AllocateManyResponse);
-FO_GMS_MESSAGE(MetadataPutManyRequest);
-FO_GMS_MESSAGE(MetadataPutManyResponse);
+#define FO_GMS_PAIR(Name)        \
+  FO_GMS_MESSAGE(Name##Request); \
+  FO_GMS_MESSAGE(Name##Response)
+FO_GMS_PAIR(Handshake);
+FO_GMS_PAIR(GetRuntimeState);
+FO_GMS_PAIR(GetEventHistory);
+FO_GMS_PAIR(Commit);
+FO_GMS_PAIR(CommitLayout);
+FO_GMS_PAIR(Allocate);
+FO_GMS_PAIR(FreeAllocation);
+FO_GMS_PAIR(MetadataPut);
+FO_GMS_PAIR(MetadataDelete);
+FO_GMS_PAIR(ExportAllocation);
+FO_GMS_PAIR(GetAllocation);
+FO_GMS_PAIR(ListAllocations);
+FO_GMS_PAIR(MetadataGet);
+FO_GMS_PAIR(MetadataList);
+FO_GMS_PAIR(GetLockState);
+FO_GMS_PAIR(GetAllocationState);
+FO_GMS_PAIR(GetMemoryLayoutHash);
+FO_GMS_PAIR(ExportLayout);
+FO_GMS_PAIR(MetadataDump);
+FO_GMS_PAIR(AllocateMany);
+FO_GMS_PAIR(MetadataPutMany);
 FO_GMS_MESSAGE(ErrorResponse);
 FO_GMS_MESSAGE(V1ErrorResponse);
+#undef FO_GMS_PAIR
 #undef FO_GMS_MESSAGE
 
 }  // namespace fo::gms

@@ -1,6 +1,5 @@
-// The messages of the GMS wire protocol, gms-protocol(7), one struct each. A struct lists its
-// fields once, in `each_field`, for encoding and decoding. Frames and descriptors are handled
-// elsewhere.
+// The messages of the GMS wire protocol, gms-protocol(7), one struct each. A struct names its
+// fields in FO_FIELDS, for encoding and decoding. Frames and descriptors are handled elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +34,21 @@ inline constexpr std::string_view kMetadataPutMany = "metadata_put_many";
 /// A frame's length prefix, big-endian.
 inline constexpr std::size_t kPrefixSize = 4;
 
+// FO_FIELDS(a, b) defines `each_field`, which calls visit("a", self.a), then visit("b", self.b).
+// FO_VISIT names itself only after an expansion, so FO_EXPAND expands as often as there are fields.
+#define FO_FIELDS(...)                                                                 \
+  static void each_field([[maybe_unused]] auto& self, [[maybe_unused]] auto&& visit) { \
+    __VA_OPT__(FO_EXPAND(FO_VISIT(__VA_ARGS__)))                                       \
+  }
+#define FO_EXPAND(...) FO_EXPAND_3(FO_EXPAND_3(FO_EXPAND_3(__VA_ARGS__)))
+#define FO_EXPAND_3(...) FO_EXPAND_1(FO_EXPAND_1(FO_EXPAND_1(__VA_ARGS__)))
+#define FO_EXPAND_1(...) __VA_ARGS__
+#define FO_VISIT(field, ...) \
+  visit(#field, self.field); \
+  __VA_OPT__(FO_VISIT_NEXT FO_PARENTHESES(__VA_ARGS__))
+#define FO_VISIT_NEXT() FO_VISIT
+#define FO_PARENTHESES ()
+
 /// A byte value (msgpack bin), as opposed to text (msgpack str).
 struct Bytes {
   std::string data;
@@ -44,10 +58,7 @@ struct Bytes {
 struct Event {
   std::string kind;
   std::int64_t allocation_count = 0;
-  static void each_field(auto& self, auto&& visit) {
-    visit("kind", self.kind);
-    visit("allocation_count", self.allocation_count);
-  }
+  FO_FIELDS(kind, allocation_count)
 };
 
 /// The common part of two responses about a server.
@@ -59,15 +70,8 @@ struct LockState {
   bool committed = false;
   bool is_ready = false;
   bool layout_committed = false;
-  static void each_field(auto& self, auto&& visit) {
-    visit("state", self.state);
-    visit("has_rw_session", self.has_rw_session);
-    visit("ro_session_count", self.ro_session_count);
-    visit("waiting_writers", self.waiting_writers);
-    visit("committed", self.committed);
-    visit("is_ready", self.is_ready);
-    visit("layout_committed", self.layout_committed);
-  }
+  FO_FIELDS(state, has_rw_session, ro_session_count, waiting_writers, committed, is_ready,
+            layout_committed)
 };
 
 /// The common part of two responses about an allocation.
@@ -77,13 +81,7 @@ struct AllocationRecord {
   std::int64_t aligned_size = 0;
   std::string tag = "default";
   std::int64_t layout_slot = 0;
-  static void each_field(auto& self, auto&& visit) {
-    visit("allocation_id", self.allocation_id);
-    visit("size", self.size);
-    visit("aligned_size", self.aligned_size);
-    visit("tag", self.tag);
-    visit("layout_slot", self.layout_slot);
-  }
+  FO_FIELDS(allocation_id, size, aligned_size, tag, layout_slot)
 };
 
 /// One key of a layout, on the wire.
@@ -92,22 +90,14 @@ struct MetadataRecord {
   AllocationId allocation_id;
   std::int64_t offset_bytes = 0;
   Bytes value;
-  static void each_field(auto& self, auto&& visit) {
-    visit("key", self.key);
-    visit("allocation_id", self.allocation_id);
-    visit("offset_bytes", self.offset_bytes);
-    visit("value", self.value);
-  }
+  FO_FIELDS(key, allocation_id, offset_bytes, value)
 };
 
 struct HandshakeRequest {
   static constexpr std::string_view kType = "handshake_request";
   std::string lock_type;
   std::optional<std::int64_t> timeout_ms;
-  static void each_field(auto& self, auto&& visit) {
-    visit("lock_type", self.lock_type);
-    visit("timeout_ms", self.timeout_ms);
-  }
+  FO_FIELDS(lock_type, timeout_ms)
 };
 
 struct HandshakeResponse {
@@ -116,17 +106,12 @@ struct HandshakeResponse {
   bool committed = false;
   std::optional<std::string> granted_lock_type;
   std::vector<std::string> extensions = {};
-  static void each_field(auto& self, auto&& visit) {
-    visit("success", self.success);
-    visit("committed", self.committed);
-    visit("granted_lock_type", self.granted_lock_type);
-    visit("extensions", self.extensions);
-  }
+  FO_FIELDS(success, committed, granted_lock_type, extensions)
 };
 
 struct GetRuntimeStateRequest {
   static constexpr std::string_view kType = "get_runtime_state_request";
-  static void each_field(auto&, auto&&) {}
+  FO_FIELDS()
 };
 
 struct GetRuntimeStateResponse : LockState {
@@ -148,29 +133,29 @@ struct GetRuntimeStateResponse : LockState {
 
 struct GetEventHistoryRequest {
   static constexpr std::string_view kType = "get_event_history_request";
-  static void each_field(auto&, auto&&) {}
+  FO_FIELDS()
 };
 
 struct GetEventHistoryResponse {
   static constexpr std::string_view kType = "get_event_history_response";
   std::vector<Event> events;
-  static void each_field(auto& self, auto&& visit) { visit("events", self.events); }
+  FO_FIELDS(events)
 };
 
 struct CommitRequest {
   static constexpr std::string_view kType = "commit_request";
-  static void each_field(auto&, auto&&) {}
+  FO_FIELDS()
 };
 
 struct CommitResponse {
   static constexpr std::string_view kType = "commit_response";
   bool success = false;
-  static void each_field(auto& self, auto&& visit) { visit("success", self.success); }
+  FO_FIELDS(success)
 };
 
 struct CommitLayoutRequest {
   static constexpr std::string_view kType = "commit_layout_request";
-  static void each_field(auto&, auto&&) {}
+  FO_FIELDS()
 };
 
 struct CommitLayoutResponse {
@@ -178,21 +163,14 @@ struct CommitLayoutResponse {
   bool success = false;
   LayoutHash memory_layout_hash;
   std::optional<std::string> granted_lock_type;
-  static void each_field(auto& self, auto&& visit) {
-    visit("success", self.success);
-    visit("memory_layout_hash", self.memory_layout_hash);
-    visit("granted_lock_type", self.granted_lock_type);
-  }
+  FO_FIELDS(success, memory_layout_hash, granted_lock_type)
 };
 
 struct AllocateRequest {
   static constexpr std::string_view kType = "allocate_request";
   std::int64_t size = 0;
   std::string tag = "default";
-  static void each_field(auto& self, auto&& visit) {
-    visit("size", self.size);
-    visit("tag", self.tag);
-  }
+  FO_FIELDS(size, tag)
 };
 
 struct AllocateResponse {
@@ -201,24 +179,19 @@ struct AllocateResponse {
   std::int64_t size = 0;
   std::int64_t aligned_size = 0;
   std::int64_t layout_slot = 0;
-  static void each_field(auto& self, auto&& visit) {
-    visit("allocation_id", self.allocation_id);
-    visit("size", self.size);
-    visit("aligned_size", self.aligned_size);
-    visit("layout_slot", self.layout_slot);
-  }
+  FO_FIELDS(allocation_id, size, aligned_size, layout_slot)
 };
 
 struct FreeAllocationRequest {
   static constexpr std::string_view kType = "free_allocation_request";
   AllocationId allocation_id;
-  static void each_field(auto& self, auto&& visit) { visit("allocation_id", self.allocation_id); }
+  FO_FIELDS(allocation_id)
 };
 
 struct FreeAllocationResponse {
   static constexpr std::string_view kType = "free_allocation_response";
   bool success = false;
-  static void each_field(auto& self, auto&& visit) { visit("success", self.success); }
+  FO_FIELDS(success)
 };
 
 struct MetadataPutRequest : MetadataRecord {
@@ -228,25 +201,25 @@ struct MetadataPutRequest : MetadataRecord {
 struct MetadataPutResponse {
   static constexpr std::string_view kType = "metadata_put_response";
   bool success = false;
-  static void each_field(auto& self, auto&& visit) { visit("success", self.success); }
+  FO_FIELDS(success)
 };
 
 struct MetadataDeleteRequest {
   static constexpr std::string_view kType = "metadata_delete_request";
   std::string key;
-  static void each_field(auto& self, auto&& visit) { visit("key", self.key); }
+  FO_FIELDS(key)
 };
 
 struct MetadataDeleteResponse {
   static constexpr std::string_view kType = "metadata_delete_response";
   bool deleted = false;
-  static void each_field(auto& self, auto&& visit) { visit("deleted", self.deleted); }
+  FO_FIELDS(deleted)
 };
 
 struct ExportAllocationRequest {
   static constexpr std::string_view kType = "export_allocation_request";
   AllocationId allocation_id;
-  static void each_field(auto& self, auto&& visit) { visit("allocation_id", self.allocation_id); }
+  FO_FIELDS(allocation_id)
 };
 
 struct ExportAllocationResponse : AllocationRecord {
@@ -256,7 +229,7 @@ struct ExportAllocationResponse : AllocationRecord {
 struct GetAllocationRequest {
   static constexpr std::string_view kType = "get_allocation_request";
   AllocationId allocation_id;
-  static void each_field(auto& self, auto&& visit) { visit("allocation_id", self.allocation_id); }
+  FO_FIELDS(allocation_id)
 };
 
 struct GetAllocationResponse : AllocationRecord {
@@ -266,19 +239,19 @@ struct GetAllocationResponse : AllocationRecord {
 struct ListAllocationsRequest {
   static constexpr std::string_view kType = "list_allocations_request";
   std::optional<std::string> tag;
-  static void each_field(auto& self, auto&& visit) { visit("tag", self.tag); }
+  FO_FIELDS(tag)
 };
 
 struct ListAllocationsResponse {
   static constexpr std::string_view kType = "list_allocations_response";
   std::vector<GetAllocationResponse> allocations;
-  static void each_field(auto& self, auto&& visit) { visit("allocations", self.allocations); }
+  FO_FIELDS(allocations)
 };
 
 struct MetadataGetRequest {
   static constexpr std::string_view kType = "metadata_get_request";
   std::string key;
-  static void each_field(auto& self, auto&& visit) { visit("key", self.key); }
+  FO_FIELDS(key)
 };
 
 struct MetadataGetResponse {
@@ -287,29 +260,24 @@ struct MetadataGetResponse {
   std::optional<AllocationId> allocation_id;
   std::optional<std::int64_t> offset_bytes;
   std::optional<Bytes> value;
-  static void each_field(auto& self, auto&& visit) {
-    visit("found", self.found);
-    visit("allocation_id", self.allocation_id);
-    visit("offset_bytes", self.offset_bytes);
-    visit("value", self.value);
-  }
+  FO_FIELDS(found, allocation_id, offset_bytes, value)
 };
 
 struct MetadataListRequest {
   static constexpr std::string_view kType = "metadata_list_request";
   std::string prefix;
-  static void each_field(auto& self, auto&& visit) { visit("prefix", self.prefix); }
+  FO_FIELDS(prefix)
 };
 
 struct MetadataListResponse {
   static constexpr std::string_view kType = "metadata_list_response";
   std::vector<std::string> keys;
-  static void each_field(auto& self, auto&& visit) { visit("keys", self.keys); }
+  FO_FIELDS(keys)
 };
 
 struct GetLockStateRequest {
   static constexpr std::string_view kType = "get_lock_state_request";
-  static void each_field(auto&, auto&&) {}
+  FO_FIELDS()
 };
 
 struct GetLockStateResponse : LockState {
@@ -318,28 +286,24 @@ struct GetLockStateResponse : LockState {
 
 struct GetAllocationStateRequest {
   static constexpr std::string_view kType = "get_allocation_state_request";
-  static void each_field(auto&, auto&&) {}
+  FO_FIELDS()
 };
 
 struct GetAllocationStateResponse {
   static constexpr std::string_view kType = "get_allocation_state_response";
   std::int64_t allocation_count = 0;
-  static void each_field(auto& self, auto&& visit) {
-    visit("allocation_count", self.allocation_count);
-  }
+  FO_FIELDS(allocation_count)
 };
 
 struct GetMemoryLayoutHashRequest {
   static constexpr std::string_view kType = "get_memory_layout_hash_request";
-  static void each_field(auto&, auto&&) {}
+  FO_FIELDS()
 };
 
 struct GetMemoryLayoutHashResponse {
   static constexpr std::string_view kType = "get_memory_layout_hash_response";
   LayoutHash memory_layout_hash;
-  static void each_field(auto& self, auto&& visit) {
-    visit("memory_layout_hash", self.memory_layout_hash);
-  }
+  FO_FIELDS(memory_layout_hash)
 };
 
 /// The extension kExportLayout. The response carries one descriptor for each allocation that it
@@ -348,10 +312,7 @@ struct ExportLayoutRequest {
   static constexpr std::string_view kType = "export_layout_request";
   std::optional<std::string> tag;
   std::int64_t first_slot = 0;
-  static void each_field(auto& self, auto&& visit) {
-    visit("tag", self.tag);
-    visit("first_slot", self.first_slot);
-  }
+  FO_FIELDS(tag, first_slot)
 };
 
 struct ExportLayoutResponse {
@@ -360,11 +321,7 @@ struct ExportLayoutResponse {
   /// The slot for the next request; nullopt at the end.
   std::optional<std::int64_t> next_slot;
   LayoutHash memory_layout_hash;
-  static void each_field(auto& self, auto&& visit) {
-    visit("allocations", self.allocations);
-    visit("next_slot", self.next_slot);
-    visit("memory_layout_hash", self.memory_layout_hash);
-  }
+  FO_FIELDS(allocations, next_slot, memory_layout_hash)
 };
 
 /// The extension kMetadataDump: the keys with `prefix` after `after`.
@@ -372,30 +329,21 @@ struct MetadataDumpRequest {
   static constexpr std::string_view kType = "metadata_dump_request";
   std::string prefix;
   std::string after;
-  static void each_field(auto& self, auto&& visit) {
-    visit("prefix", self.prefix);
-    visit("after", self.after);
-  }
+  FO_FIELDS(prefix, after)
 };
 
 struct MetadataDumpResponse {
   static constexpr std::string_view kType = "metadata_dump_response";
   std::vector<MetadataRecord> entries;
   bool more = false;
-  static void each_field(auto& self, auto&& visit) {
-    visit("entries", self.entries);
-    visit("more", self.more);
-  }
+  FO_FIELDS(entries, more)
 };
 
 /// One allocation that a writer requests.
 struct AllocationSpec {
   std::int64_t size = 0;
   std::string tag = "default";
-  static void each_field(auto& self, auto&& visit) {
-    visit("size", self.size);
-    visit("tag", self.tag);
-  }
+  FO_FIELDS(size, tag)
 };
 
 /// The extension kAllocateMany: all of them or none, listed in order.
@@ -403,13 +351,13 @@ struct AllocateManyRequest {
   static constexpr std::string_view kType = "allocate_many_request";
   static constexpr std::size_t kMaxElements = kMaxBatch;
   std::vector<AllocationSpec> allocations;
-  static void each_field(auto& self, auto&& visit) { visit("allocations", self.allocations); }
+  FO_FIELDS(allocations)
 };
 
 struct AllocateManyResponse {
   static constexpr std::string_view kType = "allocate_many_response";
   std::vector<AllocateResponse> allocations;
-  static void each_field(auto& self, auto&& visit) { visit("allocations", self.allocations); }
+  FO_FIELDS(allocations)
 };
 
 /// The extension kMetadataPutMany: all of them or none.
@@ -417,23 +365,20 @@ struct MetadataPutManyRequest {
   static constexpr std::string_view kType = "metadata_put_many_request";
   static constexpr std::size_t kMaxElements = kMaxBatch;
   std::vector<MetadataRecord> entries;
-  static void each_field(auto& self, auto&& visit) { visit("entries", self.entries); }
+  FO_FIELDS(entries)
 };
 
 struct MetadataPutManyResponse {
   static constexpr std::string_view kType = "metadata_put_many_response";
   bool success = false;
-  static void each_field(auto& self, auto&& visit) { visit("success", self.success); }
+  FO_FIELDS(success)
 };
 
 struct ErrorResponse {
   static constexpr std::string_view kType = "error_response";
   std::string error;
   std::int64_t code = 0;
-  static void each_field(auto& self, auto&& visit) {
-    visit("error", self.error);
-    visit("code", self.code);
-  }
+  FO_FIELDS(error, code)
 };
 
 /// The error response for clients of Dynamo's v1 profile, whose decoder accepts exactly these
@@ -442,10 +387,7 @@ struct V1ErrorResponse {
   static constexpr std::string_view kType = ErrorResponse::kType;
   std::string message;
   bool out_of_memory = false;
-  static void each_field(auto& self, auto&& visit) {
-    visit("message", self.message);
-    visit("out_of_memory", self.out_of_memory);
-  }
+  FO_FIELDS(message, out_of_memory)
 };
 
 /// Any request of a client.
