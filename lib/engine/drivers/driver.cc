@@ -3,10 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/drivers/command_driver.h"
-#include "engine/drivers/dynamo_driver.h"
-#include "engine/drivers/sglang_driver.h"
-#include "engine/drivers/vllm_driver.h"
+#include "engine/drivers/drivers.h"
 
 namespace fo::engine {
 namespace {
@@ -19,17 +16,17 @@ std::unique_ptr<EngineDriver> make_engine(const DriverOptions& options) {
   const bool alone = options.sleep_command.empty() && options.wake_command.empty();
   switch (options.kind) {
     case EngineKind::kVllm:
-      return std::make_unique<VllmDriver>(options.url, options.sleep_level);
+      return drive_vllm(options.url, options.sleep_level);
     case EngineKind::kSglang:
-      return std::make_unique<SglangDriver>(options.url, alone);
+      return drive_sglang(options.url, alone);
     case EngineKind::kDynamo:
       if (options.sleep_level == 2 && options.wake_command.empty()) {
         throw Error(ExitStatus::kUsage,
                     "drive a Dynamo worker: at sleep level 2, a command to wake it is needed");
       }
-      return std::make_unique<DynamoDriver>(options.system_url, options.sleep_level, alone);
+      return drive_dynamo(options.system_url, options.sleep_level, alone);
     case EngineKind::kCold:
-      return std::make_unique<VllmDriver>(options.url, std::nullopt);
+      return drive_vllm(options.url, std::nullopt);
     case EngineKind::kCommand:
       break;
   }
@@ -55,7 +52,7 @@ std::unique_ptr<EngineDriver> make_driver(const DriverOptions& options, loop::Ch
   const bool has_command = !options.sleep_command.empty() || !options.wake_command.empty() ||
                            !options.health_command.empty() || !options.prove_command.empty();
   if (!has_command) return engine;
-  return std::make_unique<CommandDriver>(options, children, std::move(engine));
+  return drive_by_commands(options, children, std::move(engine));
 }
 
 }  // namespace fo::engine
