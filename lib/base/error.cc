@@ -2,7 +2,6 @@
 
 #include <cerrno>
 
-#include "base/cannot_create.h"
 #include "base/hex.h"
 #include "base/utf8.h"
 

@@ -43,6 +43,10 @@ bool is_exhausted(const std::error_code& code) noexcept;
 /// Throws Error with the reason of `err` and a status chosen by the caller.
 [[noreturn]] void throw_errno(int err, ExitStatus status, const std::string& what);
 
+/// Throws Error with the reason of `err` and kNotPermitted for a permission error, else
+/// kCannotCreate, for a file, folder or socket that cannot be created.
+[[noreturn]] void throw_cannot_create(int err, const std::string& what);
+
 /// `text` in single quotes, for messages. Control characters, quotes and invalid UTF-8 become \xNN.
 /// Of a text over 256 bytes, only the beginning is quoted, with "..." at its end.
 std::string quoted(std::string_view text);

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "base/cannot_create.h"
 #include "base/deadline.h"
 #include "base/error.h"
 #include "http/client.h"

@@ -18,7 +18,6 @@
 #include <span>
 #include <utility>
 
-#include "base/cannot_create.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "http/message_reader.h"

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <string>
 
-#include "base/cannot_create.h"
 #include "support/failure.h"
 
 namespace fo::base {

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <chrono>
 
-#include "base/cannot_create.h"
 #include "base/error.h"
 #include "loop/pause.h"
 #include "net/address.h"

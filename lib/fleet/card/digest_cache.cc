@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/cannot_create.h"
 #include "base/error.h"
 #include "base/hex.h"
 #include "json/object.h"

@@ -12,7 +12,6 @@
 #include <memory>
 #include <vector>
 
-#include "base/cannot_create.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "fleet/registry/key.h"

@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 
-#include "base/cannot_create.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "os/file/input.h"

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/cannot_create.h"
 #include "base/error.h"
 #include "os/pause.h"
 
