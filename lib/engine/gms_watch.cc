@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "gms/client/remap_check.h"
 #include "gms/client/remap_outcome.h"
 #include "gms/client/rpc_client.h"
 #include "loop/adopt.h"
@@ -35,17 +36,6 @@ struct Held {
   RpcClient rpc;
   gms::LayoutHash hash;
 };
-
-ExitStatus status_of(RemapResult result) {
-  switch (result) {
-    case RemapResult::kStaleLayout:
-      return ExitStatus::kBadData;
-    case RemapResult::kConnectionFailed:
-      return ExitStatus::kUnavailable;
-    default:
-      return ExitStatus::kTryAgain;
-  }
-}
 
 // The conditions that the wait is for, besides the lock.
 enum class WaitFor { kNone, kServer, kServerAndLayout };
@@ -92,7 +82,7 @@ std::optional<Held> take_hold(const Wanted& wanted, const std::atomic<bool>& cal
     if (std::optional<Held> held = try_to_hold(wanted, outcome)) return held;
     if (called_off) return std::nullopt;
     if (!wanted.waits_out(outcome.result) || wanted.deadline.expired()) {
-      throw Error(status_of(outcome.result), outcome.reason);
+      throw Error(gms::exit_status(outcome.result), outcome.reason);
     }
     if (outcome.result == RemapResult::kTimedOut) continue;
     if (!std::exchange(is_reported, true)) {
