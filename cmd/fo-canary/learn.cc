@@ -11,7 +11,7 @@
 #include "engine_options.h"
 #include "fleet/card/card.h"
 #include "fleet/engine_query.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "loop/run.h"
 #include "os/file/file.h"
 #include "os/log.h"

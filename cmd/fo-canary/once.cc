@@ -11,7 +11,7 @@
 #include "commands.h"
 #include "engine_options.h"
 #include "fleet/engine_query.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "loop/run.h"
 #include "text/table.h"
 

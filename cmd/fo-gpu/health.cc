@@ -8,7 +8,7 @@
 
 #include "cli/screen/output.h"
 #include "cuda/gpu_health.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "text/table.h"
 
 namespace fo::fo_gpu {

@@ -5,7 +5,7 @@
 
 #include "base/deadline.h"
 #include "device/gpu_memory.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "json/probe_result.h"
 
 namespace fo::device {

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "text/ascii.h"
 

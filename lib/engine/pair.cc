@@ -17,7 +17,6 @@
 #include "gms/client/rpc_client.h"
 #include "http/client.h"
 #include "http/message.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "lock/grant.h"
 #include "lock/lock_status.h"

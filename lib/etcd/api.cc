@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "http/message.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "text/base64.h"
 

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "fleet/registry/key.h"
-#include "json/dump.h"
 #include "json/object.h"
 
 namespace fo::fleet {

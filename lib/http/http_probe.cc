@@ -6,7 +6,6 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "http/client.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "json/probe_result.h"
 #include "os/probe.h"

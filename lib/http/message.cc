@@ -9,7 +9,6 @@
 
 #include "base/hex.h"
 #include "base/text.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "text/ascii.h"
 

@@ -126,4 +126,8 @@ void with_object(std::string_view text, base::ByteCount max_bytes,
   }
 }
 
+std::string dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 }  // namespace fo::json

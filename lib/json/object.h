@@ -1,5 +1,6 @@
-// JSON from a peer or a file, with limits: its length, and its nesting, which could exhaust the
-// stack when a value is copied, compared or printed. Of duplicate keys the last one counts. Pure.
+// JSON as text, and from a peer or a file, with limits: its length, and its nesting, which could
+// exhaust the stack when a value is copied, compared or printed. Of duplicate keys the last one
+// counts. Pure.
 #pragma once
 
 #include <cstdint>
@@ -72,5 +73,9 @@ auto read_object(std::string_view text, base::ByteCount max_bytes,
       status);
   return *std::move(result);
 }
+
+/// Formats the value on one line, for output that may contain a peer's strings: invalid UTF-8 is
+/// replaced.
+std::string dump(const nlohmann::json& value);
 
 }  // namespace fo::json

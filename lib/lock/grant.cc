@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "os/engine_id.h"
 #include "os/process/process.h"

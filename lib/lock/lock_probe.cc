@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "json/probe_result.h"
 #include "lock/lock_status.h"
 #include "os/probe.h"

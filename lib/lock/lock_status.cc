@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "lock/lease/etcd_client.h"
 #include "lock/lease/kube_client.h"
 #include "lock/lockd/lockd_client.h"

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "json/dump.h"
+#include "json/object.h"
 #include "lock/grant.h"
 #include "text/time_text.h"
 

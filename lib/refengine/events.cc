@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "json/dump.h"
+#include "json/object.h"
 
 namespace fo::refengine {
 

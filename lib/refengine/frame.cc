@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
-#include "json/dump.h"
 #include "json/object.h"
 #include "os/file/file.h"
 

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "fleet/record/instance.h"
 #include "fleet/record/listing.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "route/metrics.h"
 

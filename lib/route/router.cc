@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "fleet/card/digest.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "loop/blocking.h"
 #include "loop/event.h"
 #include "loop/pause.h"

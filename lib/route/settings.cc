@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "json/dump.h"
 #include "json/object.h"
 #include "plan/degradation.h"
 

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "fleet/engine_query.h"
 #include "http/sse.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "net/address.h"
 #include "os/file/random.h"

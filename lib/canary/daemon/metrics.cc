@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "fleet/record/listing.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "metrics/prometheus_text.h"
 

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "json/dump.h"
 #include "json/object.h"
 
 namespace fo::canary {

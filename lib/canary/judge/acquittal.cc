@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "os/log.h"
 

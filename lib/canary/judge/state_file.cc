@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "fleet/record/instance.h"
-#include "json/dump.h"
 #include "json/object.h"
 
 namespace fo::canary {

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "json/dump.h"
+#include "json/object.h"
 
 namespace fo::canary {
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "json/dump.h"
+#include "json/object.h"
 #include "lock/status_events.h"
 #include "loop/pause.h"
 #include "os/log.h"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "json/dump.h"
+#include "json/object.h"
 
 namespace fo::engine {
 namespace {

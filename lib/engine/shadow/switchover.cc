@@ -8,7 +8,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "engine/pair.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "lock/holder_report.h"
 #include "lock/lock_status.h"
 #include "loop/blocking.h"

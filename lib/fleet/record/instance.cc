@@ -9,7 +9,6 @@
 #include "base/hex.h"
 #include "fleet/card/digest.h"
 #include "fleet/registry/key.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "os/file/random.h"
 

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "fleet/record/instance.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "text/table.h"
 

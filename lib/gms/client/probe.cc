@@ -7,7 +7,7 @@
 #include "gms/client/discover.h"
 #include "gms/client/rpc_client.h"
 #include "gms/protocol/endpoint.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "json/probe_result.h"
 #include "os/probe.h"
 

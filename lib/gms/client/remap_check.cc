@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "gms/client/rpc_client.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "os/file/file.h"
 #include "os/process/sibling.h"
 

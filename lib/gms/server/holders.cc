@@ -26,7 +26,7 @@
 #include "base/units.h"
 #include "cuda/driver.h"
 #include "gms/client/discover.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "os/process/proc.h"
 #include "os/process/process.h"
 #include "os/process/sibling.h"

@@ -12,7 +12,7 @@
 #include "base/units.h"
 #include "gms/client/rpc_client.h"
 #include "gms/protocol/tensor_metadata.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "text/table.h"
 
 namespace fo::gms {

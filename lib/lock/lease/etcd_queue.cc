@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "lock/grant.h"
 #include "text/time_text.h"

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/hex.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "text/time_text.h"
 

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "lock/grant.h"
 #include "os/file/file.h"

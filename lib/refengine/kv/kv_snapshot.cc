@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "gms/protocol/sha256.h"
-#include "json/dump.h"
 #include "json/object.h"
 
 namespace fo::refengine {

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "http/client.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "net/address.h"
 #include "refengine/api/request_fields.h"

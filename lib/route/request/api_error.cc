@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "http/sse.h"
-#include "json/dump.h"
+#include "json/object.h"
 
 namespace fo::route {
 namespace {

@@ -9,7 +9,6 @@
 #include "fleet/registry/follow.h"
 #include "fleet/registry/key.h"
 #include "fleet/state_file.h"
-#include "json/dump.h"
 #include "json/object.h"
 #include "loop/pause.h"
 #include "net/address.h"

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "fleet/record/instance.h"
 #include "fleet/register_worker.h"
-#include "json/dump.h"
+#include "json/object.h"
 #include "loop/backoff.h"
 #include "loop/pause.h"
 #include "os/log.h"

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "json/dump.h"
 #include "json/object.h"
 #include "json/scanner.h"
 
