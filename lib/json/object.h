@@ -74,6 +74,17 @@ auto read_object(std::string_view text, base::ByteCount max_bytes,
   return *std::move(result);
 }
 
+/// The value as JSON; null for nullopt, and for a value that is not `known`. The caller must
+/// include nlohmann/json.hpp.
+template <typename Value, typename Json = nlohmann::json>
+Json or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json();
+}
+template <typename Value, typename Json = nlohmann::json>
+Json or_null(bool known, const Value& value) {
+  return known ? Json(value) : Json();
+}
+
 /// Formats the value on one line, for output that may contain a peer's strings: invalid UTF-8 is
 /// replaced.
 std::string dump(const nlohmann::json& value);

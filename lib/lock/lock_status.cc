@@ -27,6 +27,7 @@ namespace fo::lock {
 namespace {
 
 using base::UniqueFd;
+using fo::json::or_null;
 using nlohmann::json;
 
 // A separate description of the lock file for reading; invalid if the file does not exist in its
@@ -144,9 +145,7 @@ std::optional<std::string> find_owner(const LockUri& lock, base::Duration limit)
 }
 
 std::string owner_json(const std::optional<std::string>& id) {
-  json object{{"holder", nullptr}};
-  if (id) object["holder"] = *id;
-  return fo::json::dump(object);
+  return fo::json::dump({{"holder", or_null(id)}});
 }
 
 LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
@@ -183,34 +182,23 @@ LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
 }
 
 std::string to_json(const LockStatus& status) {
+  const bool recorded = status.record.has_value();
+  const GrantRecord record = status.record.value_or(GrantRecord());
+  const bool visible = recorded && status.holder_state != HolderState::kNotVisible;
   json object{{"path", status.path},
               {"held", status.held},
-              {"holder", nullptr},
-              {"generation", nullptr},
-              {"pid", nullptr},
-              {"pid_visible", false},
-              {"running", nullptr},
-              {"start_time", nullptr},
-              {"granted_at", nullptr},
-              {"host", nullptr},
-              {"last_generation", nullptr},
+              {"holder", or_null(status.held, status.holder)},
+              {"generation", or_null(recorded, record.generation)},
+              {"pid", or_null(visible, record.pid)},
+              {"pid_visible", visible},
+              {"running", or_null(visible, status.holder_state == HolderState::kRunning)},
+              {"start_time", or_null(visible, record.start_time)},
+              {"granted_at", or_null(recorded, record.granted_at)},
+              {"host", or_null(recorded, record.host)},
+              {"last_generation", or_null(status.last_generation)},
               {"waiters", json::array()},
               {"open_by", json::array()},
               {"window_left", nullptr}};
-  if (status.held) object["holder"] = status.holder;
-  if (status.last_generation) object["last_generation"] = *status.last_generation;
-  if (status.record) {
-    object["generation"] = status.record->generation;
-    object["granted_at"] = status.record->granted_at;
-    object["host"] = status.record->host;
-    if (status.holder_state != HolderState::kNotVisible) {
-      object["pid_visible"] = true;
-      object["pid"] = status.record->pid;
-      object["running"] = status.holder_state == HolderState::kRunning;
-      object["start_time"] = status.record->start_time;
-    }
-  }
-  const auto or_null = [](bool known, json value) { return known ? std::move(value) : json(); };
   for (const Waiter& waiter : status.waiters) {
     object["waiters"].push_back({{"pid", or_null(waiter.pid != 0, waiter.pid)},
                                  {"id", or_null(!waiter.id.empty(), waiter.id)}});

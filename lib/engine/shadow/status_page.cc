@@ -12,6 +12,7 @@
 namespace fo::engine {
 namespace {
 
+using fo::json::or_null;
 using nlohmann::json;
 
 json failover_json(const Failover& failover) {
@@ -44,19 +45,15 @@ std::string status_json(const ShadowOptions& options, const LifeRecord& life, co
               {"state", state_name(life.state())},
               {"since", life.since()},
               {"pid", ::getpid()},
-              {"engine_pid", nullptr},
-              {"generation", nullptr},
+              {"engine_pid", or_null(facts.engine != 0, facts.engine)},
+              {"generation", or_null(life.generation() != 0, life.generation())},
               {"switching", facts.switching},
               {"url", options.driver.url},
-              {"publish", nullptr},
-              {"port", nullptr},
+              {"publish", or_null(!options.publish.empty(), options.publish)},
+              {"port", or_null(facts.port != 0, facts.port)},
               {"gms", gms_json(options.gms, gms)},
               {"gpu_free", facts.gpu_free},
               {"last_failover", nullptr}};
-  if (facts.engine != 0) object["engine_pid"] = facts.engine;
-  if (life.generation() != 0) object["generation"] = life.generation();
-  if (!options.publish.empty()) object["publish"] = options.publish;
-  if (facts.port != 0) object["port"] = facts.port;
   if (life.last_failover()) object["last_failover"] = failover_json(*life.last_failover());
   return fo::json::dump(object);
 }

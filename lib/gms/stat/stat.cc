@@ -20,6 +20,7 @@ namespace {
 
 using base::Deadline;
 using base::Error;
+using fo::json::or_null;
 using nlohmann::json;
 
 // Number of keys that are read between two checks for a writer that waits for our lock.
@@ -69,11 +70,6 @@ std::optional<Listing> read_listing(const std::string& socket, const StatRequest
     }
   }
   return listing;
-}
-
-template <typename T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json();
 }
 
 template <typename Record>

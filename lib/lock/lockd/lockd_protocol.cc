@@ -13,13 +13,9 @@ namespace fo::lock {
 namespace {
 
 using base::ExitStatus;
+using fo::json::or_null;
 using nlohmann::json;
 using std::chrono::milliseconds;
-
-template <typename Value>
-json or_null(const std::optional<Value>& value) {
-  return value ? json(*value) : json(nullptr);
-}
 
 const json& member(const json& object, const char* key) {
   const auto found = object.find(key);

@@ -83,7 +83,7 @@ void remove_temporaries(const std::string& path) {
 }  // namespace
 
 std::string encode_state(const LockdState& state) {
-  json object{{"holder", nullptr},
+  json object{{"holder", fo::json::or_null(state.holder)},
               {"granted_at", nullptr},
               {"generation", state.generation},
               {"processes", json::array()}};
@@ -92,7 +92,6 @@ std::string encode_state(const LockdState& state) {
   if (!state.token.empty()) object["token"] = state.token;
   if (state.last_holder) object["last_holder"] = *state.last_holder;
   if (state.holder) {
-    object["holder"] = *state.holder;
     if (state.connections) object["connections"] = *state.connections;
     if (state.expiry) object["expiry_ms"] = state.expiry->count();
     for (const RecordedProcess& process : state.processes) {

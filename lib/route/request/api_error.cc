@@ -9,9 +9,8 @@
 namespace fo::route {
 namespace {
 
+using fo::json::or_null;
 using nlohmann::json;
-
-json text_or_null(const std::string& text) { return text.empty() ? json() : json(text); }
 
 const char* type_of(int status) {
   if (status == 401) return "authentication_error";
@@ -22,8 +21,8 @@ const char* type_of(int status) {
 json to_json(const ApiError& error) {
   json object{{"message", error.message},
               {"type", type_of(error.status)},
-              {"param", text_or_null(error.param)},
-              {"code", text_or_null(error.code)}};
+              {"param", or_null(!error.param.empty(), error.param)},
+              {"code", or_null(!error.code.empty(), error.code)}};
   if (error.delivered_tokens) object["delivered_tokens"] = *error.delivered_tokens;
   return {{"error", std::move(object)}};
 }
