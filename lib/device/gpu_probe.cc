@@ -5,7 +5,6 @@
 
 #include "base/deadline.h"
 #include "device/gpu_memory.h"
-#include "json/object.h"
 #include "json/probe_result.h"
 
 namespace fo::device {
@@ -24,9 +23,7 @@ GpuAnswer probe_gpu(const GpuProbe& probe) {
 }
 
 std::string to_json(const GpuAnswer& answer) {
-  nlohmann::json out = json::probe_result(answer.yes, answer.reason);
-  out["free"] = answer.free;
-  return json::dump(out);
+  return json::probe_result(answer.yes, answer.reason, {{"free", answer.free}});
 }
 
 }  // namespace fo::device

@@ -5,6 +5,7 @@
 
 #include "base/strong.h"
 #include "base/units.h"
+#include "os/probe.h"
 
 namespace fo::device {
 
@@ -17,12 +18,9 @@ struct GpuProbe {
   base::Duration wait{};
 };
 
-struct GpuAnswer {
-  bool yes = false;
+struct GpuAnswer : os::ProbeAnswer {
   /// The free memory now.
   base::ByteCount free = 0;
-  /// One line, if the answer is no.
-  std::string reason;
 };
 
 /// Throws what GpuMemory::ask throws, and kUnavailable without an answer in time.

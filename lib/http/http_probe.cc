@@ -8,7 +8,6 @@
 #include "http/client.h"
 #include "json/object.h"
 #include "json/probe_result.h"
-#include "os/probe.h"
 
 namespace fo::http {
 namespace {
@@ -84,16 +83,11 @@ void ask_once(const HttpProbe& probe, HttpAnswer& answer) {
 
 }  // namespace
 
-HttpAnswer probe_http(const HttpProbe& probe) {
-  return os::ask_until_yes<HttpAnswer>(probe.wait,
-                                       [&](HttpAnswer& answer) { ask_once(probe, answer); });
-}
+HttpAnswer probe_http(const HttpProbe& probe) { return os::ask_until_yes(probe, ask_once); }
 
 std::string to_json(const HttpAnswer& answer) {
-  json out = fo::json::probe_result(answer.yes, answer.reason);
-  out["status"] = nullptr;
-  if (answer.status) out["status"] = *answer.status;
-  return fo::json::dump(out);
+  return fo::json::probe_result(answer.yes, answer.reason,
+                                {{"status", fo::json::or_null(answer.status)}});
 }
 
 }  // namespace fo::http

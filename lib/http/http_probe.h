@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/units.h"
+#include "os/probe.h"
 
 namespace fo::http {
 
-struct HttpProbe {
+struct HttpProbe : os::ProbeTimes {
   /// A URL in the syntax of net::parse_url.
   std::string url;
   /// The expected status; nullopt for any 2xx.
@@ -20,18 +20,11 @@ struct HttpProbe {
   /// the value as text. A string is compared as it is; numbers, true, false and null in their JSON
   /// form. Lists and objects never match.
   std::vector<std::pair<std::string, std::string>> fields;
-  /// The time from connect to the last byte.
-  base::Duration timeout{};
-  /// Time for which a failed query is repeated. A query that began in time has its full timeout.
-  base::Duration wait{};
 };
 
-struct HttpAnswer {
-  bool yes = false;
+struct HttpAnswer : os::ProbeAnswer {
   /// The status of the last answer; nullopt if none arrived.
   std::optional<int> status;
-  /// The reason in one line, if the result is no.
-  std::string reason;
 };
 
 /// Queries the endpoint with GET. A failed query (connection refused, no complete answer in time,

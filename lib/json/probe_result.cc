@@ -2,12 +2,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "json/object.h"
+
 namespace fo::json {
 
-nlohmann::json probe_result(bool yes, const std::string& reason) {
-  nlohmann::json result{{"result", yes ? "yes" : "no"}};
-  if (!yes) result["reason"] = reason;
-  return result;
+std::string probe_result(bool yes, const std::string& reason, nlohmann::json members) {
+  members["result"] = yes ? "yes" : "no";
+  if (!yes) members["reason"] = reason;
+  return dump(members);
 }
 
 }  // namespace fo::json

@@ -1,4 +1,4 @@
-// The members that the results of all probes have in common.
+// The result of a probe as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,7 +6,8 @@
 
 namespace fo::json {
 
-/// An object with `result`, "yes" or "no", and, if it is "no", `reason`.
-nlohmann::json probe_result(bool yes, const std::string& reason);
+/// The text of an object with `result`, "yes" or "no", and, if it is "no", `reason`, besides the
+/// `members` of this kind of probe.
+std::string probe_result(bool yes, const std::string& reason, nlohmann::json members);
 
 }  // namespace fo::json

@@ -6,7 +6,6 @@
 #include "json/object.h"
 #include "json/probe_result.h"
 #include "lock/lock_status.h"
-#include "os/probe.h"
 
 namespace fo::lock {
 namespace {
@@ -26,16 +25,11 @@ void ask_once(const LockProbe& probe, LockAnswer& answer) {
 
 }  // namespace
 
-LockAnswer probe_lock(const LockProbe& probe) {
-  return os::ask_until_yes<LockAnswer>(probe.wait,
-                                       [&](LockAnswer& answer) { ask_once(probe, answer); });
-}
+LockAnswer probe_lock(const LockProbe& probe) { return os::ask_until_yes(probe, ask_once); }
 
 std::string to_json(const LockAnswer& answer) {
-  nlohmann::json out = fo::json::probe_result(answer.yes, answer.reason);
-  out["holder"] = nullptr;
-  if (answer.holder) out["holder"] = *answer.holder;
-  return fo::json::dump(out);
+  return fo::json::probe_result(answer.yes, answer.reason,
+                                {{"holder", fo::json::or_null(answer.holder)}});
 }
 
 }  // namespace fo::lock

@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "lock/lock_uri.h"
+#include "os/probe.h"
 
 namespace fo::lock {
 
@@ -20,12 +21,9 @@ struct LockProbe {
   base::Duration wait{};
 };
 
-struct LockAnswer {
-  bool yes = false;
+struct LockAnswer : os::ProbeAnswer {
   /// The holder; nullopt if the lock is free or the holder is unknown.
   std::optional<std::string> holder;
-  /// If the answer is no: one line.
-  std::string reason;
 };
 
 /// Whether the lock service answers, and the holder is as expected. A server that does not answer

@@ -8,9 +8,10 @@ namespace fo::json {
 namespace {
 
 TEST(ProbeResult, OnlyNoHasAReason) {
-  EXPECT_EQ(probe_result(true, "").dump(), R"({"result":"yes"})");
-  EXPECT_EQ(probe_result(true, "an earlier attempt failed").dump(), R"({"result":"yes"})");
-  EXPECT_EQ(probe_result(false, "lock '/x': held").dump(),
+  EXPECT_EQ(probe_result(true, "", {}), R"({"result":"yes"})");
+  EXPECT_EQ(probe_result(true, "an earlier attempt failed", {{"free", 1}}),
+            R"({"free":1,"result":"yes"})");
+  EXPECT_EQ(probe_result(false, "lock '/x': held", {}),
             R"({"reason":"lock '/x': held","result":"no"})");
 }
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+
 namespace fo::os {
 namespace {
 
@@ -15,10 +18,18 @@ struct Answer {
   std::string reason;
 };
 
+struct Question {
+  base::Duration wait;
+  std::function<void(Answer&)> ask;
+};
+
+void ask_once(const Question& question, Answer& answer) { question.ask(answer); }
+
 TEST(Probe, IsAskedOnceWithoutAWait) {
   int asked = 0;
   for (const bool yes : {true, false}) {
-    const auto answer = ask_until_yes<Answer>(0s, [&](Answer& one) { one = {yes, ++asked, {}}; });
+    const Question question{0s, [&](Answer& one) { one = {yes, ++asked, {}}; }};
+    const Answer answer = ask_until_yes(question, ask_once);
     EXPECT_EQ(answer.yes, yes);
     EXPECT_EQ(answer.asked, asked);
   }
@@ -27,24 +38,27 @@ TEST(Probe, IsAskedOnceWithoutAWait) {
 
 TEST(Probe, IsAskedUntilYes) {
   int asked = 0;
-  const auto answer = ask_until_yes<Answer>(1h, [&](Answer& one) {
-    ++asked;
-    one = {asked == 3, asked, {}};
-  });
+  const Question question{1h, [&](Answer& one) {
+                            ++asked;
+                            one = {asked == 3, asked, {}};
+                          }};
+  const Answer answer = ask_until_yes(question, ask_once);
   EXPECT_TRUE(answer.yes);
   EXPECT_EQ(answer.asked, 3);
 }
 
 TEST(Probe, TheLastAnswerCountsWhenTheTimeIsOver) {
   int asked = 0;
-  const auto answer = ask_until_yes<Answer>(60ms, [&](Answer& one) { one.asked = ++asked; });
+  const Question question{60ms, [&](Answer& one) { one.asked = ++asked; }};
+  const Answer answer = ask_until_yes(question, ask_once);
   EXPECT_FALSE(answer.yes);
   EXPECT_EQ(answer.asked, asked);
 }
 
 TEST(Probe, WhatThePeerDoesNotAnswerIsANo) {
   const auto fail = [](ExitStatus status) {
-    return ask_until_yes<Answer>(0s, [&](Answer&) { throw Error(status, "x"); });
+    const Question question{0s, [&](Answer&) { throw Error(status, "x"); }};
+    return ask_until_yes(question, ask_once);
   };
   for (const ExitStatus status :
        {ExitStatus::kUnavailable, ExitStatus::kTryAgain, ExitStatus::kProtocol}) {

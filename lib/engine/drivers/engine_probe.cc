@@ -8,7 +8,6 @@
 #include "http/client.h"
 #include "json/object.h"
 #include "json/probe_result.h"
-#include "os/probe.h"
 
 namespace fo::engine {
 namespace {
@@ -55,17 +54,14 @@ void ask_once(const EngineProbe& probe, EngineProbeAnswer& answer) {
 }  // namespace
 
 EngineProbeAnswer probe_engine(const EngineProbe& probe) {
-  return os::ask_until_yes<EngineProbeAnswer>(
-      probe.wait, [&](EngineProbeAnswer& answer) { ask_once(probe, answer); });
+  return os::ask_until_yes(probe, ask_once);
 }
 
 std::string to_json(const EngineProbeAnswer& answer) {
-  json out = fo::json::probe_result(answer.yes, answer.reason);
-  out.update({{"state", nullptr}, {"id", nullptr}, {"since", nullptr}});
-  if (answer.state) out["state"] = state_name(*answer.state);
-  if (!answer.id.empty()) out["id"] = answer.id;
-  if (answer.since > 0) out["since"] = answer.since;
-  return fo::json::dump(out);
+  return fo::json::probe_result(answer.yes, answer.reason,
+                                {{"state", answer.state ? json(state_name(*answer.state)) : json()},
+                                 {"id", fo::json::or_null(!answer.id.empty(), answer.id)},
+                                 {"since", fo::json::or_null(answer.since > 0, answer.since)}});
 }
 
 }  // namespace fo::engine

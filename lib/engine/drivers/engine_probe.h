@@ -5,32 +5,25 @@
 #include <string>
 #include <vector>
 
-#include "base/units.h"
 #include "engine/state.h"
+#include "os/probe.h"
 
 namespace fo::engine {
 
-struct EngineProbe {
+struct EngineProbe : os::ProbeTimes {
   /// URL of the status page, in the syntax of net::parse_url.
   std::string url;
   /// The expected states; empty for any but kDead.
   std::vector<EngineState> states;
-  /// The time from connect to the last byte.
-  base::Duration timeout{};
-  /// Time for which the query is repeated. A query that began in time has its full timeout.
-  base::Duration wait{};
 };
 
-struct EngineProbeAnswer {
-  bool yes = false;
+struct EngineProbeAnswer : os::ProbeAnswer {
   /// nullopt if there was no answer.
   std::optional<EngineState> state;
   /// The engine's id; empty if the answer has none.
   std::string id;
   /// When the engine entered the state, in seconds since 1970; 0 if the answer does not contain it.
   double since = 0;
-  /// The reason in one line, if the result is no.
-  std::string reason;
 };
 
 /// Queries a StatusServer. An invalid or missing answer is a no; any other failure, such as missing

@@ -9,7 +9,6 @@
 #include "gms/protocol/endpoint.h"
 #include "json/object.h"
 #include "json/probe_result.h"
-#include "os/probe.h"
 
 namespace fo::gms {
 namespace {
@@ -64,28 +63,19 @@ void check_once(const RemapProbe& probe, RemapAnswer& answer) {
 }  // namespace
 
 SocketsAnswer probe_sockets(const SocketsProbe& probe) {
-  return os::ask_until_yes<SocketsAnswer>(probe.wait,
-                                          [&](SocketsAnswer& answer) { ask_once(probe, answer); });
+  return os::ask_until_yes(probe, ask_once);
 }
 
 std::string to_json(const SocketsAnswer& answer) {
-  nlohmann::json out = json::probe_result(answer.yes, answer.reason);
-  out["sockets"] = answer.sockets;
-  return json::dump(out);
+  return json::probe_result(answer.yes, answer.reason, {{"sockets", answer.sockets}});
 }
 
-RemapAnswer probe_remap(const RemapProbe& probe) {
-  return os::ask_until_yes<RemapAnswer>(probe.wait,
-                                        [&](RemapAnswer& answer) { check_once(probe, answer); });
-}
+RemapAnswer probe_remap(const RemapProbe& probe) { return os::ask_until_yes(probe, check_once); }
 
 std::string to_json(const RemapAnswer& answer) {
-  nlohmann::json out = json::probe_result(answer.yes, answer.reason);
-  out["memory_layout_hash"] = nullptr;
-  if (!answer.memory_layout_hash.empty()) {
-    out["memory_layout_hash"] = answer.memory_layout_hash.value();
-  }
-  return json::dump(out);
+  const LayoutHash& hash = answer.memory_layout_hash;
+  return json::probe_result(answer.yes, answer.reason,
+                            {{"memory_layout_hash", json::or_null(!hash.empty(), hash.value())}});
 }
 
 }  // namespace fo::gms

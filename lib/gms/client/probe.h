@@ -11,6 +11,7 @@
 #include "base/strong.h"
 #include "base/units.h"
 #include "gms/client/remap_check.h"
+#include "os/probe.h"
 
 namespace fo::gms {
 
@@ -28,34 +29,25 @@ struct SocketsProbe {
   base::Duration wait{};
 };
 
-struct SocketsAnswer {
-  bool yes = false;
+struct SocketsAnswer : os::ProbeAnswer {
   /// The number of servers that were queried.
   std::size_t sockets = 0;
-  /// If the answer is no: the first failure and its reason, on one line.
-  std::string reason;
 };
 
 /// Whether every expected socket, each device with each tag, answers a runtime-state request within
-/// a second. A missing server, no answer and an invalid answer mean no; any other failure, such as
-/// a socket path that is too long or missing permissions, throws Error.
+/// a second. The reason of a no is the first failure. A missing server, no answer and an invalid
+/// answer mean no; any other failure, such as a socket path that is too long or missing
+/// permissions, throws Error.
 SocketsAnswer probe_sockets(const SocketsProbe& probe);
 
 std::string to_json(const SocketsAnswer& answer);
 
-struct RemapProbe : RemapCheckRequest {
-  /// For the server's answers and the reader's lock.
-  base::Duration timeout{};
-  /// Time for which the check is repeated. A check that began in time has its full time.
-  base::Duration wait{};
-};
+/// `timeout` is for the server's answers and the reader's lock.
+struct RemapProbe : RemapCheckRequest, os::ProbeTimes {};
 
-struct RemapAnswer {
-  bool yes = false;
+struct RemapAnswer : os::ProbeAnswer {
   /// The hash of the published layout; empty if unknown.
   LayoutHash memory_layout_hash;
-  /// If the answer is no: one line.
-  std::string reason;
 };
 
 /// Whether a sleeping engine could wake now, as check_remap() finds out. Throws the errors of
