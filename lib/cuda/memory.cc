@@ -59,18 +59,17 @@ PhysicalMemory PhysicalMemory::import_fd(std::shared_ptr<const Driver> driver, i
   return {std::move(driver), {handle, size}};
 }
 
-Result PhysicalMemory::Object::release(const Driver& driver) const noexcept {
+Result OwnedMemory::release(const Driver& driver) const noexcept {
   return driver.api().cuMemRelease(handle);
 }
 
-std::string PhysicalMemory::Object::what_is_done() const { return sized("cuMemRelease", size); }
+std::string OwnedMemory::what_is_done() const { return sized("cuMemRelease", size); }
 
 base::UniqueFd PhysicalMemory::export_fd() const {
   int number = -1;
-  const Driver& driver = *own_.driver();
-  driver.check(driver.api().cuMemExportToShareableHandle(&number, handle(),
-                                                         abi::HandleType::kPosixFileDescriptor, 0),
-               [&] { return sized("cuMemExportToShareableHandle", size()); });
+  driver().check(driver().api().cuMemExportToShareableHandle(
+                     &number, handle(), abi::HandleType::kPosixFileDescriptor, 0),
+                 [&] { return sized("cuMemExportToShareableHandle", size()); });
   base::UniqueFd fd(number);
   // The driver does not set close-on-exec. A fork and exec in another thread before this line would
   // leak the descriptor.
@@ -88,7 +87,7 @@ AddressRange AddressRange::reserve(std::shared_ptr<const Driver> driver, base::B
   return {std::move(driver), {address, size}};
 }
 
-Result AddressRange::Object::release(const Driver& driver) const noexcept {
+Result OwnedRange::release(const Driver& driver) const noexcept {
   return driver.api().cuMemAddressFree(address, size);
 }
 
@@ -99,11 +98,11 @@ Mapping Mapping::map(std::shared_ptr<const Driver> driver, abi::DevicePtr addres
   return {std::move(driver), {address, size}};
 }
 
-Result Mapping::Object::release(const Driver& driver) const noexcept {
+Result OwnedMapping::release(const Driver& driver) const noexcept {
   return driver.api().cuMemUnmap(address, size);
 }
 
-std::string Mapping::Object::what_is_done() const { return sized("cuMemUnmap", size); }
+std::string OwnedMapping::what_is_done() const { return sized("cuMemUnmap", size); }
 
 void set_access(const Driver& driver, abi::DevicePtr address, base::ByteCount size,
                 base::DeviceOrdinal device, Access access) {
@@ -127,7 +126,7 @@ PrimaryContext PrimaryContext::retain(std::shared_ptr<const Driver> driver,
   return {std::move(driver), {device, context}};
 }
 
-Result PrimaryContext::Object::release(const Driver& driver) const noexcept {
+Result OwnedContext::release(const Driver& driver) const noexcept {
   abi::Context current = nullptr;
   if (driver.api().cuCtxGetCurrent(&current) == Result::kSuccess && current == context) {
     driver.api().cuCtxPopCurrent_v2(&current);
@@ -136,8 +135,8 @@ Result PrimaryContext::Object::release(const Driver& driver) const noexcept {
 }
 
 void PrimaryContext::make_current() const {
-  own_.driver()->check(own_.driver()->api().cuCtxSetCurrent(own_->context),
-                       [&] { return on_device("cuCtxSetCurrent", own_->device); });
+  driver().check(driver().api().cuCtxSetCurrent(object().context),
+                 [&] { return on_device("cuCtxSetCurrent", object().device); });
 }
 
 void copy_to_device(const Driver& driver, abi::DevicePtr to, std::span<const std::byte> from) {

@@ -22,14 +22,12 @@ namespace fo::cuda {
 
 enum class Access { kRead, kReadWrite };
 
-/// An object of the driver that is released with its owner. `Object` has a release(driver) and, if
-/// it can be closed, a what_is_done() for the message.
+/// The base of the owners. An object of the driver is released with its owner: `Object` has a
+/// release(driver) and, if it can be closed, a what_is_done() for the message.
 template <typename Object>
 class Owner {
  public:
   Owner() = default;
-  Owner(std::shared_ptr<const Driver> driver, Object object)
-      : driver_(std::move(driver)), object_(object) {}
   Owner(Owner&& other) noexcept = default;
   Owner& operator=(Owner other) noexcept {
     std::swap(driver_, other.driver_);
@@ -39,16 +37,45 @@ class Owner {
   ~Owner() {
     if (driver_) static_cast<void>(object_.release(*driver_));
   }
+  explicit operator bool() const { return driver_ != nullptr; }
+
+ protected:
+  Owner(std::shared_ptr<const Driver> driver, Object object)
+      : driver_(std::move(driver)), object_(object) {}
   void close() {
     const auto driver = std::move(driver_);
     if (driver) driver->check(object_.release(*driver), [&] { return object_.what_is_done(); });
   }
-  [[nodiscard]] const Driver* driver() const { return driver_.get(); }
-  const Object* operator->() const { return &object_; }
+  [[nodiscard]] const Driver& driver() const { return *driver_; }
+  [[nodiscard]] const Object& object() const { return object_; }
 
  private:
   std::shared_ptr<const Driver> driver_;
   Object object_;
+};
+
+/// The objects of the owners below.
+struct OwnedMemory {
+  abi::AllocationHandle handle = 0;
+  base::ByteCount size = 0;
+  abi::Result release(const Driver& driver) const noexcept;
+  std::string what_is_done() const;
+};
+struct OwnedRange {
+  abi::DevicePtr address = 0;
+  base::ByteCount size = 0;
+  abi::Result release(const Driver& driver) const noexcept;
+};
+struct OwnedMapping {
+  abi::DevicePtr address = 0;
+  base::ByteCount size = 0;
+  abi::Result release(const Driver& driver) const noexcept;
+  std::string what_is_done() const;
+};
+struct OwnedContext {
+  base::DeviceOrdinal device;
+  abi::Context context = nullptr;
+  abi::Result release(const Driver& driver) const noexcept;
 };
 
 /// The properties of new memory: exportable, on `device`.
@@ -56,7 +83,7 @@ abi::AllocationProp prop_of(base::DeviceOrdinal device);
 
 /// A reference to physical memory of a device. The memory is freed when the last reference of any
 /// process (handle, exported descriptor, mapping) is released. New memory has undefined content.
-class PhysicalMemory {
+class PhysicalMemory : public Owner<OwnedMemory> {
  public:
   /// `size` must be a multiple of the device's granularity.
   static PhysicalMemory create(std::shared_ptr<const Driver> driver, base::DeviceOrdinal device,
@@ -68,83 +95,49 @@ class PhysicalMemory {
   static PhysicalMemory import_fd(std::shared_ptr<const Driver> driver, int fd,
                                   base::ByteCount size);
 
-  PhysicalMemory() = default;
-
   /// A new close-on-exec descriptor, which is a reference of its own.
   [[nodiscard]] base::UniqueFd export_fd() const;
   /// Releases the reference. Its mappings stay valid.
-  void close() { own_.close(); }
+  using Owner::close;
 
-  [[nodiscard]] abi::AllocationHandle handle() const { return own_->handle; }
-  [[nodiscard]] base::ByteCount size() const { return own_->size; }
-  explicit operator bool() const { return own_.driver() != nullptr; }
+  [[nodiscard]] abi::AllocationHandle handle() const { return object().handle; }
+  [[nodiscard]] base::ByteCount size() const { return object().size; }
 
  private:
-  struct Object {
-    abi::AllocationHandle handle = 0;
-    base::ByteCount size = 0;
-    abi::Result release(const Driver& driver) const noexcept;
-    std::string what_is_done() const;
-  };
-  PhysicalMemory(std::shared_ptr<const Driver> driver, Object object)
-      : own_(std::move(driver), object) {}
-
-  Owner<Object> own_;
+  using Owner::Owner;
 };
 
 /// Reserved address space without memory. Everything in it must be unmapped before it is freed.
-class AddressRange {
+class AddressRange : public Owner<OwnedRange> {
  public:
   /// `size` must be a multiple of the granularity; `alignment` a power of two, or 0 for the
   /// driver's default.
   static AddressRange reserve(std::shared_ptr<const Driver> driver, base::ByteCount size,
                               base::ByteCount alignment = 0);
 
-  AddressRange() = default;
-
-  [[nodiscard]] abi::DevicePtr address() const { return own_->address; }
-  [[nodiscard]] base::ByteCount size() const { return own_->size; }
-  explicit operator bool() const { return own_.driver() != nullptr; }
+  [[nodiscard]] abi::DevicePtr address() const { return object().address; }
+  [[nodiscard]] base::ByteCount size() const { return object().size; }
 
  private:
-  struct Object {
-    abi::DevicePtr address = 0;
-    base::ByteCount size = 0;
-    abi::Result release(const Driver& driver) const noexcept;
-  };
-  AddressRange(std::shared_ptr<const Driver> driver, Object object)
-      : own_(std::move(driver), object) {}
-
-  Owner<Object> own_;
+  using Owner::Owner;
 };
 
 /// Memory mapped into a reserved range; inaccessible until set_access.
-class Mapping {
+class Mapping : public Owner<OwnedMapping> {
  public:
   /// `address` and `size` must lie in one reserved range where nothing is mapped yet. The mapping
   /// holds its own reference to the memory.
   static Mapping map(std::shared_ptr<const Driver> driver, abi::DevicePtr address,
                      base::ByteCount size, const PhysicalMemory& memory);
 
-  Mapping() = default;
-
   /// Unmaps; the range stays reserved.
-  void close() { own_.close(); }
+  using Owner::close;
 
-  [[nodiscard]] abi::DevicePtr address() const { return own_->address; }
-  [[nodiscard]] base::ByteCount size() const { return own_->size; }
-  explicit operator bool() const { return own_.driver() != nullptr; }
+  [[nodiscard]] abi::DevicePtr address() const { return object().address; }
+  [[nodiscard]] base::ByteCount size() const { return object().size; }
 
  private:
-  struct Object {
-    abi::DevicePtr address = 0;
-    base::ByteCount size = 0;
-    abi::Result release(const Driver& driver) const noexcept;
-    std::string what_is_done() const;
-  };
-  Mapping(std::shared_ptr<const Driver> driver, Object object) : own_(std::move(driver), object) {}
-
-  Owner<Object> own_;
+  using Owner::Owner;
 };
 
 /// Makes whole mappings accessible to `device`. One call for several adjacent mappings costs far
@@ -154,29 +147,17 @@ void set_access(const Driver& driver, abi::DevicePtr address, base::ByteCount si
 
 /// A retained primary context. It costs hundreds of MiB of device memory while any part of the
 /// process retains it.
-class PrimaryContext {
+class PrimaryContext : public Owner<OwnedContext> {
  public:
   /// Retains the context and makes it current on the calling thread. The destructor, on the same
   /// thread, restores the previous one; nested owners must be destroyed in reverse order.
   static PrimaryContext retain(std::shared_ptr<const Driver> driver, base::DeviceOrdinal device);
 
-  PrimaryContext() = default;
-
   /// Makes the context current on the calling thread, too.
   void make_current() const;
 
-  explicit operator bool() const { return own_.driver() != nullptr; }
-
  private:
-  struct Object {
-    base::DeviceOrdinal device;
-    abi::Context context = nullptr;
-    abi::Result release(const Driver& driver) const noexcept;
-  };
-  PrimaryContext(std::shared_ptr<const Driver> driver, Object object)
-      : own_(std::move(driver), object) {}
-
-  Owner<Object> own_;
+  using Owner::Owner;
 };
 
 /// The copies need a current context and accessible memory. Copies to or from pageable host memory
