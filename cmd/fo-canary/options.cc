@@ -14,13 +14,6 @@ void declare_registry(CLI::App& app, Options& options) {
   cli::add_registries(app, options.registry, options.state_registry, "verdicts");
 }
 
-void add_count(CLI::App& app, const char* name, std::uint64_t& value, const char* description) {
-  app.add_option(name, value, description)
-      ->check(CLI::Range(0, 1000).description(""))
-      ->capture_default_str()
-      ->type_name("N");
-}
-
 // The limit of durations of which several are added.
 constexpr base::Duration kDay = std::chrono::hours(24);
 
@@ -33,7 +26,7 @@ void declare_check(CLI::App& app, Options& options) {
       ->check(CLI::NonNegativeNumber & cli::not_nan())
       ->capture_default_str()
       ->type_name("N");
-  add_count(app, "--retries", options.retries, "repetitions of a failed check");
+  cli::add_number(app, "--retries", options.retries, "repetitions of a failed check", 0, 1000);
   cli::add_positive_duration(app, "--answer-timeout", options.rules.timeout, "of a whole answer",
                              kDay);
   cli::add_positive_duration(app, "--hung-after", options.hung_after,
@@ -47,7 +40,7 @@ void declare_learn(CLI::App& app, Options& options) {
                 "FILE");
   cli::add_text(app, "--prompts", options.prompts,
                 "a prompt on each line (default: built-in texts)", "FILE");
-  add_count(app, "--min-canaries", options.min_canaries, "exit 1 if fewer are left");
+  cli::add_number(app, "--min-canaries", options.min_canaries, "exit 1 if fewer are left", 0, 1000);
   cli::add_text(app, "-o,--output", options.output, "write the canaries here", "FILE")->required();
   cli::add_worker_access(app, options.worker_key_file, options.worker_ca);
 }
@@ -94,17 +87,8 @@ void declare_acquit(CLI::App& app, Options& options) {
 
 void declare_rules(CLI::App& app, Options& options) {
   app.add_flag("--tests", options.print_tests, "print the unit tests of the rules, for promtool");
-  app.add_option_function<std::string>(
-         "--for-seconds",
-         [&options](const std::string& text) {
-           options.for_seconds = base::parse_uint(text);
-           constexpr std::uint64_t kMax = 86400;
-           if (options.for_seconds.value_or(kMax + 1) <= kMax) return;
-           throw CLI::ValidationError("--for-seconds",
-                                      "'" + text + "' is not a number up to 86400");
-         },
-         "how long a state must last (default: the time in each rule)")
-      ->type_name("N");
+  cli::add_number(app, "--for-seconds", options.for_seconds,
+                  "how long a state must last (default: the time in each rule)", 0, 86400);
 }
 
 void declare_xid(CLI::App& app, Options& options) {

@@ -20,9 +20,7 @@ void declare_serve(CLI::App& app, Options& options) {
       ->required()
       ->type_name("DIR");
   cli::add_endpoint(*sub, options.endpoint, cli::DeviceOfSocket::kWhereToMap);
-  sub->add_option("--ranks", options.ranks, "split the layers over devices N, N+1 ...")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str()
+  cli::add_number(*sub, "--ranks", options.ranks, "split the layers over devices N, N+1 ...", 1, 64)
       ->type_name("COUNT");
   cli::add_size(*sub, "--kv-bytes", serve.kv_bytes, "device memory for each rank's KV cache");
   cli::add_driver(*sub, serve.driver);
@@ -53,18 +51,17 @@ void declare_make_model(CLI::App& app, Options& options) {
   CLI::App* sub = cli::add_command(app, options.command, Command::kMakeModel, "make-model",
                                    "write a model with random weights");
   refengine::MakeModelOptions& model = options.make_model;
-  const auto number = [&](const char* name, std::uint32_t& value, const char* description) {
-    return sub->add_option(name, value, description)->capture_default_str()->type_name("N");
-  };
   sub->add_option("DIR", options.model_dir, "the folder to create")->required()->type_name("DIR");
-  number("--layers", model.layers, "decoder layers");
-  number("--hidden", model.hidden, "width of a hidden state");
-  number("--heads", model.heads, "attention heads");
-  number("--kv-heads", model.kv_heads, "key and value heads");
-  number("--vocab", model.vocab, "tokens; from 258 on with begin and end of text");
-  number("--intermediate", model.intermediate, "width of the MLP (default: 8/3 of --hidden)")
+  cli::add_number(*sub, "--layers", model.layers, "decoder layers");
+  cli::add_number(*sub, "--hidden", model.hidden, "width of a hidden state");
+  cli::add_number(*sub, "--heads", model.heads, "attention heads");
+  cli::add_number(*sub, "--kv-heads", model.kv_heads, "key and value heads");
+  cli::add_number(*sub, "--vocab", model.vocab, "tokens; from 258 on with begin and end of text");
+  cli::add_number(*sub, "--intermediate", model.intermediate,
+                  "width of the MLP (default: 8/3 of --hidden)")
       ->default_str("");
-  number("--max-positions", model.max_positions, "longest prompt and answer together");
+  cli::add_number(*sub, "--max-positions", model.max_positions,
+                  "longest prompt and answer together");
   sub->add_option_function<std::string>(
          "--dtype",
          [&model](const std::string& text) {
@@ -80,9 +77,7 @@ void declare_make_model(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"f32", "f16", "bf16"}, CLI::ignore_case))
       ->default_str("f32")
       ->type_name("TYPE");
-  sub->add_option("--seed", model.seed, "seed of the random weights")
-      ->capture_default_str()
-      ->type_name("N");
+  cli::add_number(*sub, "--seed", model.seed, "seed of the random weights");
   cli::add_size(*sub, "--shard-size", model.shard_size, "start a new file above this size");
 }
 

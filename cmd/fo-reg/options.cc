@@ -50,10 +50,9 @@ void declare_card(CLI::App& app, Options& options) {
                 "DTYPE");
   cli::add_text(app, "--quantization", given.quantization, "method (default: config.json)",
                 "METHOD");
-  app.add_option("--context-length", given.context_length,
-                 "tokens of prompt and answer (default: config.json)")
-      ->check(whole_number())
-      ->type_name("N");
+  cli::add_number(app, "--context-length", given.context_length,
+                  "tokens of prompt and answer (default: config.json)")
+      ->default_str("");
   cli::add_text(app, "--revision", given.revision, "default: of the folder", "REVISION");
   cli::add_text(app, "--tokenizer", card.tokenizer, "another folder with the tokenizer", "DIR");
   cli::add_text(app, "--chat-template", card.chat_template, "replaces the tokenizer's template",

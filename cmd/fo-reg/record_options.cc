@@ -8,19 +8,6 @@
 namespace fo::fo_reg {
 namespace {
 
-template <typename Number>
-void add_number(CLI::App& app, const char* name, Number& value, const char* description) {
-  app.add_option_function<std::string>(
-         name,
-         [&value, name](const std::string& text) {
-           const std::optional<std::uint64_t> number = base::parse_uint(text);
-           if (!number) throw CLI::ValidationError(name, "'" + text + "' is not a whole number");
-           value = *number;
-         },
-         description)
-      ->type_name("N");
-}
-
 // The options of a worker's record.
 void declare_worker(CLI::App& app, RecordOptions& options) {
   fleet::Instance& worker = options.worker;
@@ -30,8 +17,8 @@ void declare_worker(CLI::App& app, RecordOptions& options) {
   cli::add_text(app, "--model", worker.model, "the model that it serves", "NAME");
   cli::add_text(app, "--card", options.card_file, "its card, as fo-reg card prints it", "FILE");
   cli::add_text(app, "--id", worker.id, "its id, 32 hex digits (default: a new one)", "ID");
-  add_number(app, "--slots", worker.slots, "requests that it serves at a time");
-  add_number(app, "--kv-tokens", worker.kv_tokens, "tokens in its whole KV cache");
+  cli::add_number(app, "--slots", worker.slots, "requests that it serves at a time");
+  cli::add_number(app, "--kv-tokens", worker.kv_tokens, "tokens in its whole KV cache");
   cli::add_text(app, "--host", worker.host, "its machine (default: this one)", "NAME");
   cli::add_list(app, "--gpu", worker.gpus, "PCI address of a GPU; repeatable", "ADDRESS");
   cli::add_list(app, "--label", options.labels, "repeatable", "NAME=VALUE");
@@ -82,7 +69,7 @@ void declare_put(CLI::App& app, RecordOptions& options) {
       ->check(CLI::IsMember({"starting", "ready", "draining", "spare"}))
       ->capture_default_str()
       ->type_name("LIFE");
-  add_number(app, "--pid", options.worker.pid, "its process");
+  cli::add_number(app, "--pid", options.worker.pid, "its process");
   cli::add_ready_fd(app, options.ready_fd, "the record is written");
 }
 

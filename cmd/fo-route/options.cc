@@ -20,20 +20,6 @@ using base::ExitStatus;
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ExitStatus::kUsage, reason); }
 
-std::uint64_t read_count(const std::string& name, const std::string& text) {
-  const std::optional<std::uint64_t> number = base::parse_uint(text);
-  if (number.value_or(0) > 0) return *number;
-  throw CLI::ValidationError(name, "'" + text + "' is not a number above 0");
-}
-
-void add_count(CLI::App& app, const char* name, std::uint64_t& value, const char* description) {
-  app.add_option_function<std::string>(
-         name, [&value, name](const std::string& text) { value = read_count(name, text); },
-         description)
-      ->default_str(std::to_string(value))
-      ->type_name("N");
-}
-
 void declare_serve(CLI::App& app, Options& options) {
   route::ServeOptions& serve = options.serve;
   cli::add_list(app, "--listen", serve.listen, "serve clients here; repeatable", "HOST:PORT");
@@ -60,15 +46,9 @@ void declare_serve(CLI::App& app, Options& options) {
                "a prefix cache of its own for each key (cache_salt)");
   app.add_flag("--priority-by-tier", serve.router.rules.priority_by_tier,
                "send the engines a key's tier: 0 for premium, 1, 2 (priority)");
-  add_count(app, "--slots", serve.source.slots,
-            "requests of an engine at a time, and routers that share them");
-  app.add_option_function<std::string>(
-         "--routers",
-         [&serve](const std::string& text) {
-           serve.source.routers = read_count("--routers", text);
-         },
-         "")
-      ->type_name("N");
+  cli::add_number(app, "--slots", serve.source.slots,
+                  "requests of an engine at a time, and routers that share them", 1);
+  cli::add_number(app, "--routers", serve.source.routers, "", 1);
   app.add_option("--choice", options.choice,
                  "how an engine is chosen; when a faulty one gets no requests")
       ->check(CLI::IsMember({"prefix", "least", "round-robin"}))
@@ -83,9 +63,10 @@ void declare_serve(CLI::App& app, Options& options) {
                  "expected requests per second (default: as measured)")
       ->check(CLI::PositiveNumber & cli::not_nan())
       ->type_name("N");
-  add_count(app, "--queue-requests", serve.router.dispatch.queue.requests,
-            "limit of waiting requests, for each set");
-  add_count(app, "--queue-tokens", serve.router.dispatch.queue.tokens, "limit of their tokens");
+  cli::add_number(app, "--queue-requests", serve.router.dispatch.queue.requests,
+                  "limit of waiting requests, for each set", 1);
+  cli::add_number(app, "--queue-tokens", serve.router.dispatch.queue.tokens,
+                  "limit of their tokens", 1);
   cli::add_positive_duration(app, "--queue-timeout", serve.router.dispatch.queue.timeout,
                              "how long a request waits for an engine");
   cli::add_positive_duration(app, "--first-token-timeout", serve.router.times.first_token,
@@ -100,13 +81,7 @@ void declare_serve(CLI::App& app, Options& options) {
                     "how long a started answer waits for an engine to continue it");
   cli::add_size(app, "--bandwidth", serve.router.resume.moves.bandwidth,
                 "KV bytes, and prompt tokens (N), per second, to plan moves (default: measured)");
-  app.add_option_function<std::string>(
-         "--prefill",
-         [&serve](const std::string& text) {
-           serve.router.resume.moves.prefill = read_count("--prefill", text);
-         },
-         "")
-      ->type_name("N");
+  cli::add_number(app, "--prefill", serve.router.resume.moves.prefill, "", 1);
   app.add_flag("--strict-seed", serve.router.rules.resume.strict_seed,
                "do not resume sampled answers with a seed");
   app.add_flag("--resume-penalties", serve.router.rules.resume.penalties,

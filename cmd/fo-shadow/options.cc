@@ -51,14 +51,12 @@ void declare_engine(CLI::App& app, Options& options) {
       ->type_name("KIND");
   cli::add_text(app, "--engine-url", options.engine_url,
                 "the engine's API (default: http://127.0.0.1:8000, sglang 30000)", "URL");
-  app.add_option("--engine-port", options.engine_port,
-                 "the engine's own DYN_SYSTEM_PORT (default: --port + 100)")
-      ->check(CLI::Range(1, 65535).description(""))
+  cli::add_number(app, "--engine-port", options.engine_port,
+                  "the engine's own DYN_SYSTEM_PORT (default: --port + 100)", 1, 65535)
+      ->default_str("")
       ->type_name("PORT");
-  app.add_option("--sleep-level", shadow.driver.sleep_level, "1 keeps the weights, 2 drops them")
-      ->check(CLI::Range(1, 2).description(""))
-      ->capture_default_str()
-      ->type_name("N");
+  cli::add_number(app, "--sleep-level", shadow.driver.sleep_level,
+                  "1 keeps the weights, 2 drops them", 1, 2);
   cli::add_text(app, "--sleep", shadow.driver.sleep_command, "run this command for that step",
                 "CMD");
   cli::add_text(app, "--wake", shadow.driver.wake_command, "", "CMD");
@@ -112,10 +110,8 @@ void declare_limits(CLI::App& app, Options& options) {
   cli::add_duration(app, "--health-interval", shadow.health_interval, "between health checks");
   cli::add_duration(app, "--health-timeout", shadow.health_timeout, "for an answer");
   cli::add_duration(app, "--prove-interval", shadow.prove_interval, "between generations");
-  app.add_option("--failures", shadow.failures, "failed checks in a row that end the engine")
-      ->check(CLI::Range(1, 1000).description(""))
-      ->capture_default_str()
-      ->type_name("N");
+  cli::add_number(app, "--failures", shadow.failures, "failed checks in a row that end the engine",
+                  1, 1000);
   cli::add_duration(app, "--warn-after", shadow.warn_after,
                     "log the lock's holder this often; 0: never");
   cli::add_status_fd(app, shadow.status_fd);

@@ -47,12 +47,8 @@ void declare(CLI::App& app, Options& options) {
   cli::add_id(*acquire, options.id, "id of this holder");
   CLI::Option* timeout = add_timeout(*acquire, wanted.timeout);
   acquire->add_flag("-n,--nonblock", options.nonblock, "do not wait")->excludes(timeout);
-  acquire
-      ->add_option("-E,--conflict-exit-code", wanted.busy_status,
-                   "exit status if the lock is not granted in time")
-      ->check(CLI::Range(0, 255))
-      ->capture_default_str()
-      ->type_name("N");
+  cli::add_number(*acquire, "-E,--conflict-exit-code", wanted.busy_status,
+                  "exit status if the lock is not granted in time", 0, 255);
   CLI::Option* gpu_free = cli::add_size(*acquire, "--gpu-free", wanted.gpu_free,
                                         "then wait until the device has this much memory free");
   cli::add_device(*acquire, wanted.device, "the device of --gpu-free")->needs(gpu_free);

@@ -50,9 +50,8 @@ void declare_http(CLI::App& app, Options& options) {
   http->add_option("URL", probe.url, "http://HOST:PORT/PATH or unix:SOCKET:/PATH")
       ->required()
       ->type_name("");
-  http->add_option("--status", probe.status, "the expected status; default: any 2xx")
-      ->check(CLI::Range(100, 599))
-      ->type_name("N");
+  cli::add_number(*http, "--status", probe.status, "the expected status; default: any 2xx", 100,
+                  599);
   http->add_option_function<std::vector<std::string>>(
           "--field",
           [&probe](const std::vector<std::string>& fields) {

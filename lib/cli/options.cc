@@ -89,6 +89,23 @@ CLI::Option* add_positive_duration(CLI::App& app, const std::string& name, base:
   return add_duration(app, name, value, description)->check(CLI::Validator(check, ""));
 }
 
+CLI::Option* add_number(CLI::App& app, const std::string& name,
+                        const std::function<void(std::uint64_t number)>& set,
+                        const std::string& description, std::uint64_t min, std::uint64_t max) {
+  const auto read = [=](const std::string& text) {
+    const std::optional<std::uint64_t> number = base::parse_uint(text);
+    if (number && *number >= min && *number <= max) return set(*number);
+    std::string reason = "'" + text + "' is not a whole number";
+    if (max < std::numeric_limits<std::uint64_t>::max()) {
+      reason += " from " + std::to_string(min) + " to " + std::to_string(max);
+    } else if (min > 0) {
+      reason += " of at least " + std::to_string(min);
+    }
+    throw CLI::ValidationError(name, reason);
+  };
+  return app.add_option_function<std::string>(name, read, description)->type_name("N");
+}
+
 CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& value,
                       const std::string& description) {
   return add_parsed(app, name, description, kSize, read_size, value)->default_str(size_text(value));
@@ -184,9 +201,8 @@ CLI::Option* add_admin(CLI::App& app, std::string& path, const std::string& file
 }
 
 void add_copy_options(CLI::App& app, std::size_t& threads, std::optional<base::ByteCount>& ring) {
-  app.add_option("--copy-threads", threads, "default: one per CPU, at most 8")
-      ->check(CLI::Range(1, 256).description(""))
-      ->type_name("N");
+  add_number(app, "--copy-threads", threads, "default: one per CPU, at most 8", 1, 256)
+      ->default_str("");
   add_size(app, "--ring", ring, "pinned staging memory (default: 64MiB, simulated: 0)");
 }
 
@@ -233,25 +249,22 @@ CLI::Option* add_driver(CLI::App& app, std::string& driver) {
 }
 
 CLI::Option* add_status_fd(CLI::App& app, int& fd) {
-  return app.add_option("--status-fd", fd, "write events there as JSON lines")
-      ->check(CLI::Range(0, 1 << 30).description(""))
-      ->type_name("N");
+  return add_number(app, "--status-fd", fd, "write events there as JSON lines", 0, 1 << 30)
+      ->default_str("");
 }
 
 CLI::Option* add_ready_fd(CLI::App& app, int& fd, const std::string& when) {
-  return app.add_option("--ready-fd", fd, "write a newline here once " + when)
-      ->check(CLI::Range(3, 1 << 20).description(""))
-      ->type_name("N");
+  return add_number(app, "--ready-fd", fd, "write a newline here once " + when, 3, 1 << 20)
+      ->default_str("");
 }
 
 CLI::Option* add_device(CLI::App& app, base::DeviceOrdinal& device,
                         const std::string& description) {
-  return app
-      .add_option_function<int>(
-          "--device", [&device](int number) { device = base::DeviceOrdinal(number); }, description)
-      ->check(CLI::Range(0, 1023))
-      ->default_str(std::to_string(device.value()))
-      ->type_name("N");
+  const auto set = [&device](std::uint64_t number) {
+    device = base::DeviceOrdinal(static_cast<int>(number));
+  };
+  return add_number(app, "--device", set, description, 0, 1023)
+      ->default_str(std::to_string(device.value()));
 }
 
 CLI::Option* add_devices(CLI::App& app, std::vector<base::DeviceOrdinal>& devices,

@@ -5,7 +5,11 @@
 #include <sys/types.h>
 
 #include <CLI/CLI.hpp>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -40,6 +44,26 @@ CLI::Option* add_duration(CLI::App& app, const std::string& name,
 CLI::Option* add_positive_duration(CLI::App& app, const std::string& name, base::Duration& value,
                                    const std::string& description,
                                    base::Duration max = base::Duration::max());
+
+/// A whole number from `min` to `max`, with which `set` is called.
+CLI::Option* add_number(CLI::App& app, const std::string& name,
+                        const std::function<void(std::uint64_t number)>& set,
+                        const std::string& description, std::uint64_t min, std::uint64_t max);
+/// The same for a value, which is shown as the default.
+template <std::integral Number>
+CLI::Option* add_number(CLI::App& app, const std::string& name, Number& value,
+                        const std::string& description, std::uint64_t min = 0,
+                        std::uint64_t max = std::numeric_limits<Number>::max()) {
+  const auto set = [&value](std::uint64_t number) { value = static_cast<Number>(number); };
+  return add_number(app, name, set, description, min, max)->default_str(std::to_string(value));
+}
+template <std::integral Number>
+CLI::Option* add_number(CLI::App& app, const std::string& name, std::optional<Number>& value,
+                        const std::string& description, std::uint64_t min = 0,
+                        std::uint64_t max = std::numeric_limits<Number>::max()) {
+  const auto set = [&value](std::uint64_t number) { value = static_cast<Number>(number); };
+  return add_number(app, name, set, description, min, max);
+}
 
 /// A size such as 4GiB; the current value is shown as the default.
 CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& value,
