@@ -1,7 +1,6 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
-#include <map>
 
 #include "base/error.h"
 #include "cli/options.h"
@@ -12,9 +11,6 @@ namespace fo::fo_podgen {
 namespace {
 
 using Format = Options::Format;
-
-const std::map<std::string, Format> kFormats{
-    {"yaml", Format::kYaml}, {"json", Format::kJson}, {"name", Format::kName}};
 
 CLI::Option* add_word(CLI::App& app, Options& options, const std::string& name, const char* type,
                       const char* description) {
@@ -90,10 +86,10 @@ void declare(CLI::App& app, Options& options) {
   app.require_subcommand(0, 1);
   options.run = generate;
   add_files(app, options);
-  CLI::Option* output = app.add_option_function<std::string>(
-      "-o,--output", [&options](const std::string& name) { options.format = kFormats.at(name); },
-      "yaml, json or name");
-  output->check(CLI::IsMember(kFormats))->default_str("yaml")->type_name("FORMAT");
+  CLI::Option* output =
+      cli::add_choice(app, "-o,--output", options.format,
+                      {{"json", Format::kJson}, {"name", Format::kName}, {"yaml", Format::kYaml}},
+                      "yaml, json or name", "FORMAT");
   app.final_callback([&options, output] {
     if (options.common.json && output->count() == 0) options.format = Format::kJson;
   });

@@ -62,21 +62,10 @@ void declare_make_model(CLI::App& app, Options& options) {
       ->default_str("");
   cli::add_number(*sub, "--max-positions", model.max_positions,
                   "longest prompt and answer together");
-  sub->add_option_function<std::string>(
-         "--dtype",
-         [&model](const std::string& text) {
-           for (const auto dtype :
-                {refengine::DType::kF32, refengine::DType::kF16, refengine::DType::kBf16}) {
-             if (CLI::detail::to_lower(std::string(refengine::safetensors_dtype_name(dtype))) ==
-                 text) {
-               model.dtype = dtype;
-             }
-           }
-         },
-         "type of the weights: f32, f16 or bf16")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}, CLI::ignore_case))
-      ->default_str("f32")
-      ->type_name("TYPE");
+  using enum refengine::DType;
+  cli::add_choice(*sub, "--dtype", model.dtype, {{"f32", kF32}, {"f16", kF16}, {"bf16", kBf16}},
+                  "type of the weights: f32, f16 or bf16", "TYPE")
+      ->transform(CLI::ignore_case);
   cli::add_number(*sub, "--seed", model.seed, "seed of the random weights");
   cli::add_size(*sub, "--shard-size", model.shard_size, "start a new file above this size");
 }

@@ -49,11 +49,10 @@ void declare_serve(CLI::App& app, Options& options) {
   cli::add_number(app, "--slots", serve.source.slots,
                   "requests of an engine at a time, and routers that share them", 1);
   cli::add_number(app, "--routers", serve.source.routers, "", 1);
-  app.add_option("--choice", options.choice,
-                 "how an engine is chosen; when a faulty one gets no requests")
-      ->check(CLI::IsMember({"prefix", "least", "round-robin"}))
-      ->capture_default_str()
-      ->type_name("POLICY");
+  using enum route::Policy;
+  cli::add_choice(app, "--choice", serve.router.dispatch.policy,
+                  {{"prefix", kPrefix}, {"least", kLeast}, {"round-robin", kRoundRobin}},
+                  "how an engine is chosen; when a faulty one gets no requests", "POLICY");
   app.add_option("--breaker", options.breaker, "")
       ->check(CLI::IsMember({"standard", "classic"}))
       ->capture_default_str()
@@ -179,8 +178,6 @@ void check(Options& options) {
     serve.source.allowed = fleet::AllowedWorkers(options.allowed_workers);
   }
   if (!options.keys_file.empty()) serve.router.keys = read_keys(options.keys_file);
-  if (options.choice == "least") serve.router.dispatch.policy = route::Policy::kLeast;
-  if (options.choice == "round-robin") serve.router.dispatch.policy = route::Policy::kRoundRobin;
   if (options.breaker == "classic") {
     if (serve.source.health != fleet::HealthRules{}) {
       refuse("--breaker classic: can't be combined with --health-*");

@@ -25,7 +25,6 @@ struct Options {
   std::string worker_ca;
   std::string allowed_workers;
   std::string keys_file;
-  std::string choice = "prefix";
   std::string breaker = "standard";
   bool strict_sets = false;
   bool no_resume = false;

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
-#include <map>
 
 #include "base/error.h"
 #include "cli/config/variables.h"
@@ -23,12 +22,6 @@ using base::Error;
 using base::ExitStatus;
 using engine::EngineKind;
 
-const std::map<std::string, EngineKind> kKinds{{"vllm", EngineKind::kVllm},
-                                               {"sglang", EngineKind::kSglang},
-                                               {"dynamo", EngineKind::kDynamo},
-                                               {"command", EngineKind::kCommand},
-                                               {"cold", EngineKind::kCold}};
-
 void add_pair_lock(CLI::App& app, Options& options, Options::Command command) {
   std::string& lock = options.pair_locks[static_cast<std::size_t>(command)];
   lock = lock::kDefaultLockPath;
@@ -43,12 +36,13 @@ void add_locks(CLI::App& app, Options& options) {
 
 void declare_engine(CLI::App& app, Options& options) {
   engine::ShadowOptions& shadow = options.shadow;
-  app.add_option_function<std::string>(
-         "--engine", [&shadow](const std::string& name) { shadow.driver.kind = kKinds.at(name); },
-         "vllm, sglang, dynamo, command or cold")
-      ->check(CLI::IsMember(kKinds))
-      ->default_str("vllm")
-      ->type_name("KIND");
+  cli::add_choice(app, "--engine", shadow.driver.kind,
+                  {{"cold", EngineKind::kCold},
+                   {"command", EngineKind::kCommand},
+                   {"dynamo", EngineKind::kDynamo},
+                   {"sglang", EngineKind::kSglang},
+                   {"vllm", EngineKind::kVllm}},
+                  "vllm, sglang, dynamo, command or cold", "KIND");
   cli::add_text(app, "--engine-url", options.engine_url,
                 "the engine's API (default: http://127.0.0.1:8000, sglang 30000)", "URL");
   cli::add_number(app, "--engine-port", options.engine_port,

@@ -16,10 +16,10 @@ void declare(CLI::App& app, Options& options) {
   CLI::Option* snapshot =
       app.add_option("--snapshot", load.snapshot, "publish this snapshot directory instead")
           ->type_name("DIR");
-  CLI::Option* role =
-      app.add_option("--role", options.role, "rw, ro or rw_or_ro (default: by $ENGINE_ID)")
-          ->check(CLI::IsMember({"rw", "ro", "rw_or_ro"}))
-          ->type_name("ROLE");
+  using enum gms::LockType;
+  CLI::Option* role = cli::add_choice(app, "--role", options.role,
+                                      {{"rw", kRw}, {"ro", kRo}, {"rw_or_ro", kRwOrRo}},
+                                      "rw, ro or rw_or_ro (default: by $ENGINE_ID)", "ROLE");
   cli::add_endpoint(app, options.endpoint, cli::DeviceOfSocket::kWhereToMap);
   cli::add_duration(app, "--timeout", load.timeout, "for the lock (default: no limit)");
   CLI::Option* slab = cli::add_size(app, "--slab", load.slab, "allocate this much at a time");
@@ -54,7 +54,7 @@ void check(const Options& options) {
 }
 
 gms::LockType role(const Options& options) {
-  return options.role.empty() ? weights::role_from_env() : *gms::parse_lock_type(options.role);
+  return options.role ? *options.role : weights::role_from_env();
 }
 
 }  // namespace fo::gms_load

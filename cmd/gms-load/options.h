@@ -1,6 +1,7 @@
 // gms-load's options.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "cli/app.h"
@@ -14,8 +15,8 @@ struct Options {
   cli::EndpointOptions endpoint;
   /// Argument of cuda::Driver::open.
   std::string driver = "auto";
-  /// The protocol's name of the lock type; empty: from $ENGINE_ID.
-  std::string role;
+  /// nullopt: from $ENGINE_ID.
+  std::optional<gms::LockType> role;
   weights::LoadOptions load;
   bool no_verify = false;
   bool unpublish = false;

@@ -77,10 +77,9 @@ void declare(CLI::App& app, Options& options) {
   add_ids(app, "--allow-uid", serve.access.uids, "other users whose processes may connect");
   add_ids(app, "--allow-gid", serve.access.gids, "groups whose members may connect");
   add_mode(app, "--socket-mode", serve.socket_mode, "permissions of the sockets");
-  app.add_option("--on-crash", options.on_crash, "restart a server that crashed, or exit")
-      ->check(CLI::IsMember({"restart", "exit"}))
-      ->capture_default_str()
-      ->type_name("WHAT");
+  cli::add_choice(app, "--on-crash", serve.on_crash,
+                  {{"restart", gms::OnCrash::kRestart}, {"exit", gms::OnCrash::kExit}},
+                  "restart a server that crashed, or exit", "WHAT");
   app.add_option("--restore", serve.restore, "load this snapshot into a server without a layout")
       ->type_name("DIR");
   cli::add_metrics(app, serve.metrics);
@@ -94,7 +93,6 @@ void declare(CLI::App& app, Options& options) {
 
 gms::ServeConfig to_config(const Options& options) {
   gms::ServeConfig config = options.serve;
-  config.on_crash = options.on_crash == "exit" ? gms::OnCrash::kExit : gms::OnCrash::kRestart;
   if (!config.socket_path.empty()) {
     config.devices = {options.device};
     config.tags = {options.tag};

@@ -12,7 +12,6 @@ struct Options {
   /// With --socket-path: the only device and tag.
   base::DeviceOrdinal device;
   std::string tag = "weights";
-  std::string on_crash = "restart";
 };
 
 void declare(CLI::App& app, Options& options);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <map>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -17,6 +16,7 @@
 #include "cli/config/settings.h"
 #include "cli/config/variables.h"
 #include "cli/help.h"
+#include "cli/options.h"
 #include "cli/screen/output.h"
 #include "os/log.h"
 #include "text/nearest_name.h"
@@ -27,18 +27,12 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 
-const std::map<std::string, os::LogFormat> kLogFormats{{"text", os::LogFormat::kText},
-                                                       {"timed", os::LogFormat::kTimed},
-                                                       {"json", os::LogFormat::kJson}};
-
 void add_log_format(CLI::App& app, CommonOptions& common) {
-  app.add_option_function<std::string>(
-         "--log-format",
-         [&common](const std::string& name) { common.log_format = kLogFormats.at(name); },
-         "text, timed or json (default: timed, in a journal text)")
-      ->check(CLI::IsMember(kLogFormats))
-      ->envname("FO_LOG_FORMAT")
-      ->type_name("FORMAT");
+  using enum os::LogFormat;
+  add_choice(app, "--log-format", common.log_format,
+             {{"json", kJson}, {"text", kText}, {"timed", kTimed}},
+             "text, timed or json (default: timed, in a journal text)", "FORMAT")
+      ->envname("FO_LOG_FORMAT");
 }
 
 std::string version_line(const Tool& tool) {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/strong.h"
@@ -76,8 +77,25 @@ CLI::Option* add_size(CLI::App& app, const std::string& name, std::optional<base
 CLI::Option* add_remap_timeout(CLI::App& app, const std::string& name, base::Duration& value,
                                const std::string& description);
 
+/// One of `words`; the word of the current value is shown as the default.
+template <typename Value>
+CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& value,
+                        const std::vector<std::pair<std::string, Value>>& words,
+                        const std::string& description, const std::string& type) {
+  const auto read = [&value, words](const std::string& text) {
+    for (const auto& [word, meaning] : words) {
+      if (word == text) value = meaning;
+    }
+  };
+  CLI::Option* option = app.add_option_function<std::string>(name, read, description);
+  for (const auto& [word, meaning] : words) {
+    if (meaning == value) option->default_str(word);
+  }
+  return option->check(CLI::IsMember(words))->type_name(type);
+}
+
 /// A validator that accepts any text, and lists words for completion. An option that takes no other
-/// words uses CLI::IsMember.
+/// words uses add_choice() or CLI::IsMember.
 CLI::Validator example_words(const std::vector<std::string>& words);
 
 /// The meaning of `--device` together with `--socket`: it is refused, or it names the device on
