@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "loop/backoff.h"
-#include "loop/pause.h"
 #include "os/file/file.h"
 
 namespace fo::etcd {
@@ -20,10 +19,6 @@ constexpr base::ByteCount kMaxPasswordBytes = 4096;
 constexpr std::uint64_t kPage = 100;
 // Maximum number of lists if the revision is compacted before the last page.
 constexpr int kMaxLists = 3;
-// The watch reconnects after this time, because a dead connection may not report an error.
-constexpr Duration kMaxConnectionTime = std::chrono::seconds(30);
-constexpr Duration kFirstPause = std::chrono::milliseconds(50);
-constexpr Duration kMaxPause = std::chrono::seconds(1);
 
 ExitStatus status_of(Refusal::Kind kind) {
   switch (kind) {
@@ -276,37 +271,6 @@ awaitable<Client::WatchEnd> Client::watch_once(
   const Error failure(status, "query etcd " + base::quoted(name) + ": " + error_text);
   pass_over(asked);
   throw Error(failure);
-}
-
-awaitable<Client::WatchEnd> Client::watch(
-    WatchStream& stream, Deadline deadline,
-    std::function<bool(const WatchMessage& message)> on_message,
-    std::function<void(const base::Error& failure)> on_failure) {
-  loop::Backoff backoff(kFirstPause, kMaxPause);
-  bool is_reached = false;
-  const std::function<bool(const WatchMessage&)> note = [&](const WatchMessage& message) {
-    is_reached = true;
-    return on_message(message);
-  };
-  for (;;) {
-    const auto begun = Deadline::Clock::now();
-    std::optional<Error> failure;
-    try {
-      const Deadline limit = deadline.sooner(Deadline::after(kMaxConnectionTime));
-      const WatchEnd end = co_await watch_once(stream, limit, note);
-      if (end != WatchEnd::kDeadline || deadline.expired()) co_return end;
-    } catch (const Error& error) {
-      if (!is_reached && !loop::is_transient(error)) throw;
-      failure = error;
-    }
-    if (!failure) continue;
-    if (on_failure) on_failure(*failure);
-    // A watch that lasted for long is not an immediate failure.
-    if (Deadline::Clock::now() - begun > kMaxPause) backoff.reset();
-    const Deadline next = deadline.sooner(Deadline::after(backoff.next()));
-    co_await loop::pause_for(*next.remaining());
-    if (deadline.expired()) co_return WatchEnd::kDeadline;
-  }
 }
 
 }  // namespace fo::etcd

@@ -82,14 +82,6 @@ class Client {
       WatchStream& stream, base::Deadline deadline,
       std::function<bool(const WatchMessage& message)> on_message);
 
-  /// Watches over as many connections, to as many servers, as necessary. Calls `on_failure` for
-  /// each failed connection, and then tries the next server. Throws a permanent error that occurs
-  /// before the first message.
-  boost::asio::awaitable<WatchEnd> watch(
-      WatchStream& stream, base::Deadline deadline,
-      std::function<bool(const WatchMessage& message)> on_message,
-      std::function<void(const base::Error& failure)> on_failure = {});
-
   /// The current server.
   [[nodiscard]] const std::string& server() const { return config_.servers[current_]; }
   /// Continues with the next server.

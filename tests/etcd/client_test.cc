@@ -4,14 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <chrono>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "etcd/server.h"
 #include "etcd/stand_ins.h"
+#include "loop/backoff.h"
+#include "loop/pause.h"
 #include "loop/test_loop.h"
 #include "support/await.h"
 #include "support/failure.h"
@@ -173,25 +178,11 @@ TEST_F(EtcdClientTest, ListsAreOfOneRevisionInPages) {
   }
 }
 
-/// A running watch and the events that it has reported.
+/// A running watch, over as many connections as necessary, and the events that it has reported.
 class Watching {
  public:
   Watching(test::TestLoop& loop, Client& client, Watch watch) : stream_(std::move(watch)) {
-    boost::asio::co_spawn(loop.io(),
-                          client.watch(
-                              stream_, soon(),
-                              [this](const WatchMessage& message) {
-                                if (message.is_created) ++connections;
-                                for (const Event& event : message.events) {
-                                  const bool is_put = event.kind == Event::Kind::kPut;
-                                  reported.push_back((is_put ? "+" : "-") + event.key.key);
-                                }
-                                return !is_enough;
-                              },
-                              [this](const base::Error& failure) {
-                                ++failures;
-                                reason = failure.what();
-                              }),
+    boost::asio::co_spawn(loop.io(), run(client),
                           [this](const std::exception_ptr& error, Client::WatchEnd how) {
                             if (!error) end = how;
                             is_over = true;
@@ -207,6 +198,32 @@ class Watching {
   [[nodiscard]] Revision next_revision() const { return stream_.next_revision(); }
 
  private:
+  bool note(const WatchMessage& message) {
+    if (message.is_created) ++connections;
+    for (const Event& event : message.events) {
+      const bool is_put = event.kind == Event::Kind::kPut;
+      reported.push_back((is_put ? "+" : "-") + event.key.key);
+    }
+    return !is_enough;
+  }
+  // Throws a permanent error that occurs before the first message.
+  boost::asio::awaitable<Client::WatchEnd> run(Client& client) {
+    const base::Deadline deadline = soon();
+    const std::function<bool(const WatchMessage&)> on_message =
+        std::bind_front(&Watching::note, this);
+    for (;;) {
+      try {
+        const Client::WatchEnd how = co_await client.watch_once(stream_, deadline, on_message);
+        co_return how;
+      } catch (const base::Error& error) {
+        if (connections == 0 && !loop::is_transient(error)) throw;
+        ++failures;
+        reason = error.what();
+      }
+      co_await loop::pause_for(std::chrono::milliseconds(50));
+    }
+  }
+
   WatchStream stream_;
 };
 
