@@ -1,6 +1,8 @@
 #include "route/attempts.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -92,38 +94,21 @@ std::optional<base::Duration> read_retry_after(const http::ResponseHead& head) {
   return std::chrono::seconds(std::min<std::uint64_t>(*count, 3600));
 }
 
+// The end of an attempt for each CallEnd, in their order. That of a fault depends on the fault.
+constexpr std::array kAttemptEnds{
+    AttemptEnd::kComplete, AttemptEnd::kComplete, AttemptEnd::kRefused, AttemptEnd::kExhausted,
+    AttemptEnd::kBroken,   AttemptEnd::kStalled,  AttemptEnd::kStalled, AttemptEnd::kNoFirstToken,
+    AttemptEnd::kDeadline, AttemptEnd::kDeadline};
+static_assert(kAttemptEnds.size() == static_cast<std::size_t>(CallEnd::kCut) + 1);
+
 Attempt facts_of(CallEnd end, const Exchange& exchange, bool others_moved) {
-  Attempt attempt{.others_moved = others_moved};
-  switch (end) {
-    case CallEnd::kDone:
-      return attempt;
-    case CallEnd::kFault:
-      attempt.end = end_of(exchange.fault()->kind);
-      attempt.status = exchange.fault()->status;
-      attempt.error_code = exchange.fault()->error_code;
-      attempt.retry_after = read_retry_after(exchange.head());
-      return attempt;
-    case CallEnd::kRefused:
-      attempt.end = AttemptEnd::kRefused;
-      return attempt;
-    case CallEnd::kExhausted:
-      attempt.end = AttemptEnd::kExhausted;
-      return attempt;
-    case CallEnd::kNotTrusted:
-      attempt.end = AttemptEnd::kBroken;
-      return attempt;
-    case CallEnd::kHung:
-    case CallEnd::kSilent:
-      attempt.end = AttemptEnd::kStalled;
-      return attempt;
-    case CallEnd::kNoFirstToken:
-      attempt.end = AttemptEnd::kNoFirstToken;
-      return attempt;
-    case CallEnd::kDeadline:
-    case CallEnd::kCut:
-      attempt.end = AttemptEnd::kDeadline;
-      return attempt;
-  }
+  Attempt attempt{.end = kAttemptEnds.at(static_cast<std::size_t>(end)),
+                  .others_moved = others_moved};
+  if (end != CallEnd::kFault) return attempt;
+  attempt.end = end_of(exchange.fault()->kind);
+  attempt.status = exchange.fault()->status;
+  attempt.error_code = exchange.fault()->error_code;
+  attempt.retry_after = read_retry_after(exchange.head());
   return attempt;
 }
 
