@@ -54,9 +54,8 @@ std::string Metrics::text() const {
   for (const EngineState state : kAllStates) {
     out.add({{"engine_id", engine_id_}, {"state", state_name(state)}}, state == state_ ? 1 : 0);
   }
-  out.begin("fo_engine_state_entered_timestamp_seconds", "gauge",
-            "When the engine entered its present state, in seconds since 1970.");
-  out.add({}, entered_);
+  out.add("fo_engine_state_entered_timestamp_seconds", "gauge",
+          "When the engine entered its present state, in seconds since 1970.", entered_);
   out.begin("fo_engine_transitions_total", "counter", "Changes of the engine's state.");
   for (const auto& [pair, count] : transitions_) {
     out.add({{"from", state_name(pair.first)}, {"to", state_name(pair.second)}}, count);
@@ -66,10 +65,9 @@ std::string Metrics::text() const {
   for (const Phase phase : kAllPhases) {
     out.add({{"phase", phase_name(phase)}}, phases_[static_cast<std::size_t>(phase)]);
   }
-  out.begin("fo_lock_wait_seconds", "gauge", "How long the last wait for the lock took.");
-  out.add({}, lock_wait_);
-  out.begin("fo_lock_generation", "gauge", "Generation of the lock's last grant to this engine.");
-  out.add({}, generation_);
+  out.add("fo_lock_wait_seconds", "gauge", "How long the last wait for the lock took.", lock_wait_);
+  out.add("fo_lock_generation", "gauge", "Generation of the lock's last grant to this engine.",
+          generation_);
   out.begin("fo_gms_connection_up", "gauge",
             "Whether the GPU memory server of this device and tag is connected.");
   for (const auto& [key, up] : gms_up_) {

@@ -53,6 +53,14 @@ class PrometheusText {
     add_histogram(labels, bounds, counts, seconds(histogram.sum()));
   }
 
+  /// Adds a family with one series, of a number or a histogram.
+  template <typename Value>
+  void add(std::string_view family, std::string_view type, std::string_view help,
+           const Value& value, const Labels& labels = {}) {
+    begin(family, type, help);
+    add(labels, value);
+  }
+
   [[nodiscard]] std::string take() { return std::move(text_); }
 
  private:

@@ -90,28 +90,22 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
                metrics.resumes[end][reason].get());
     }
   }
-  const auto add = [&](const char* family, const char* help, const metrics::Counter& counter) {
-    text.begin(family, "counter", help);
-    text.add({}, counter.get());
-  };
-  add("fo_route_lost_total", "Answers that ended with an error after their first byte.",
-      metrics.lost);
-  add("fo_route_poison_total", "Requests that are refused because engines died of them.",
-      metrics.poison);
-  add("fo_route_ejections_total", "Times that a worker became unhealthy.", metrics.ejections);
-  add("fo_route_panics_total",
-      "Times that over half of a set was suspected, and a part stayed in use.", metrics.panics);
-  const auto add_times = [&](const char* family, const char* help, const auto& histogram) {
-    text.begin(family, "histogram", help);
-    text.add({}, histogram);
-  };
-  add_times("fo_route_first_token_seconds",
-            "Time from sending a streamed request to its first token.", metrics.first_token);
-  add_times("fo_route_token_gap_seconds", "Time between two events of a stream with tokens.",
-            metrics.gap);
-  add_times("fo_route_resume_gap_seconds",
-            "From the loss of a stream's worker to the first token of the next one.",
-            metrics.resume_gap);
+  text.add("fo_route_lost_total", "counter",
+           "Answers that ended with an error after their first byte.", metrics.lost.get());
+  text.add("fo_route_poison_total", "counter",
+           "Requests that are refused because engines died of them.", metrics.poison.get());
+  text.add("fo_route_ejections_total", "counter", "Times that a worker became unhealthy.",
+           metrics.ejections.get());
+  text.add("fo_route_panics_total", "counter",
+           "Times that over half of a set was suspected, and a part stayed in use.",
+           metrics.panics.get());
+  text.add("fo_route_first_token_seconds", "histogram",
+           "Time from sending a streamed request to its first token.", metrics.first_token);
+  text.add("fo_route_token_gap_seconds", "histogram",
+           "Time between two events of a stream with tokens.", metrics.gap);
+  text.add("fo_route_resume_gap_seconds", "histogram",
+           "From the loss of a stream's worker to the first token of the next one.",
+           metrics.resume_gap);
   text.begin("dynamo_migration_total", "counter",
              "Answers that continued on another worker, by transfer or reprefill.");
   if (metrics.has_groups) {
@@ -134,8 +128,8 @@ void add_counters(PrometheusText& text, const Metrics& metrics) {
   for (std::size_t i = 0; i < kMoveMethodNames.size(); ++i) {
     text.add({{"method", kMoveMethodNames[i]}}, metrics.move_times[i]);
   }
-  add_times("fo_route_queue_seconds", "Time from receiving a request to sending it to a worker.",
-            metrics.queue_time);
+  text.add("fo_route_queue_seconds", "histogram",
+           "Time from receiving a request to sending it to a worker.", metrics.queue_time);
 }
 
 void add_workers(PrometheusText& text, const Workers& workers) {
@@ -211,8 +205,7 @@ std::string to_text(const Metrics& metrics, const Workers& workers,
   }
   add_workers(text, workers);
   for (const char* family : {"fo_route_level", "dynamo_degradation_level"}) {
-    text.begin(family, "gauge", "The level of degradation, 0 to 4.");
-    text.add({}, level);
+    text.add(family, "gauge", "The level of degradation, 0 to 4.", level);
   }
   return text.take();
 }

@@ -105,24 +105,21 @@ std::string to_text(const Workers& workers, const DaemonCounts& counts) {
   }
   std::size_t unchecked = 0;
   for (const auto& [id, worker] : workers.all()) unchecked += worker->canaries == nullptr ? 1U : 0U;
-  const auto add = [&](const char* family, const char* type, const char* help, auto value) {
-    text.begin(family, type, help);
-    text.add({}, value);
-  };
-  add("fo_canary_workers", "gauge", "Workers that are watched.", workers.all().size());
-  add("fo_canary_workers_without_canaries", "gauge",
-      "Workers whose answers are not checked, because no file of canaries applies.", unchecked);
-  add("fo_canary_kept_in", "gauge",
-      "Suspected workers that stay in use because over half of their set is suspected.",
-      workers.kept_in());
+  text.add("fo_canary_workers", "gauge", "Workers that are watched.", workers.all().size());
+  text.add("fo_canary_workers_without_canaries", "gauge",
+           "Workers whose answers are not checked, because no file of canaries applies.",
+           unchecked);
+  text.add("fo_canary_kept_in", "gauge",
+           "Suspected workers that stay in use because over half of their set is suspected.",
+           workers.kept_in());
   text.begin("fo_canary_verdicts_total", "counter",
              "Verdicts by whether the registry accepted them.");
   text.add({{"result", "written"}}, counts.verdicts_written.get());
   text.add({{"result", "failed"}}, counts.verdicts_failed.get());
-  add("fo_canary_registry_up", "gauge", "Whether the registry accepted the last verdict.",
-      counts.registry_is_up ? 1 : 0);
-  add("fo_canary_state_failures_total", "counter", "Times that the state file was not written.",
-      counts.state_failures.get());
+  text.add("fo_canary_registry_up", "gauge", "Whether the registry accepted the last verdict.",
+           counts.registry_is_up ? 1 : 0);
+  text.add("fo_canary_state_failures_total", "counter",
+           "Times that the state file was not written.", counts.state_failures.get());
   if (counts.xids) {
     text.begin("fo_canary_xids_total", "counter", "Errors of GPUs in the kernel's log, by class.");
     for (const XidClass each : kXidClasses) {
