@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 
@@ -14,6 +13,7 @@
 #include "gms/protocol/endpoint.h"
 #include "lock/grant.h"
 #include "net/address.h"
+#include "os/process/exec.h"
 
 namespace fo::fo_shadow {
 namespace {
@@ -181,10 +181,7 @@ void check_engine(engine::ShadowOptions& shadow) {
   recipe.sleep_level = shadow.driver.sleep_level;
   recipe.failover = shadow.failover;
   recipe.has_gms = !shadow.gms.empty();
-  recipe.variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
+  recipe.variable = os::variable;
   for (const engine::GmsPlace& place : shadow.kv) {
     std::error_code unknown;
     if (!std::filesystem::exists(place.socket, unknown)) {

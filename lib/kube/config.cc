@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <utility>
 
 #include "base/error.h"
@@ -11,6 +10,7 @@
 #include "net/address.h"
 #include "net/resolve.h"
 #include "os/file/file.h"
+#include "os/process/exec.h"
 
 namespace fo::kube {
 namespace {
@@ -20,17 +20,12 @@ using base::ExitStatus;
 
 constexpr base::ByteCount kMaxTokenBytes = 64 * base::kKiB;
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // "https://HOST:PORT" from a pod's environment; empty outside of a pod.
 std::string find_cluster(const std::string& what) {
-  std::string host = variable("KUBERNETES_SERVICE_HOST");
+  std::string host = os::variable("KUBERNETES_SERVICE_HOST");
   if (host.empty()) return {};
-  std::string port = variable("KUBERNETES_SERVICE_PORT_HTTPS");
-  if (port.empty()) port = variable("KUBERNETES_SERVICE_PORT");
+  std::string port = os::variable("KUBERNETES_SERVICE_PORT_HTTPS");
+  if (port.empty()) port = os::variable("KUBERNETES_SERVICE_PORT");
   const bool is_v6 = host.find(':') != std::string::npos;
   const std::string server = (is_v6 ? "[" + host + "]" : host) + ":" + port;
   try {

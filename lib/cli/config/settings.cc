@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/config/config.h"
+#include "os/process/exec.h"
 #include "text/nearest_name.h"
 
 namespace fo::cli {
@@ -144,8 +144,8 @@ std::string Settings::variable_of(const CLI::Option& option) const {
 // The value of the option's variable; empty if it is not set, or if the option has no variable.
 std::string Settings::environment_of(const CLI::Option& option) const {
   const std::string variable = variable_of(option);
-  const char* value = variable.empty() ? nullptr : std::getenv(variable.c_str());
-  return value == nullptr || is_service_link(variable, value) ? std::string() : value;
+  const std::string value = os::variable(variable.c_str());
+  return is_service_link(variable, value) ? std::string() : value;
 }
 
 bool Settings::in_environment(const CLI::Option& option) const {
@@ -299,8 +299,7 @@ std::string Settings::config_file() const {
     file = *given.value;
   }
   if (!file.empty()) return file;
-  const char* const variable = std::getenv(option_variable(tool_, "config").c_str());
-  return variable == nullptr ? std::string() : variable;
+  return os::variable(option_variable(tool_, "config").c_str());
 }
 
 }  // namespace fo::cli

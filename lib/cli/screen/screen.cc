@@ -4,8 +4,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string_view>
+
+#include "os/process/exec.h"
 
 namespace fo::cli {
 namespace {
@@ -16,19 +17,15 @@ constexpr std::string_view kGiveBack = "\x1b[?25h\x1b[?1049l";
 // The timeout for restoring a terminal that accepts no output.
 constexpr int kPatienceMs = 1000;
 
-std::string_view variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 bool is_capable_terminal(int fd) {
-  const std::string_view kind = variable("TERM");
+  const std::string kind = os::variable("TERM");
   return !kind.empty() && kind != "dumb" && ::isatty(fd) == 1;
 }
 
 }  // namespace
 
-Screen::Screen(int fd) : fd_(fd), has_colors_(variable("NO_COLOR").empty() && is_capable_terminal(fd)) {}
+Screen::Screen(int fd)
+    : fd_(fd), has_colors_(os::variable("NO_COLOR").empty() && is_capable_terminal(fd)) {}
 
 bool Screen::is_there() { return is_capable_terminal(STDOUT_FILENO); }
 

@@ -11,6 +11,11 @@
 
 namespace fo::os {
 
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 void set_environment(const std::string& name, const std::string& value) {
   if (::setenv(name.c_str(), value.c_str(), 1) != 0) {
     base::throw_errno(errno, "set environment variable " + base::quoted(name));

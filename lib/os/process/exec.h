@@ -13,6 +13,8 @@ namespace fo::os {
 [[noreturn]] void exec_command(const std::vector<std::string>& argv,
                                std::span<const int> keep_fds = {});
 
+/// The value of an environment variable; empty if it is unset.
+std::string variable(const char* name);
 /// setenv(3), for the environment that exec_command and spawn pass on.
 void set_environment(const std::string& name, const std::string& value);
 

@@ -9,12 +9,12 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 
 #include "base/unique_fd.h"
 #include "os/file/file.h"
 #include "os/file/pipe.h"
+#include "os/process/exec.h"
 
 namespace fo::os {
 namespace {
@@ -70,8 +70,7 @@ void require_helper(const std::string& file) {
 
 std::string find_sibling(std::string_view name) {
   namespace fs = std::filesystem;
-  const char* named = std::getenv("FO_LIBEXEC_DIR");
-  fs::path folder = named == nullptr ? "" : named;
+  fs::path folder = variable("FO_LIBEXEC_DIR");
   if (folder.empty()) {
     std::error_code error;
     const fs::path program = fs::read_symlink("/proc/self/exe", error);
