@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -58,8 +57,7 @@ std::string as_text(const FullCheck& check) {
     table.add(
         {std::string(canary::to_string(part.step)) + (attempt.uses_sampler ? ", sampler" : ""),
          std::string(canary::to_string(attempt.outcome)), cell(attempt.canary),
-         fmt::format("{:.3f}", std::chrono::duration<double>(attempt.took).count()),
-         cell(attempt.reason)});
+         fmt::format("{:.3f}", base::seconds_of(attempt.took)), cell(attempt.reason)});
   }
   return text::shown_message(text) + "\n" + table.text();
 }

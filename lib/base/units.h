@@ -24,6 +24,10 @@ std::optional<ByteCount> parse_size(std::string_view text);
 /// microsecond is cut off. parse_duration reads the text back.
 std::string format_duration(Duration duration);
 
+constexpr double seconds_of(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
 /// Rounded for display: "1.5 GiB", "512 MiB", "17 B".
 std::string format_size(ByteCount size);
 

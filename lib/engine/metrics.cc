@@ -5,13 +5,6 @@
 #include "metrics/prometheus_text.h"
 
 namespace fo::engine {
-namespace {
-
-double to_seconds(base::Duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
-}  // namespace
 
 std::string_view phase_name(Phase phase) {
   constexpr std::array<std::string_view, kAllPhases.size()> kNames{
@@ -40,7 +33,7 @@ void Metrics::observe(Phase phase, base::Duration took) {
   phases_[static_cast<std::size_t>(phase)].observe(took);
 }
 
-void Metrics::set_lock_wait(base::Duration waited) { lock_wait_ = to_seconds(waited); }
+void Metrics::set_lock_wait(base::Duration waited) { lock_wait_ = base::seconds_of(waited); }
 
 void Metrics::set_generation(std::uint64_t generation) { generation_ = generation; }
 

@@ -191,7 +191,7 @@ std::string to_json(const Grant& grant) {
   return nlohmann::json{{"id", grant.id},
                         {"generation", grant.generation},
                         {"granted_at", text::format_time(grant.granted_at)},
-                        {"waited", std::chrono::duration<double>(grant.waited).count()}}
+                        {"waited", base::seconds_of(grant.waited)}}
       .dump();
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "json/object.h"
@@ -15,22 +14,22 @@ using nlohmann::json;
 
 std::string overlap_json(const Loss& loss) {
   if (!loss.is_overlap_known) return "null";
-  return fmt::format("{:.6f}", std::chrono::duration<double>(loss.overlap).count());
+  return fmt::format("{:.6f}", base::seconds_of(loss.overlap));
 }
 
 void StatusEvents::waiting() { fd_.write("waiting"); }
 
 void StatusEvents::granted(const Grant& grant) {
   // Only the id comes from outside; it contains no control characters.
-  fd_.write("granted", fmt::format(R"("id":{},"generation":{},"granted_at":"{}","waited":{:.6f})",
-                                   json(grant.id).dump(), grant.generation,
-                                   text::format_time(grant.granted_at),
-                                   std::chrono::duration<double>(grant.waited).count()));
+  fd_.write("granted",
+            fmt::format(R"("id":{},"generation":{},"granted_at":"{}","waited":{:.6f})",
+                        json(grant.id).dump(), grant.generation,
+                        text::format_time(grant.granted_at), base::seconds_of(grant.waited)));
 }
 
 void StatusEvents::gpu_free(base::ByteCount free, base::Duration waited) {
-  fd_.write("gpu_free", fmt::format(R"("free":{},"waited":{:.6f})", free,
-                                    std::chrono::duration<double>(waited).count()));
+  fd_.write("gpu_free",
+            fmt::format(R"("free":{},"waited":{:.6f})", free, base::seconds_of(waited)));
 }
 
 void StatusEvents::child_started(int pid) {

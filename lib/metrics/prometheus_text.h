@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -43,14 +42,11 @@ class PrometheusText {
   /// Adds all series of `histogram`, with times in seconds.
   template <const auto& kBounds>
   void add(const Labels& labels, const Histogram<kBounds>& histogram) {
-    const auto seconds = [](base::Duration time) {
-      return std::chrono::duration<double>(time).count();
-    };
     std::vector<double> bounds;
     std::vector<std::uint64_t> counts;
-    for (const base::Duration bound : kBounds) bounds.push_back(seconds(bound));
+    for (const base::Duration bound : kBounds) bounds.push_back(base::seconds_of(bound));
     for (std::size_t i = 0; i < histogram.kBuckets; ++i) counts.push_back(histogram.count(i));
-    add_histogram(labels, bounds, counts, seconds(histogram.sum()));
+    add_histogram(labels, bounds, counts, base::seconds_of(histogram.sum()));
   }
 
   /// Adds a family with one series, of a number or a histogram.

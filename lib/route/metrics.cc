@@ -1,7 +1,6 @@
 #include "route/metrics.h"
 
 #include <algorithm>
-#include <chrono>
 #include <string_view>
 
 #include "fleet/health.h"
@@ -197,7 +196,7 @@ std::string to_text(const Metrics& metrics, const Workers& workers,
        [](const QueueGauge& queue) { return queue.tokens; });
   each("fo_route_queue_oldest_seconds", "How long the oldest request has waited in the queue.",
        [](const QueueGauge& queue) {
-         return std::chrono::duration<double>(queue.oldest_age.value_or(base::Duration(0))).count();
+         return base::seconds_of(queue.oldest_age.value_or(base::Duration(0)));
        });
   text.begin("fo_route_set_weight", "gauge", "The weight of a set; 0: it gets no requests.");
   for (const auto& [key, members] : workers.sets()) {

@@ -9,11 +9,10 @@ namespace fo::canary {
 namespace {
 
 using base::Deadline;
+using base::seconds_of;
 using boost::asio::awaitable;
 
 constexpr char kPing[] = "The answer to this question is";
-
-double seconds_of(base::Duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
@@ -120,8 +119,7 @@ awaitable<Attempt> ask_token(EngineAddress engine, base::Duration limit, Attempt
   const Reply reply = co_await ask(engine, std::move(question), limit, deadline);
   const Deadline probe_by = Deadline::after(rules.probe_timeout);
   const std::optional<EngineLoad> after = co_await ask_load(engine, probe_by);
-  Attempt attempt{
-      .outcome = outcome_of(reply.error), .reason = reply.reason, .took = reply.whole};
+  Attempt attempt{.outcome = outcome_of(reply.error), .reason = reply.reason, .took = reply.whole};
   if (reply.error == AskError::kNone) baseline.add(seconds_of(reply.first_token));
   if (reply.error == AskError::kUnnamed) attempt.outcome = Outcome::kPass;
   if (attempt.outcome == Outcome::kHung && after && after->has_queue()) {

@@ -142,7 +142,7 @@ std::string encode(const CanaryFile& file) {
                         {"prompt", canary.text},
                         {"prompt_token_ids", canary.prompt},
                         {"max_tokens", canary.max_tokens},
-                        {"seconds", std::chrono::duration<double>(canary.time).count()},
+                        {"seconds", base::seconds_of(canary.time)},
                         {"spread", canary.spread},
                         {"answer", std::move(answer)}});
   }

@@ -1,6 +1,5 @@
 #include "canary/xid/xid_report.h"
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "json/object.h"
@@ -18,9 +17,7 @@ std::string to_json(const Xid& xid, const KernelMessage& message) {
   if (!xid.process.empty()) out["process"] = xid.process;
   if (xid.gpu_instance) out["gpu_instance"] = *xid.gpu_instance;
   if (xid.compute_instance) out["compute_instance"] = *xid.compute_instance;
-  if (message.uptime) {
-    out["uptime"] = std::chrono::duration<double>(*message.uptime).count();
-  }
+  if (message.uptime) out["uptime"] = base::seconds_of(*message.uptime);
   if (!message.time.empty()) out["time"] = message.time;
   return fo::json::dump(out);
 }

@@ -148,7 +148,7 @@ std::string to_json(const RemapCheck& check) {
                      {"allocation_count", check.allocation_count},
                      {"bytes", check.bytes},
                      {"mapped", check.mapped},
-                     {"seconds", std::chrono::duration<double>(check.took).count()}};
+                     {"seconds", base::seconds_of(check.took)}};
   if (!check.outcome.reason.empty()) out["reason"] = check.outcome.reason;
   return json::dump(out);
 }

@@ -231,7 +231,7 @@ std::optional<Loss> LeaseLock::check() {
       lost_->is_ended || loss.overlap > base::Duration::zero() || !client_->can_be_freed_early();
   if (loss.overlap > base::Duration::zero()) {
     loss.reason += fmt::format("; another may have been active for up to {:.3f}s",
-                               std::chrono::duration<double>(loss.overlap).count());
+                               base::seconds_of(loss.overlap));
   }
   now < lost_->end_by ? wake_at(lost_->end_by) : cancel_wake();
   return loss;
