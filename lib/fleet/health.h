@@ -36,6 +36,9 @@
 namespace fo::fleet {
 
 enum class HealthState { kHealthy, kSuspicious, kUnhealthy, kProbation, kConvicted };
+inline constexpr std::array kHealthStates{HealthState::kHealthy, HealthState::kSuspicious,
+                                          HealthState::kUnhealthy, HealthState::kProbation,
+                                          HealthState::kConvicted};
 std::string_view to_string(HealthState state);
 std::optional<HealthState> parse_health_state(std::string_view text);
 

@@ -13,9 +13,6 @@ namespace {
 using fleet::HealthState;
 using metrics::PrometheusText;
 
-constexpr std::array kStates{HealthState::kHealthy, HealthState::kSuspicious,
-                             HealthState::kUnhealthy, HealthState::kProbation,
-                             HealthState::kConvicted};
 // The statuses that have a series before they occur: for a model, without one, and without a tier.
 constexpr std::array kStatuses{200, 400, 404, 413, 422, 429, 499, 500, 502, 503, 504, 529};
 constexpr std::array kStatusesOfNoModel{200, 400, 404, 503};
@@ -140,7 +137,7 @@ void add_workers(PrometheusText& text, const Workers& workers) {
   };
   text.begin("fo_route_worker_health", "gauge", "1 for the worker's present state, else 0.");
   for (const auto& [id, worker] : workers.all()) {
-    for (const HealthState state : kStates) {
+    for (const HealthState state : fleet::kHealthStates) {
       text.add({{"worker_id", worker->name}, {"state", fleet::to_string(state)}},
                worker->health.state() == state ? 1 : 0);
     }
@@ -153,7 +150,7 @@ void add_workers(PrometheusText& text, const Workers& workers) {
                fleet::to_string(worker->verdict) == state ? 1 : 0);
     };
     add("unknown");
-    for (const HealthState state : kStates) add(fleet::to_string(state));
+    for (const HealthState state : fleet::kHealthStates) add(fleet::to_string(state));
   }
   each("fo_route_worker_reachable", "Whether the worker accepts connections.",
        [](const Worker& worker) { return worker.is_reachable ? 1 : 0; });

@@ -25,8 +25,6 @@ using Event = HealthEvent;
 constexpr double kMiddle = 0.5;
 constexpr std::array kEvents{Event::kSuccess, Event::kFault, Event::kConviction, Event::kAcquittal,
                              Event::kTime};
-constexpr std::array kStates{State::kHealthy, State::kSuspicious, State::kUnhealthy,
-                             State::kProbation, State::kConvicted};
 
 void apply(Health& health, Event event, int times, base::Duration now) {
   for (int i = 0; i < times; ++i) health.apply(event, now, kMiddle);
@@ -57,7 +55,7 @@ Health health_in(State state, const HealthRules& rules = {}) {
 }
 
 TEST(Health, AStateIsReadAsItIsWritten) {
-  for (const State state : kStates) EXPECT_EQ(parse_health_state(to_string(state)), state);
+  for (const State state : kHealthStates) EXPECT_EQ(parse_health_state(to_string(state)), state);
   EXPECT_EQ(parse_health_state("Healthy"), std::nullopt);
 }
 
@@ -237,7 +235,7 @@ TEST(Health, TenHealthyMinutesForgetOneFailedProbation) {
 }
 
 TEST(Health, OnlyAnAcquittalEndsAConviction) {
-  for (const State state : kStates) {
+  for (const State state : kHealthStates) {
     Health health = health_in(state);
     apply(health, Event::kConviction, 1, seconds(0));
     for (int i = 0; i < 1000; ++i) {
@@ -250,7 +248,7 @@ TEST(Health, OnlyAnAcquittalEndsAConviction) {
 }
 
 TEST(Health, ARestoredStateIsTheSavedOne) {
-  for (const State state : kStates) {
+  for (const State state : kHealthStates) {
     const Health saved = health_in(state);
     Health restored;
     restored.restore(saved.snapshot(seconds(1)), seconds(1));

@@ -17,9 +17,6 @@ using nlohmann::json;
 
 constexpr int kStateVersionOfPage = 1;
 constexpr base::ByteCount kMaxStatePage = 64 * base::kMiB;
-constexpr std::array kHealthStates{fleet::HealthState::kHealthy, fleet::HealthState::kSuspicious,
-                                   fleet::HealthState::kUnhealthy, fleet::HealthState::kProbation,
-                                   fleet::HealthState::kConvicted};
 constexpr std::array<fleet::Column, 7> kWorkerColumns{
     {{"id"}, {"model"}, {"life"}, {"health"}, {"weight"}, {"url"}, {"reason"}}};
 constexpr std::array<fleet::Column, 6> kCheckColumns{
@@ -55,7 +52,7 @@ json worker_json(const Worker& worker) {
 void add_worker_series(PrometheusText& text, const Workers& workers) {
   text.begin("fo_canary_worker_health", "gauge", "1 for the worker's present state, else 0.");
   for (const auto& [id, worker] : workers.all()) {
-    for (const fleet::HealthState state : kHealthStates) {
+    for (const fleet::HealthState state : fleet::kHealthStates) {
       text.add({{"worker_id", id}, {"model", worker->model}, {"state", fleet::to_string(state)}},
                worker->health.state() == state ? 1 : 0);
     }
