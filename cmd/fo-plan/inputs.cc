@@ -1,7 +1,6 @@
 #include "inputs.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
@@ -18,11 +17,8 @@ constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 53;
 }
 
 std::optional<double> parse_number(std::string_view text) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  const bool is_number = error == std::errc() && at == end && std::isfinite(value) && value >= 0;
-  return is_number ? std::optional(value) : std::nullopt;
+  const std::optional<double> value = base::parse_number(text);
+  return value && std::isfinite(*value) && *value >= 0 ? value : std::nullopt;
 }
 
 std::optional<double> parse_fraction(std::string_view text) {

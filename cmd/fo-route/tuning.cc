@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -27,20 +26,6 @@ using std::chrono::seconds;
 constexpr Duration kDay = hours(24);
 constexpr std::uint64_t kMany = 1'000'000;
 
-std::optional<double> parse_number(const std::string& text) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || at != end) return std::nullopt;
-  return number;
-}
-
-std::string size_text(ByteCount size) {
-  std::string text = base::format_size(size);
-  std::erase(text, ' ');
-  return text;
-}
-
 class Tuning {
  public:
   explicit Tuning(CLI::App& app) : app_(app) {}
@@ -56,11 +41,11 @@ class Tuning {
         [](std::uint64_t number) { return std::to_string(number); });
   }
   void number(const std::string& name, double& value, double min, double max) {
-    add(name, "NUMBER", value, min, max, parse_number,
+    add(name, "NUMBER", value, min, max, base::parse_number,
         [](double number) { return fmt::format("{}", number); });
   }
   void size(const std::string& name, ByteCount& value, ByteCount min, ByteCount max) {
-    add(name, "SIZE", value, min, max, base::parse_size, size_text);
+    add(name, "SIZE", value, min, max, base::parse_size, cli::size_text);
   }
 
  private:

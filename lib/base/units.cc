@@ -34,15 +34,23 @@ constexpr std::array<Unit, 9> kSizeUnits{{
     {"TB", 1'000'000'000'000},
 }};
 
-}  // namespace
-
-std::optional<std::uint64_t> parse_uint(std::string_view text) {
-  std::uint64_t value = 0;
+// Reads a number that is the whole text.
+template <typename Number>
+std::optional<Number> parsed_whole(std::string_view text) {
+  Number value = 0;
   const char* end = text.data() + text.size();
   const auto [at, ec] = std::from_chars(text.data(), end, value);
   if (ec != std::errc() || at != end || text.empty()) return std::nullopt;
   return value;
 }
+
+}  // namespace
+
+std::optional<std::uint64_t> parse_uint(std::string_view text) {
+  return parsed_whole<std::uint64_t>(text);
+}
+
+std::optional<double> parse_number(std::string_view text) { return parsed_whole<double>(text); }
 
 std::optional<std::uint32_t> parse_id(std::string_view text) {
   const std::optional<std::uint64_t> value = parse_uint(text);

@@ -34,6 +34,9 @@ std::string format_size(ByteCount size);
 /// A non-negative decimal integer that fits; nullopt for anything else.
 std::optional<std::uint64_t> parse_uint(std::string_view text);
 
+/// A decimal number, which may be infinite or NaN; nullopt for anything else.
+std::optional<double> parse_number(std::string_view text);
+
 /// A numeric user or group id; nullopt for anything else, and for 2^32-1, which means no id.
 std::optional<std::uint32_t> parse_id(std::string_view text);
 

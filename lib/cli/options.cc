@@ -30,13 +30,6 @@ CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::strin
       ->type_name(type);
 }
 
-// A size in the form that parse_size reads back.
-std::string size_text(base::ByteCount size) {
-  std::string text = base::format_size(size);
-  std::erase(text, ' ');
-  return base::parse_size(text) == size ? text : std::to_string(size);
-}
-
 std::vector<std::string> split_list(const std::string& text) {
   const std::vector<std::string_view> parts = text::split(text, ',');
   return {parts.begin(), parts.end()};
@@ -104,6 +97,12 @@ CLI::Option* add_number(CLI::App& app, const std::string& name,
     throw CLI::ValidationError(name, reason);
   };
   return app.add_option_function<std::string>(name, read, description)->type_name("N");
+}
+
+std::string size_text(base::ByteCount size) {
+  std::string text = base::format_size(size);
+  std::erase(text, ' ');
+  return base::parse_size(text) == size ? text : std::to_string(size);
 }
 
 CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& value,

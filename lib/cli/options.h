@@ -66,6 +66,9 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, std::optional<Nu
   return add_number(app, name, set, description, min, max);
 }
 
+/// A size in the form that parse_size reads back.
+std::string size_text(base::ByteCount size);
+
 /// A size such as 4GiB; the current value is shown as the default.
 CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& value,
                       const std::string& description);
