@@ -122,8 +122,7 @@ awaitable<void> Monitor::check_targets() {
     try {
       const std::string url = options_.targets[i].second;
       const Deadline deadline = Deadline::after(options_.health_timeout);
-      http::FetchOptions limits;
-      limits.response_limit = base::kMiB;
+      const http::FetchOptions limits{.response_limit = base::kMiB};
       const http::Response response = co_await http::async_fetch("GET", url, deadline, limits);
       targets_[name] = response.status == 200;
     } catch (const base::Error&) {

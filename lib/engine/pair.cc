@@ -56,11 +56,7 @@ std::optional<json> parse_status(const http::Response& response) {
   return object;
 }
 
-http::FetchOptions limited() {
-  http::FetchOptions options;
-  options.response_limit = kMaxStatusBytes;
-  return options;
-}
+http::FetchOptions limited() { return {.response_limit = kMaxStatusBytes}; }
 
 // The id in the name of a status socket.
 std::string id_of(const lock::LockUri& lock, const std::string& socket) {

@@ -86,9 +86,7 @@ awaitable<std::invoke_result_t<Decode, std::string_view>> Client::ask(Request re
 }
 
 http::FetchOptions Client::options_for(const Request& request) const {
-  http::FetchOptions options;
-  options.body = request.body;
-  options.response_limit = kMaxAnswerBytes;
+  http::FetchOptions options{.body = request.body, .response_limit = kMaxAnswerBytes};
   if (server().starts_with("https:")) options.tls = config_.tls;
   if (!token_.empty()) options.headers.emplace_back("Authorization", token_);
   // With this header, a member without a leader reports an error and ends its watches instead of

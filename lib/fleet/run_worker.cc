@@ -276,8 +276,7 @@ class WorkerRun {
     std::string reason = "it has ended";
     while (!status_ && !failure_ && stop_ != loop::Stop::kNow) {
       try {
-        http::FetchOptions fetch;
-        fetch.response_limit = kMaxAnswer;
+        const http::FetchOptions fetch{.response_limit = kMaxAnswer};
         const Deadline query_by = Deadline::after(kQueryTimeout).sooner(deadline);
         const http::Response answer = co_await http::async_fetch("GET", url, query_by, fetch);
         if (answer.status == 200) co_return std::string();

@@ -20,17 +20,17 @@ namespace fo::http {
 
 struct FetchOptions {
   /// Sent as application/json unless `headers` contains a Content-Type.
-  std::string body;
+  std::string body = {};
   /// Sent in addition to the fields that Connection::send writes, which must not be among them.
-  Fields headers;
+  Fields headers = {};
   /// Required for https URLs.
-  std::optional<net::TlsFiles> tls;
+  std::optional<net::TlsFiles> tls = {};
   /// A server list as for net::resolve().
-  std::string name_servers;
+  std::string name_servers = {};
   base::ByteCount response_limit = 16 * base::kMiB;
   /// Called with each piece of the body as it arrives; Response::body then stays empty. Returning
   /// false ends the fetch.
-  std::function<bool(std::string_view piece)> on_data;
+  std::function<bool(std::string_view piece)> on_data = {};
 };
 
 /// Returns any answer, whatever its status. Errors: kUsage (an invalid URL, see parse_url; https

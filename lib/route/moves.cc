@@ -122,9 +122,8 @@ Job* find_job(const Move& move) {
 // Sends a request of the move to one of its workers.
 awaitable<http::Response> send(const Move& move, const Job& job, Worker& worker, std::string method,
                                std::string target, std::string body, Deadline deadline) {
-  http::FetchOptions options;
-  options.body = std::move(body);
-  options.headers = move.parts->worker_headers(job, worker);
+  http::FetchOptions options{.body = std::move(body),
+                             .headers = move.parts->worker_headers(job, worker)};
   return http::async_fetch(std::move(method), worker.origin, worker.base_path + target, deadline,
                            std::move(options));
 }

@@ -90,8 +90,7 @@ awaitable<std::vector<std::string>> ask_blocks(std::string base, std::string req
   std::string url =
       base + kBlocksPath + request_id + "&tokens=" + std::to_string(offer.tokens.size());
   BlockReader reader(offer);
-  http::FetchOptions options;
-  options.response_limit = stream_bytes(offer);
+  http::FetchOptions options{.response_limit = stream_bytes(offer)};
   options.on_data = [&reader](std::string_view piece) {
     reader.add(piece);
     return true;

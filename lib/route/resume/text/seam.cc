@@ -46,9 +46,7 @@ class Query {
     if (ids.empty()) co_return std::string();
     nlohmann::json body{
         {"model", worker_->model}, {"tokens", std::move(ids)}, {"skip_special_tokens", false}};
-    http::FetchOptions options;
-    options.body = body.dump();
-    options.headers = headers_;
+    const http::FetchOptions options{.body = body.dump(), .headers = headers_};
     http::Response response;
     try {
       response = co_await http::async_fetch("POST", worker_->origin,
