@@ -51,12 +51,6 @@ constexpr Duration kQueryTimeout = std::chrono::seconds(2);
 constexpr base::ByteCount kMaxAnswer = 64 * base::kKiB;
 constexpr std::size_t kMaxEvent = 64 * 1024;
 
-loop::Daemon open_daemon() {
-  // loop::Children needs SIGCHLD to be blocked in every thread, so it is blocked before any starts.
-  os::block_signals(os::signal_set({SIGCHLD}));
-  return loop::Daemon();
-}
-
 bool is_shadow(const std::string& program) {
   return program.substr(program.rfind('/') + 1) == "fo-shadow";
 }
@@ -66,7 +60,7 @@ class WorkerRun {
   WorkerRun(Registry& registry, const RunOptions& options)
       : registry_(registry),
         options_(options),
-        daemon_(open_daemon()),
+        daemon_(loop::Daemon::for_children()),
         changed_(io_.get_executor()),
         children_(io_),
         card_(options.card),

@@ -18,6 +18,11 @@ using base::Deadline;
 
 Daemon::Daemon(int ready_fd) : ready_fd_(ready_fd), signals_(os::open_ending_signals()) {}
 
+Daemon Daemon::for_children() {
+  os::block_signals(os::signal_set({SIGCHLD}));
+  return Daemon();
+}
+
 boost::asio::awaitable<void> Daemon::run(std::function<void(Stop)> on_stop,
                                          std::function<void()> on_reload) {
   const std::optional<base::Duration> interval = notifier_.watchdog_interval();

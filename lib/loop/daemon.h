@@ -28,6 +28,9 @@ class Daemon {
   /// manager's variables from the environment. `ready_fd` is that of os::ReadyFd; -1 for none.
   /// Throws Error(kUsage) if it is invalid.
   explicit Daemon(int ready_fd = -1);
+  /// The same for a daemon with loop::Children: blocks SIGCHLD, too, which they need in every
+  /// thread.
+  static Daemon for_children();
 
   /// Calls `on_stop` for each signal: kGracefully for the first one, kNow once the daemon is
   /// stopping; and `on_reload`, if there is one, for SIGHUP instead. Notifies the service manager's

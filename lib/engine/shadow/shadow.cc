@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <csignal>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -30,7 +29,6 @@
 #include "os/log.h"
 #include "os/process/core_dump.h"
 #include "os/process/process.h"
-#include "os/process/signals.h"
 #include "os/socket/status_fd.h"
 
 namespace fo::engine {
@@ -62,12 +60,6 @@ http::ServerLimits status_limits_of(std::size_t max_fds) {
   return limits;
 }
 
-loop::Daemon open_daemon() {
-  // For Children, before there are threads.
-  os::block_signals(os::signal_set({SIGCHLD}));
-  return loop::Daemon();
-}
-
 /// The flow: the steps in an engine's life, one after the other.
 class Shadow {
  public:
@@ -77,7 +69,7 @@ class Shadow {
          std::size_t max_fds)
       : options_(options),
         events_(options.status_fd),
-        daemon_(open_daemon()),
+        daemon_(loop::Daemon::for_children()),
         course_(io_.get_executor()),
         lock_(lock ? std::make_unique<LockHolder>(
                          io_.get_executor(), course_, std::move(lock),
