@@ -5,12 +5,7 @@
 load test_helper
 load route
 
-setup() {
-  fo_setup
-  unset FO_REGISTRY FO_STATE_REGISTRY
-  # The folder of the admin socket must be the router's own.
-  export FO_ROUTE_ADMIN=$T/route/route.sock FO_ROUTE_LAME_DUCK=0s
-}
+setup() { setup_route; }
 
 # key NAME [LINE]...: adds the key NAME, with these lines, to the file of keys.
 key() {

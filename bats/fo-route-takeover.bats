@@ -1,8 +1,9 @@
 #!/usr/bin/env bats
 # fo-route: upgrades without a failed request, reloads, and starts without a registry.
 
-# shellcheck disable=SC2016,SC2030,SC2031,SC2154  # text for wait_for; tests are subshells
+# shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154  # text for wait_for; tests are subshells
 load test_helper
+load route
 
 setup() {
   fo_setup
@@ -13,11 +14,8 @@ setup() {
 
 # start_engine NAME [OPTION...]: sets ENGINE to its URL.
 start_engine() {
-  local name=$1
-  shift
-  start_bg "$name" fo-oracle --port 0 --model llama "$@"
-  wait_for "grep -q ^ready '$T/$name.out'"
-  ENGINE=http://$(sed -n 's/^ready //p' "$T/$name.out")
+  start_oracle "$1" --model llama "${@:2}"
+  ENGINE=$WORKER
 }
 
 # start_router NAME OPTION...: a router with this test's admin socket. Sets ROUTER.

@@ -8,11 +8,7 @@ load route
 TOOL=fo-route
 SERVE=(serve --worker http://127.0.0.1:1)
 
-setup() {
-  fo_setup
-  unset FO_REGISTRY FO_STATE_REGISTRY
-  export FO_ROUTE_ADMIN=$T/route/route.sock FO_ROUTE_LAME_DUCK=0s
-}
+setup() { setup_route; }
 
 # options FILTER [OPTION]...: prints a part of the effective options that --help does not list.
 options() {

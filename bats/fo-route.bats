@@ -6,12 +6,7 @@ load test_helper
 load route
 load tls
 
-setup() {
-  fo_setup
-  unset FO_REGISTRY FO_STATE_REGISTRY
-  # The folder of the admin socket must be the router's own.
-  export FO_ROUTE_ADMIN=$T/route/route.sock FO_ROUTE_LAME_DUCK=0s
-}
+setup() { setup_route; }
 
 # start_two [OPTION]...: starts the workers a and b, and a router before them.
 start_two() {

@@ -1,6 +1,14 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # variables of the tests and of test_helper
 # Workers of fo-oracle, and a router before them.
 
+# setup_route: the settings of each test.
+setup_route() {
+  fo_setup
+  unset FO_REGISTRY FO_STATE_REGISTRY
+  # The folder of the admin socket must be the router's own.
+  export FO_ROUTE_ADMIN=$T/route/route.sock FO_ROUTE_LAME_DUCK=0s
+}
+
 # start_oracle NAME [OPTION]...: starts a worker; its pid is in ORACLE, its URL in WORKER.
 start_oracle() {
   local name=$1
