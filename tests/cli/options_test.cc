@@ -56,6 +56,33 @@ TEST(SharedOptions, ADurationMayHaveToBePositive) {
   EXPECT_EQ(reason("--duration=5"), "--duration: '5': a duration needs a unit, for example 5s");
 }
 
+TEST(SharedOptions, NumbersAreInTheirRange) {
+  int number = 7;
+  std::optional<std::uint64_t> maybe;
+  const auto declare = [&](CLI::App& app) {
+    add_number(app, "--number", number, "n", 1, 9);
+    add_number(app, "--maybe", maybe, "m", 1);
+  };
+  const auto reason = [&](const std::string& word) { return result_of(declare, {word}).text; };
+  ASSERT_EQ(parse_words(declare, {"--number=9", "--maybe=18446744073709551615"}), Kind::kRun);
+  EXPECT_EQ(number, 9);
+  EXPECT_EQ(maybe, std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(reason("--number=10"), "--number: '10' is not a whole number from 1 to 9");
+  EXPECT_EQ(reason("--number=-1"), "--number: '-1' is not a whole number from 1 to 9");
+  EXPECT_EQ(reason("--maybe=0"), "--maybe: '0' is not a whole number of at least 1");
+}
+
+TEST(SharedOptions, AChoiceIsOneOfItsWords) {
+  int number = 2;
+  const auto declare = [&](CLI::App& app) {
+    add_choice(app, "--number", number, {{"two", 2}, {"one", 1}}, "n", "WORD");
+  };
+  EXPECT_NE(result_of(declare, {"--help"}).text.find("(default: two)"), std::string::npos);
+  ASSERT_EQ(parse_words(declare, {"--number=one"}), Kind::kRun);
+  EXPECT_EQ(number, 1);
+  EXPECT_EQ(result_of(declare, {"--number=three"}).text, "--number: three not in {two,one}");
+}
+
 TEST(SharedOptions, ARefusalSaysWhatIsTaken) {
   base::Duration duration{};
   base::ByteCount size = 0;
