@@ -35,6 +35,7 @@ stub_all() {
 
 bench() { "$checkout/packaging/bench" --no-build --json "$T/bench.json" "$@"; }
 
+# bats test_tags=slow
 @test "bench --quick runs every program, prints one table and writes a file of values" {
   local program
   for program in "$FO_BUILD"/tests/*; do ln -s "$program" "$tests"; done
@@ -140,6 +141,7 @@ END"
   wait_for "! kill -0 $(cat "$T/child")"
 }
 
+# bats test_tags=slow
 @test "bench --plot draws what programs measured against N" {
   stub_all
   ln -sf "$FO_BUILD/tests/gms_import" "$tests"

@@ -138,6 +138,7 @@ prints_its_configuration() {
   [ "$status" -eq 0 ] && jq -e '.options.json == {value: true, from: "flag"}' <<<"$output" >/dev/null
 }
 
+# bats test_tags=slow
 @test "--print-config prints what --config reads back, without a driver or a server" {
   for_each prints_its_configuration
 }
@@ -160,6 +161,7 @@ prints_its_variables() {
   done < <("$@" --help | sed -nE 's/^  --([a-z-]+) .*env: ([A-Z_]+)\).*/\1 \2/p')
 }
 
+# bats test_tags=slow
 @test "--print-config names the environment as a source, and flags override it" {
   local options=0
   unset GMS_DRIVER
@@ -229,6 +231,7 @@ completes_its_options() {
   run -0 "$1" completion bash
 }
 
+# bats test_tags=slow
 @test "completion in bash offers the options of --help" {
   for_each completes_its_options
 }
@@ -254,6 +257,7 @@ completes_words_that_are_taken() {
     offered_words "$@")
 }
 
+# bats test_tags=slow
 @test "completion in bash offers words that the options take" {
   local words=0
   mkdir "$T/empty"
@@ -338,6 +342,7 @@ complete_in_zsh() {
   timeout 60 zsh -f "$FO_ROOT/bats/complete.zsh" "$1" "$*"
 }
 
+# bats test_tags=slow
 @test "completion in zsh offers subcommands, options and values" {
   need zsh
   local tool

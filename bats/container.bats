@@ -3,6 +3,7 @@
 # runs them in a chroot; buildah builds them, as an example of all builders. No image comes from a
 # registry: the server's base is a folder with this machine's C library.
 
+# bats file_tags=slow
 load test_helper
 
 BUILD=$FO_ROOT/packaging/container/build

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # The Debian packages: checked by lintian, and installed, used and purged in a Debian of their own.
 
+# bats file_tags=slow
 load test_helper
 
 # A small Debian, which is built again after a month.

@@ -3,6 +3,7 @@
 # of the other workers go on.
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154  # text for other shells; tests are subshells
+# bats file_tags=slow
 load test_helper
 load route
 load canary

@@ -12,6 +12,7 @@ print_both() {
   fo-canary rules --tests "$@" >"$T/fo-tests.yaml"
 }
 
+# bats test_tags=slow
 @test "promtool accepts the rules, and their tests pass" {
   need_promtool
   local options
@@ -82,6 +83,7 @@ fails_with() {
   mv "$T/rule.$1.whole" "$T/rule.$1"
 }
 
+# bats test_tags=slow
 @test "a changed rule fails the tests" {
   need_promtool
   print_both
