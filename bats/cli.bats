@@ -113,6 +113,7 @@ guesses_what_was_meant() {
   [ "$status" -eq 78 ] && [[ "$stderr" == *": key 'verbsoe': no such option; did you mean 'verbose'?" ]]
 }
 
+# bats test_tags=slow
 @test "a mistyped option or key gets a suggestion" {
   for_each guesses_what_was_meant
 }

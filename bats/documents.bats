@@ -34,6 +34,7 @@ teardown() { rm -rf "$T"; }
   none_wrong
 }
 
+# bats test_tags=slow
 @test "commands within a sentence have only options that exist" {
   need mandoc
   local document tool word help

@@ -427,6 +427,7 @@ start_stream_beside() {
   STREAM=$!
 }
 
+# bats test_tags=slow
 @test "abort cuts what is in flight, wait finishes it, keep goes on after waking" {
   start_engine e
   local whole
@@ -517,6 +518,7 @@ pull() {
   http POST /kv_snapshot/pull "{\"source\":\"http://127.0.0.1:$2\",\"request_id\":\"$1\"}"
 }
 
+# bats test_tags=slow
 @test "the KV cache of a running request moves to an engine with another number of ranks" {
   serve_model 0,1
   start_engine source --allow-kv-from 127.0.0.0/8

@@ -106,6 +106,7 @@ start_server() {
   fails 64 "--adapter: 'sql' is not NAME=DIR" reg card a --adapter sql
 }
 
+# bats test_tags=slow
 @test "bad command lines of subcommands that use a registry are usage errors, in one line" {
   use_dir
   local worker="--endpoint $ENDPOINT --url http://127.0.0.1:1"
@@ -765,6 +766,7 @@ replace_registry() {
   kill -CONT "${WORKERS[@]}" "$WATCH"
 }
 
+# bats test_tags=slow
 @test "dir: a registry that is away for a long time ends nothing" {
   use_dir
   start_workers
@@ -782,6 +784,7 @@ replace_registry() {
   outage_is_over
 }
 
+# bats test_tags=slow
 @test "etcd: a registry that is away for many leases ends nothing" {
   use_etcd 1s
   start_workers
@@ -841,6 +844,7 @@ is_pair() {
 
 # FO_ROUNDS is the number of failovers, for long runs, of which the first are one of each kind, and
 # FO_SEED selects the others.
+# bats test_tags=slow
 @test "only the active engine of a pair is ready, whatever is killed" {
   use_dir
   export FAILOVER_LOCK_PATH=$T/lock GMS_SIM_CONTEXT_SIZE=0

@@ -79,6 +79,7 @@ more_load() {
   done
 }
 
+# bats test_tags=slow
 @test "takeovers fail no request, and streams go on in the router where they began" {
   start_engine engine --gap 20ms
   first_router --worker "$ENGINE" --drain 60s
@@ -239,6 +240,7 @@ half_taken() {
   expect_exit "$FIRST" 0
 }
 
+# bats test_tags=slow
 @test "the running router is killed when the next one has its sockets: no connection is refused" {
   half_taken
   touch "$T/enough"
@@ -254,6 +256,7 @@ half_taken() {
   end_load
 }
 
+# bats test_tags=slow
 @test "the running router ends when the next one has its sockets" {
   half_taken
   terminate "$FIRST"

@@ -220,6 +220,7 @@ open_connections() {
 
 # --- workers that fail ----------------------------------------------------------------------------
 
+# bats test_tags=slow
 @test "a request whose worker fails before its first byte is answered by another" {
   local fault first url before is_streamed PROMPT
   # A long prompt goes to the worker that has had it before.
@@ -531,6 +532,7 @@ register() {
   post_gives 200 /v1/completions "$(members)"
 }
 
+# bats test_tags=slow
 @test "a worker whose record vanishes is used as long as it answers" {
   use_dir
   start_oracle a
@@ -740,6 +742,7 @@ check_streams() {
   [ "${#lines[@]}" -eq 1 ]
 }
 
+# bats test_tags=slow
 @test "a switchover moves the streams of a pair to another pair" {
   use_dir
   local -a MEMBER=() ENGINE_PORT=() STREAMS=()
@@ -775,6 +778,7 @@ begin_switchover() {
   wait_for '[ "$(lives)" = "draining spare" ]'
 }
 
+# bats test_tags=slow
 @test "a switchover of the only pair: streams go on, and new requests wait" {
   use_dir
   local -a MEMBER=() ENGINE_PORT=() STREAMS=()

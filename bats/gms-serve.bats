@@ -383,6 +383,7 @@ END
   terminate "$BG_PID"
 }
 
+# bats test_tags=slow
 @test "the sixth crash within a minute ends it: 137" {
   start_one
   publish "$S" 1000

@@ -222,6 +222,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   for path in bin/*; do grep -q "\`$path\`" README.md; done
 }
 
+# bats test_tags=slow
 @test "the tarball is reproducible" {
   need_release
   run -0 tar -tvf "$TARBALL" --numeric-owner

@@ -111,6 +111,7 @@ END
   done
 }
 
+# bats test_tags=slow
 @test "manifests of the look-alikes have Kubernetes' types" {
   need_types
   say 'failover"?: *(\{\}|\{"?enabled"?: true|\{numShadows|$)' "${LOOK_ALIKES[@]}"
@@ -145,6 +146,7 @@ END
 # The first line of a broken input is "# wants: PATTERN", for an error that matches, "# warns:
 # PATTERN", for a warning, or "# leaves: PATTERN", for output without a message, which the API
 # server would refuse.
+# bats test_tags=slow
 @test "every broken input is refused with its error, or left to the API server" {
   local file word pattern wanted
   local -a files=("$DGD"/broken/*.yaml)
@@ -255,6 +257,7 @@ END
   [[ "$stderr" == *"failover is not supported with multinode deployments"* ]]
 }
 
+# bats test_tags=slow
 @test "examples changed to use failover become manifests with Kubernetes' types" {
   need_types
   need_examples

@@ -176,6 +176,7 @@ riddles() {
   answers 1 "" git grep -nE '^(<{7}|>{7}) '
 }
 
+# bats test_tags=slow
 @test "shellcheck accepts the scripts" {
   need shellcheck
   git ls-files -co --exclude-standard -- packaging .ci bats tests | while read -r file; do
@@ -183,6 +184,7 @@ riddles() {
   done | xargs -r shellcheck -x
 }
 
+# bats test_tags=slow
 @test "shellcheck accepts the Bats files" {
   need shellcheck
   shellcheck -x -s bash bats/*.bash

@@ -48,6 +48,7 @@ start_waiter() {
 await_command() { wait_for "[ -s $T/$1.cmd ]"; }
 command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
 
+# bats test_tags=slow
 @test "an API server that hangs for good: the command ends before the lease does" {
   start_api
   start_holder engine-0
@@ -123,6 +124,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   done
 }
 
+# bats test_tags=slow
 @test "the example manifest, and all written objects, have Kubernetes' types" {
   need_types
   start_api

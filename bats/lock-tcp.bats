@@ -321,6 +321,7 @@ start_lockd_here() {
   [ "$(cat "$T/a.gen")" = 3 ]
 }
 
+# bats test_tags=slow
 @test "a network broken for less than a lease loses no lock" {
   make_hosts
   start_lockd_here 6s

@@ -87,6 +87,7 @@ options_of_page() {
   none_wrong
 }
 
+# bats test_tags=slow
 @test "--help fits a screen and ends with --help and --version" {
   local tool sub text
   for tool in $(all_programs); do
@@ -139,6 +140,7 @@ variables_of_options() {
   done | cat - <(echo config) | tr a-z- A-Z_ | sort -u | sed "s/^/${prefix^^}/"
 }
 
+# bats test_tags=slow
 @test "pages list the variable of each option" {
   local tool page
   fo_setup

@@ -249,6 +249,7 @@ fake_checkout() {
   [ ! -e "$T/calls" ]
 }
 
+# bats test_tags=slow
 @test "tests/names prints the names in ctest and Bats" {
   if [ ! -f "$FO_BUILD/CTestTestfile.cmake" ]; then skip_because ctest "nothing is built in $FO_BUILD"; fi
   "$FO_ROOT/tests/names" | cut -f 2 | sort -u >"$T/names"
