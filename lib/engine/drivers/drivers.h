@@ -22,8 +22,8 @@ std::unique_ptr<EngineDriver> drive_sglang(const std::string& url, bool alone);
 std::unique_ptr<EngineDriver> drive_dynamo(const std::string& system_url, int sleep_level,
                                            bool alone);
 
-/// `engine` performs the steps without a command. nullptr if there is no other driver: then an
-/// engine passes the checks that have no command.
+/// `engine` performs each step for which `options` has no command. It may be nullptr: then a check
+/// without a command succeeds.
 std::unique_ptr<EngineDriver> drive_by_commands(const DriverOptions& options,
                                                 loop::Children& children,
                                                 std::unique_ptr<EngineDriver> engine);

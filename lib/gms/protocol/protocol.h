@@ -35,7 +35,8 @@ inline constexpr std::string_view kMetadataPutMany = "metadata_put_many";
 inline constexpr std::size_t kPrefixSize = 4;
 
 // FO_FIELDS(a, b) defines `each_field`, which calls visit("a", self.a), then visit("b", self.b).
-// FO_VISIT names itself only after an expansion, so FO_EXPAND expands as often as there are fields.
+// Each expansion of FO_VISIT handles one field, and FO_EXPAND expands it more often than any
+// message has fields.
 #define FO_FIELDS(...)                                                                 \
   static void each_field([[maybe_unused]] auto& self, [[maybe_unused]] auto&& visit) { \
     __VA_OPT__(FO_EXPAND(FO_VISIT(__VA_ARGS__)))                                       \

@@ -28,8 +28,8 @@ struct CallTimes {
   /// mean gap if that is longer.
   base::Duration stall = std::chrono::seconds(5);
   std::uint64_t stall_gaps = 20;
-  /// The stream may pause while its worker generates tokens, as ResumeFacts::may_pause says: only
-  /// `stream` limits a pause, and its gaps are none of the worker's.
+  /// The stream may pause while its worker generates tokens, as ResumeFacts::may_pause says. Then
+  /// only `stream` limits a pause, and the worker's mean gap does not include the stream's gaps.
   bool may_pause = false;
 
   [[nodiscard]] base::Duration first_token_limit(std::uint64_t prompt_tokens) const;
