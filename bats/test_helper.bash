@@ -31,7 +31,10 @@ fo_setup() {
   T=$(mktemp -d /tmp/fo.XXXXXX)
   # In containers, /dev/shm has 64 MiB by default.
   local room=$BATS_RUN_TMPDIR/shm
-  if [ ! -e "$room" ]; then df --output=avail -B 1M /dev/shm | tail -n 1 >"$room.$$" && mv "$room.$$" "$room"; fi
+  if [ ! -e "$room" ]; then
+    df --output=avail -B 1M /dev/shm | tail -n 1 >"$room.$$"
+    mv "$room.$$" "$room"
+  fi
   local shm=/dev/shm
   if [ "$(<"$room")" -lt 1024 ]; then shm=/tmp; fi
   GMS_SIM_DIR=$(mktemp -d "$shm/fo.XXXXXX")

@@ -1,8 +1,6 @@
 #include "route/attempts.h"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -94,16 +92,32 @@ std::optional<base::Duration> read_retry_after(const http::ResponseHead& head) {
   return std::chrono::seconds(std::min<std::uint64_t>(*count, 3600));
 }
 
-// The end of an attempt for each CallEnd, in their order. That of a fault depends on the fault.
-constexpr std::array kAttemptEnds{
-    AttemptEnd::kComplete, AttemptEnd::kComplete, AttemptEnd::kRefused, AttemptEnd::kExhausted,
-    AttemptEnd::kBroken,   AttemptEnd::kStalled,  AttemptEnd::kStalled, AttemptEnd::kNoFirstToken,
-    AttemptEnd::kDeadline, AttemptEnd::kDeadline};
-static_assert(kAttemptEnds.size() == static_cast<std::size_t>(CallEnd::kCut) + 1);
+// That of a fault depends on the fault.
+AttemptEnd end_of(CallEnd end) {
+  switch (end) {
+    case CallEnd::kDone:
+    case CallEnd::kFault:
+      return AttemptEnd::kComplete;
+    case CallEnd::kRefused:
+      return AttemptEnd::kRefused;
+    case CallEnd::kExhausted:
+      return AttemptEnd::kExhausted;
+    case CallEnd::kNotTrusted:
+      return AttemptEnd::kBroken;
+    case CallEnd::kHung:
+    case CallEnd::kSilent:
+      return AttemptEnd::kStalled;
+    case CallEnd::kNoFirstToken:
+      return AttemptEnd::kNoFirstToken;
+    case CallEnd::kDeadline:
+    case CallEnd::kCut:
+      return AttemptEnd::kDeadline;
+  }
+  return AttemptEnd::kComplete;
+}
 
 Attempt facts_of(CallEnd end, const Exchange& exchange, bool others_moved) {
-  Attempt attempt{.end = kAttemptEnds.at(static_cast<std::size_t>(end)),
-                  .others_moved = others_moved};
+  Attempt attempt{.end = end_of(end), .others_moved = others_moved};
   if (end != CallEnd::kFault) return attempt;
   attempt.end = end_of(exchange.fault()->kind);
   attempt.status = exchange.fault()->status;

@@ -45,12 +45,13 @@ class UnreadAnswers {
   void close(Connection& client);
 
  private:
-  [[nodiscard]] bool has_room(std::size_t fds) const {
-    return bytes_ <= max_bytes_ && (fds == 0 || fds_ + fds <= max_fds_);
-  }
+  [[nodiscard]] bool has_room(std::size_t fds) const { return has_room(bytes_, fds); }
   /// Whether there is room once the answers of closed connections are gone.
   [[nodiscard]] bool will_have_room(std::size_t fds) const {
-    return bytes_ - closing_bytes_ <= max_bytes_ && (fds == 0 || fds_ + fds <= max_fds_);
+    return has_room(bytes_ - closing_bytes_, fds);
+  }
+  [[nodiscard]] bool has_room(std::size_t bytes, std::size_t fds) const {
+    return bytes <= max_bytes_ && (fds == 0 || fds_ + fds <= max_fds_);
   }
 
   std::size_t max_bytes_;
