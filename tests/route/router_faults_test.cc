@@ -352,8 +352,12 @@ TEST_F(RouterFaults, AnOverloadedWorkerGetsHalfOfWhatItHadRoomFor) {
   refuse(fleet, 0, 429);
   std::vector<Client> calls{fleet.begin(chat(false))};
   fleet.run_until([&] { return fleet.counts(0).refused == 1; });
-  for (int i = 0; i < 7; ++i) calls.push_back(fleet.begin(chat(false, 8, {{"fail", "stall@0"}})));
-  fleet.run_until([&] { return fleet.requests().size() == 8 && fleet.busy(0) == 4; });
+  while (calls.size() < 8) {
+    calls.push_back(fleet.begin(chat(false, 8, {{"fail", "stall@0"}})));
+    // One after another, so that the first of them gets a slot.
+    fleet.run_until([&] { return fleet.requests().size() == calls.size(); });
+  }
+  fleet.run_until([&] { return fleet.busy(0) == 4; });
   fleet.run_until(
       [&] { return !fleet.worker(0).slot_limit.is_overloaded(base::Deadline::Clock::now()); });
   EXPECT_FALSE(calls[0]->has_ended()) << "it waits for a slot";
