@@ -145,13 +145,24 @@ function(fo_quirks library)
   endforeach()
 endfunction()
 
+# LLVM's linker, of the version of the fuzzers' compiler, takes a quarter of the time of GNU's.
+find_program(FO_LLD ld.lld HINTS /usr/lib/llvm-19/bin)
+
 # fo_test_options(TARGET): compiles the target's own files as those of tests: without -O2, in half the
-# time. A program goes to tests/ in the build folder.
+# time. A program goes to tests/ in the build folder. In the release preset it starts in half the time,
+# because nothing is left to relocate and few symbols are to be found: ctest starts a program for each
+# test.
 function(fo_test_options target)
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${target} PRIVATE
     FO_BUILD_DIR="${CMAKE_BINARY_DIR}" FO_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
+  if(FO_LLD)
+    cmake_path(GET FO_LLD PARENT_PATH folder)
+    target_link_options(${target} PRIVATE -B${folder} -fuse-ld=lld)
+  endif()
+  target_link_options(${target} PRIVATE
+    $<$<CONFIG:Release>:-no-pie;-static-libstdc++;-static-libgcc>)
   set_target_properties(${target} PROPERTIES
     FO_QUICK ON RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()
