@@ -10,9 +10,16 @@ namespace {
 
 using yaml::Node;
 
+// Seconds between two samples, and between two evaluations of the rules, most of what a test costs.
 constexpr std::uint64_t kInterval = 15;
+constexpr std::uint64_t kEvaluation = 30;
 
 std::string seconds(std::uint64_t count) { return std::to_string(count) + "s"; }
+
+// The first evaluation after this time.
+std::uint64_t evaluation(std::uint64_t time) {
+  return (time + kEvaluation - 1) / kEvaluation * kEvaluation;
+}
 
 std::uint64_t lasting(const Alert& alert, std::optional<std::uint64_t> for_seconds) {
   return alert.for_seconds == 0 ? 0 : for_seconds.value_or(alert.for_seconds);
@@ -105,13 +112,12 @@ std::string rules_yaml(std::optional<std::uint64_t> for_seconds) {
 std::string rule_tests_yaml(const std::string& rules, std::optional<std::uint64_t> for_seconds) {
   Node file = Node::map();
   file.set("rule_files", Node::strings({rules}));
-  file.set("evaluation_interval", Node::string(seconds(kInterval)));
+  file.set("evaluation_interval", Node::string(seconds(kEvaluation)));
   for (const Alert& alert : alerts()) {
     // The first evaluation at which the state has lasted long enough, and the one before.
-    const std::uint64_t time = lasting(alert, for_seconds);
-    const std::uint64_t fires = alert.begins + (time + kInterval - 1) / kInterval * kInterval;
+    const std::uint64_t fires = evaluation(alert.begins) + evaluation(lasting(alert, for_seconds));
     std::vector<Node> checks;
-    if (fires >= kInterval) checks.push_back(check(alert, fires - kInterval, false));
+    if (fires > 0) checks.push_back(check(alert, fires - kEvaluation, false));
     checks.push_back(check(alert, fires, true));
     file["tests"].push_back(rule_test(alert.name + " fires", alert.firing, std::move(checks)));
     if (!alert.first.empty()) {
