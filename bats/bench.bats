@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # packaging/bench and packaging/plot: their output, files and exit statuses. No test checks a speed.
+# bats file_tags=slow
 
 load test_helper
 
@@ -35,7 +36,6 @@ stub_all() {
 
 bench() { "$checkout/packaging/bench" --no-build --json "$T/bench.json" "$@"; }
 
-# bats test_tags=slow
 @test "bench --quick runs every program, prints one table and writes a file of values" {
   local program
   for program in "$FO_BUILD"/tests/*; do ln -s "$program" "$tests"; done
@@ -141,7 +141,6 @@ END"
   wait_for "! kill -0 $(cat "$T/child")"
 }
 
-# bats test_tags=slow
 @test "bench --plot draws what programs measured against N" {
   stub_all
   ln -sf "$FO_BUILD/tests/gms_import" "$tests"

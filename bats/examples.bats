@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Runs the examples of the pages and of the README unchanged, on a machine of their own: see
 # examples.bash. documents.bats checks that none is left out.
+# bats file_tags=slow
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154  # text for other shells; tests are subshells
 load test_helper
@@ -71,7 +72,6 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   [ -s "$ROOM/root/here/llama.json" ]
 }
 
-# bats test_tags=slow
 @test "fo-runbook(7): the rules and their tests" {
   need_promtool
   example man/fo-runbook.7 'fo-canary rules'
@@ -763,7 +763,6 @@ no_example man/failover.7 'engine 0     serves'
 no_example man/failover.7 'ms, medians of 5       75 MiB'
 no_example man/failover.7 'us                   request of 200 bytes'
 
-# bats test_tags=slow
 @test "failover(7): a pod, step by step" {
   export VLLM_SERVER_DEV_MODE=1 DYN_GMS_SCRATCH_KV_ENABLED=1
   export GMS_SIM_LIBRARY=$FO_BUILD/lib/sim/libcuda.so.1

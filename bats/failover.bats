@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # A whole failover: packaging/demo on this build.
+# bats file_tags=slow
 
 load test_helper
 load examples
@@ -29,7 +30,6 @@ LAST_LINE="Three failovers and a switchover, the same tokens each time, no reque
 }
 
 # The demo treats such a driver as a GPU.
-# bats test_tags=slow
 @test "the demo runs on a driver that does not identify itself as simulated" {
   run -0 env -u GMS_DRIVER LD_LIBRARY_PATH="$FO_BUILD/tests/unmarked" GMS_SIM_VRAM=1GiB \
     "$FO_ROOT/packaging/demo"
@@ -37,7 +37,6 @@ LAST_LINE="Three failovers and a switchover, the same tokens each time, no reque
   [ "${lines[-1]}" = "$LAST_LINE" ]
 }
 
-# bats test_tags=slow
 @test "the demo ends all its processes on SIGTERM" {
   start_bg demo env -u GMS_SIM_DIR -u GMS_DRIVER "$FO_ROOT/packaging/demo"
   wait_for "grep -q '^engine 0 answers' $T/demo.out" 120
@@ -47,7 +46,6 @@ LAST_LINE="Three failovers and a switchover, the same tokens each time, no reque
   [ "$status" -eq 143 ]
 }
 
-# bats test_tags=slow
 @test "the demo with --keep prints how to kill and start engines, and ends all on Ctrl-C" {
   # A signal that is ignored at a shell's start can't be trapped.
   start_bg demo env -u GMS_SIM_DIR -u GMS_DRIVER --default-signal=INT "$FO_ROOT/packaging/demo" --keep

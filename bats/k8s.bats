@@ -2,6 +2,7 @@
 # fo-podgen's input and output, checked by software from elsewhere: Kubernetes' own types under tsc,
 # npm's YAML reader, and the resource definition of DynamoGraphDeployments with NVIDIA's examples,
 # which are read from FO_DGD_EXAMPLES, or from ../shared/dgd-examples beside the checkout.
+# bats file_tags=slow
 
 # shellcheck disable=SC1003,SC2016,SC2030,SC2031,SC2154  # jq's text; tests are subshells
 load test_helper
@@ -111,7 +112,6 @@ END
   done
 }
 
-# bats test_tags=slow
 @test "manifests of the look-alikes have Kubernetes' types" {
   need_types
   say 'failover"?: *(\{\}|\{"?enabled"?: true|\{numShadows|$)' "${LOOK_ALIKES[@]}"
@@ -146,7 +146,6 @@ END
 # The first line of a broken input is "# wants: PATTERN", for an error that matches, "# warns:
 # PATTERN", for a warning, or "# leaves: PATTERN", for output without a message, which the API
 # server would refuse.
-# bats test_tags=slow
 @test "every broken input is refused with its error, or left to the API server" {
   local file word pattern wanted
   local -a files=("$DGD"/broken/*.yaml)
@@ -257,7 +256,6 @@ END
   [[ "$stderr" == *"failover is not supported with multinode deployments"* ]]
 }
 
-# bats test_tags=slow
 @test "examples changed to use failover become manifests with Kubernetes' types" {
   need_types
   need_examples

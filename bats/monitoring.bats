@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # The dashboard of packaging/monitoring: it can be imported, Prometheus accepts its queries, and its
 # panels are drawn. That each series of them exists is a test of tests/canary/alerts.
+# bats file_tags=slow
 
 # shellcheck disable=SC2016,SC2154  # text with dollars is Grafana's; run sets output and stderr
 load test_helper

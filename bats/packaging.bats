@@ -133,7 +133,8 @@ stub_root() {
 # fake_checkout: creates a checkout with three tests and a build that succeeds. The tests report
 # CTEST_REPORT, FUZZ_REPORT and BATS_REPORT.
 fake_checkout() {
-  mkdir -p "$T/checkout/packaging" "$T/checkout/.ci"
+  mkdir -p "$T/checkout/packaging" "$T/checkout/.ci" "$T/checkout/bats" "$T"/checkout/build/{release,asan}
+  touch "$T"/checkout/bats/{cli,fo-route-keys,lock-tcp}.bats "$T/checkout/bats/test_helper.bash"
   cp "$FO_ROOT/packaging/test" "$T/checkout/packaging/test"
   cp "$FO_ROOT/.ci/run" "$T/checkout/.ci/run"
   printf '#!/bin/sh\n' >"$T/checkout/packaging/install-deps"
@@ -217,7 +218,7 @@ fake_checkout() {
   run -0 grep -v '^parallel' "$T/calls"
   [ "${#lines[@]}" -eq 3 ]
   [[ "${lines[1]}" == "cmake --build --preset release --target cmd/all "* ]]
-  [[ "${lines[2]}" == "bats "*" --filter a lock bats" ]]
+  [[ "${lines[2]}" == "bats "*" --filter a lock bats/cli.bats bats/fo-route-keys.bats bats/lock-tcp.bats" ]]
 }
 
 @test "test builds fuzzers for a filter that matches one" {
@@ -236,7 +237,40 @@ fake_checkout() {
   run -0 grep -E '^(cmake|ctest|bats)' "$T/calls"
   [ "${#lines[@]}" -eq 4 ]
   [[ "${lines[2]}" == "ctest --test-dir build/release "*" -E ^(Quirks|"* ]]
-  [[ "${lines[3]}" == "bats "*" --filter-tags !slow bats" ]]
+  [[ "${lines[3]}" == "bats "*" --filter-tags !slow bats/cli.bats bats/fo-route-keys.bats bats/lock-tcp.bats" ]]
+}
+
+# quick_again [OPTION...]: runs test --quick once more. Sets CTEST and BATS to what these were called with.
+quick_again() {
+  : >"$T/calls"
+  "$T/checkout/packaging/test" --quick "$@"
+  CTEST=$(grep '^ctest' "$T/calls")
+  BATS=$(grep '^bats' "$T/calls")
+}
+
+@test "test --quick leaves out what has passed and not changed" {
+  fake_checkout
+  local build=$T/checkout/build/release
+  mkdir "$build/tests" "$build/bin"
+  printf '#!/bin/sh\n' | tee "$build/tests/lock_test" "$build/tests/route_test" "$build/bin/fo-route" >"$build/bin/gms-lock"
+  chmod +x "$build"/bin/*
+  touch -d '1 minute ago' "$build"/*/* "$T"/checkout/bats/*
+  CTEST_REPORT='tests="10" failures="1" disabled="0" skipped="0"' run -1 "$T/checkout/packaging/test" --quick
+  quick_again
+  [[ $CTEST != *-LE* && $BATS == *" bats/cli.bats bats/fo-route-keys.bats bats/lock-tcp.bats" ]]
+  quick_again
+  [[ $CTEST == *' -LE ^(lock|route)$' && $BATS == *"!slow bats/cli.bats" ]]
+  # Named tests run, and all others without --quick.
+  quick_again --only '[Ll]ock'
+  [[ $CTEST != *-LE* && $BATS == *" bats/lock-tcp.bats" ]]
+  "$T/checkout/packaging/test"
+  [[ $(grep '^bats' "$T/calls" | tail -n 1) == *" bats/lock-tcp.bats" ]]
+  touch -d '1 minute' "$build/tests/lock_test" "$build/bin/gms-lock"
+  quick_again
+  [[ $CTEST == *' -LE ^(route)$' && $BATS == *" bats/cli.bats bats/lock-tcp.bats" ]]
+  touch -d '1 minute' "$T/checkout/bats/test_helper.bash"
+  quick_again
+  [[ $BATS == *" bats/cli.bats bats/fo-route-keys.bats bats/lock-tcp.bats" ]]
 }
 
 @test "test reports that no name matches, and lists the names" {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # A pod of fo-podgen, run on this machine: bats/kubelet replaces the kubelet, fo-refengine is the
 # engine, and the simulated driver the GPU.
+# bats file_tags=slow
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154  # text for other shells; tests are subshells
 load test_helper

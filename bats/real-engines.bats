@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Requests of vLLM, SGLang and Dynamo's worker to the memory server and to fo-shadow, imitated by
 # tests/support/stand_in_worker.cc.
+# bats file_tags=slow
 
 # shellcheck disable=SC2030,SC2031,SC2153,SC2154  # tests are subshells; PORT is pick_port's
 load test_helper
