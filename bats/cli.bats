@@ -4,8 +4,8 @@
 
 load test_helper
 
-# all_commands: each tool and each of its subcommands, as "tool [subcommand]" lines.
-all_commands() {
+# Each tool and each of its subcommands, as "tool [subcommand]" lines in the file "commands".
+setup_file() {
   local tool sub
   for tool in $(all_tools); do
     sub=$(subcommands_of "$tool")
@@ -14,7 +14,7 @@ all_commands() {
     else
       sed "s/^/$tool /" <<<"$sub"
     fi
-  done
+  done >"$BATS_FILE_TMPDIR/commands"
 }
 
 # for_each CHECK: runs CHECK TOOL [SUBCOMMAND] for every command, and prints which one failed.
@@ -27,7 +27,7 @@ for_each() {
       echo "failed for: $line"
       wrong "status: $status stdout: $output stderr: $stderr"
     fi
-  done < <(all_commands)
+  done <"$BATS_FILE_TMPDIR/commands"
   [ "$count" -gt 0 ] && none_wrong
 }
 
@@ -145,11 +145,11 @@ prints_its_configuration() {
 }
 
 prints_its_variables() {
-  local option variable default value flag
+  local defaults option variable value flag
+  defaults=$'\n'$("$@" --print-config)
   while read -r option variable; do
-    default=$("$@" --print-config --json | jq -r ".options[\"$option\"].value")
     value=9
-    if [ "$default" = 9 ]; then value=8; fi
+    if [[ $defaults =~ $'\n'$option\ =\ \"?9[^0-9] ]]; then value=8; fi
     if [ "$variable" = FO_LOG_FORMAT ]; then value=json; fi
     run --separate-stderr env "$variable=$value" "$@" --print-config
     [ "$status" -eq 0 ] && [[ "$output" =~ (^|$'\n')$option\ =\ [\"]?$value(ms)?[\"]?\ +\#\ environment\ $variable ]] || return 1

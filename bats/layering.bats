@@ -51,17 +51,15 @@ none_outside() {
 sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h' 'cmd/*.cc' "$@"; }
 
 @test "libraries include only libraries above them" {
-  local library folder line included
+  local library folder included
   for folder in lib/*/; do
     library=$(basename "$folder")
     allowed=" $(allowed_for "$library") $library " || { wrong "lib/$library: not a library of this project"; continue; }
-    while IFS= read -r line; do
-      included=${line#*'#include "'}
-      included=${included%%/*}
+    while IFS= read -r included; do
       if [ -d "lib/$included" ] && [[ "$allowed" != *" $included "* ]]; then
-        wrong "$line: $library must not know $included"
+        wrong "$library must not know $included: $(grep -rn "#include \"$included/" "$folder")"
       fi
-    done < <(grep -rnE '#include "[a-z0-9_]+/' "$folder")
+    done < <(grep -rhoE '#include "[a-z0-9_]+/' "$folder" | sed 's/.*"//; s/\///' | sort -u)
   done
   none_wrong
 }
@@ -179,9 +177,8 @@ riddles() {
 # bats test_tags=slow
 @test "shellcheck accepts the scripts" {
   need shellcheck
-  git ls-files -co --exclude-standard -- packaging .ci bats tests | while read -r file; do
-    if head -n 1 "$file" | grep -qE '^#!.*\b(ba)?sh$'; then echo "$file"; fi
-  done | xargs -r shellcheck -x
+  git ls-files -co --exclude-standard -- packaging .ci bats tests |
+    xargs awk 'FNR == 1 && /^#!.*[\/ ](ba)?sh$/ { print FILENAME } { nextfile }' | xargs -r shellcheck -x
 }
 
 # bats test_tags=slow

@@ -115,7 +115,10 @@ wait_for() {
       echo "waited in vain for: $1"
       return 1
     fi
-    if [ "$((++tries))" -eq 10 ]; then interval=0.05; fi
+    case $((++tries)) in
+      10) interval=0.05 ;;
+      50) interval=0.2 ;;
+    esac
     pause "$interval"
   done
 }
