@@ -93,7 +93,7 @@ TEST_F(Load, PublishesAFileByteForByte) {
   EXPECT_EQ(report.granted_lock_type, Grant::kRw);
   EXPECT_EQ(report.tensors, parts.size());
   EXPECT_EQ(report.allocations, 1u);
-  EXPECT_EQ(report.bytes, 1'024'000u + 132 + 2 + 105 + 9'001'000);
+  EXPECT_EQ(report.bytes, 1'024'000u + 132 + 2 + 105 + 3'001'000);
   EXPECT_GT(report.seconds, 0);
   EXPECT_EQ(state().memory_layout_hash, report.memory_layout_hash);
   expect_published(parts);

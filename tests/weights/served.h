@@ -105,7 +105,7 @@ inline std::vector<Part> some_parts() {
           make_part("model.norm", "F32", "[33]", 132, 3),
           make_part("model.scale", "F16", "[]", 2, 4),
           make_part("model.mask", "BOOL", "[3, 5, 7]", 105, 5),
-          make_part("lm_head", "F8_E4M3", "[1000, 9001]", 9'001'000, 6)};
+          make_part("lm_head", "F8_E4M3", "[1000, 3001]", 3'001'000, 6)};
 }
 
 }  // namespace fo::weights

@@ -5,9 +5,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,12 +43,15 @@ inline void forget(const std::string& path) {
 }
 
 /// Length, header, data: a file with any text as its header.
-inline std::string make_file(const std::string& header, const std::string& data = "") {
+inline std::string make_file(const std::string& header, std::string_view data = "") {
   std::string file;
+  file.reserve(8 + header.size() + data.size());
   for (unsigned i = 0; i < 8; ++i) {
     file += static_cast<char>(static_cast<std::uint64_t>(header.size()) >> (8 * i) & 0xff);
   }
-  return file + header + data;
+  file += header;
+  file += data;
+  return file;
 }
 
 /// One tensor with bytes that depend on `seed`.
@@ -57,11 +63,11 @@ struct Part {
 };
 
 inline Part make_part(std::string name, std::string dtype, std::string shape, std::size_t size,
-                      std::uint32_t seed) {
+                      std::uint64_t seed) {
   std::string bytes(size, '\0');
-  for (char& byte : bytes) {
-    seed = seed * 1664525u + 1013904223u;
-    byte = static_cast<char>(seed >> 24);
+  for (std::size_t i = 0; i < size; i += sizeof seed) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    std::memcpy(&bytes[i], &seed, std::min(sizeof seed, size - i));
   }
   return {std::move(name), std::move(dtype), std::move(shape), std::move(bytes)};
 }
@@ -70,6 +76,9 @@ inline Part make_part(std::string name, std::string dtype, std::string shape, st
 inline std::string make_safetensors(const std::vector<Part>& parts) {
   std::string header = R"({"__metadata__":{"format":"pt"})";
   std::string data;
+  std::size_t size = 0;
+  for (const Part& part : parts) size += part.bytes.size();
+  data.reserve(size);
   for (const Part& part : parts) {
     header += ",\"" + part.name + R"(":{"dtype":")" + part.dtype + R"(","shape":)" + part.shape +
               R"(,"data_offsets":[)" + std::to_string(data.size()) + "," +
