@@ -400,7 +400,7 @@ int main(int argc, char** argv) {
     if (words.size() == 2 && words[0] == "hold") return hold(words[1]);
     if (words.empty()) return usage();
     if (!kModes.contains(words[0])) return usage();
-    std::uint64_t seconds = 20;
+    std::uint64_t seconds = 10;
     std::uint64_t seed = std::random_device()();
     for (std::size_t i = 1; i < words.size(); ++i) {
       if (words[i] == "--long") {
