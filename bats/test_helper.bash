@@ -27,17 +27,19 @@ fo_setup() {
   fi
   unset CUDA_VISIBLE_DEVICES ENGINE_ID FO_LIBEXEC_DIR NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID \
     "${!FAILOVER_@}" "${!KUBERNETES_@}" "${!GMS_@}" "${!DYN_@}"
-  # The path must be short, because sockets are below it.
-  T=$(mktemp -d /tmp/fo.XXXXXX)
+  # The paths must be short, because sockets are below them.
+  printf -v T '/tmp/fo.%08x' "$SRANDOM"
   # In containers, /dev/shm has 64 MiB by default.
   local room=$BATS_RUN_TMPDIR/shm
   if [ ! -e "$room" ]; then
     df --output=avail -B 1M /dev/shm | tail -n 1 >"$room.$$"
     mv "$room.$$" "$room"
   fi
-  local shm=/dev/shm
-  if [ "$(<"$room")" -lt 1024 ]; then shm=/tmp; fi
-  GMS_SIM_DIR=$(mktemp -d "$shm/fo.XXXXXX")
+  local available shm=/dev/shm
+  read -r available <"$room"
+  if [ "$available" -lt 1024 ]; then shm=/tmp; fi
+  GMS_SIM_DIR=$shm/${T#/tmp/}.sim
+  mkdir -m 700 "$T" "$GMS_SIM_DIR"
   # The environment of every process of the test has this mark, also if it is an orphan.
   FO_TEST_MARK=$T
   GMS_DRIVER=${FO_TEST_DRIVER:-sim}
