@@ -44,8 +44,8 @@ using base::Duration;
 using base::Error;
 using base::ExitStatus;
 
-constexpr Duration kFirstPause = std::chrono::milliseconds(50);
-constexpr Duration kMaxPause = std::chrono::seconds(1);
+constexpr Duration kFirstAttemptPause = std::chrono::milliseconds(50);
+constexpr Duration kMaxAttemptPause = std::chrono::seconds(1);
 // The timeout of one query of the worker.
 constexpr Duration kQueryTimeout = std::chrono::seconds(2);
 constexpr base::ByteCount kMaxAnswer = 64 * base::kKiB;
@@ -146,7 +146,7 @@ class WorkerRun {
   // Writes each state of the worker into the registry, and retries until that succeeds.
   awaitable<void> publish() {
     os::LogLimit log_limit;
-    loop::Backoff backoff(kFirstPause, kMaxPause);
+    loop::Backoff backoff(kFirstAttemptPause, kMaxAttemptPause);
     for (;;) {
       Deadline again_at = Deadline::never();
       if (!published_) {
@@ -266,7 +266,7 @@ class WorkerRun {
   // Queries `url` until it answers 200, the worker has ended, or it must end at once. Returns the
   // reason of the last failed query; empty for success.
   awaitable<std::string> until_200(std::string url, Deadline deadline) {
-    loop::Backoff backoff(kFirstPause, kMaxPause);
+    loop::Backoff backoff(kFirstAttemptPause, kMaxAttemptPause);
     std::string reason = "it has ended";
     while (!status_ && !failure_ && stop_ != loop::Stop::kNow) {
       try {

@@ -45,14 +45,14 @@ function(fo_headers target library)
 endfunction()
 
 # fo_library(NAME [COLD] SOURCES file... LINK target...): builds the static library fo_NAME from
-# lib/NAME. The release preset compiles up to 20 files as one (CMAKE_UNITY_BUILD), in a third of the time.
+# lib/NAME. The release preset compiles up to 40 files as one (CMAKE_UNITY_BUILD), in a third of the time.
 # The code of COLD libraries runs seldom, so they are compiled with -O1, in three quarters of the time.
 function(fo_library name)
   cmake_parse_arguments(arg "COLD" "" "SOURCES;LINK" ${ARGN})
   add_library(fo_${name} STATIC ${arg_SOURCES})
   list(TRANSFORM arg_LINK REPLACE "^fo_" "" OUTPUT_VARIABLE libraries)
   set_property(TARGET fo_${name} PROPERTY FO_LIBRARIES ${name} ${libraries})
-  set_property(TARGET fo_${name} PROPERTY UNITY_BUILD_BATCH_SIZE 20)
+  set_property(TARGET fo_${name} PROPERTY UNITY_BUILD_BATCH_SIZE 40)
   fo_headers(fo_${name} ${name})
   target_link_libraries(fo_${name} PUBLIC fo_flags ${arg_LINK})
   if(arg_COLD)
@@ -168,14 +168,14 @@ function(fo_test_options target)
 endfunction()
 
 # fo_tests(LIBRARY SOURCES file... LINK target... [ON_GPU filter... [UNMARKED]]): builds the GoogleTest
-# program LIBRARY_test for ctest, of which up to 16 files are compiled as one. ON_GPU selects tests that
+# program LIBRARY_test for ctest, of which up to 40 files are compiled as one. ON_GPU selects tests that
 # can use a GPU instead of the simulated device (tests/support/driver.h): ctest has them a second time,
 # with the label gpu. UNMARKED, for libraries that treat a simulated device specially, adds them a third
 # time, on a simulated driver that does not identify itself.
 function(fo_tests library)
   cmake_parse_arguments(arg "UNMARKED" "" "SOURCES;LINK;ON_GPU" ${ARGN})
   add_executable(${library}_test ${arg_SOURCES})
-  set_property(TARGET ${library}_test PROPERTY UNITY_BUILD_BATCH_SIZE 16)
+  set_property(TARGET ${library}_test PROPERTY UNITY_BUILD_BATCH_SIZE 40)
   fo_test_options(${library}_test)
   target_include_directories(${library}_test PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${library}_test PRIVATE fo_flags ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)

@@ -150,7 +150,7 @@ TEST(FileLock, PassesToTheWaiterWhenTheHolderIsKilled) {
   const base::UniqueFd waiter = open_file(dir.path("l"), O_RDWR);
   std::thread killer([&] {
     const FileKey key = file_key(waiter.get());
-    while (visible_file_locks(key).waiters.empty()) test::pause_between_looks();
+    while (visible_file_locks(key).waiters.empty()) fo::test::pause_between_looks();
     holder.kill();
   });
   EXPECT_EQ(lock_file(waiter.get(), base::Deadline::after(kLong)), LockWait::kLocked);

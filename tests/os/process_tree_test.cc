@@ -83,13 +83,13 @@ TEST(ProcessTree, ThreeDescriptorsAreEnoughToKillMany) {
   for (const rlim_t left : {3U, 16U, 17U, 18U}) {
     Forked tree([left](int) {
       for (int count = 0; count < 20; ++count) {
-        static_cast<void>(fork_child(test::pause_for_ever, {.parent_death_signal = SIGKILL}));
+        static_cast<void>(fork_child(fo::test::pause_for_ever, {.parent_death_signal = SIGKILL}));
       }
       // Its number and all lower ones are in use.
       const rlim_t limit = static_cast<rlim_t>(::dup(0)) + 1 + left;
       const rlimit few{limit, limit};
       if (::setrlimit(RLIMIT_NOFILE, &few) != 0) return 99;
-      const base::Deadline deadline = base::Deadline::after(test::kLong);
+      const base::Deadline deadline = base::Deadline::after(fo::test::kLong);
       while (!reap_any().none_left) {
         if (deadline.expired()) return 1;
         signal_descendants(SIGKILL);

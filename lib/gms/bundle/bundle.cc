@@ -73,8 +73,8 @@ std::string find_loader() {
   return ::access(beside.c_str(), X_OK) == 0 ? beside : "gms-load";
 }
 
-struct Server {
-  Server(ServerEntry where, FdBudget& budget) : entry(std::move(where)), fd_store(budget) {}
+struct ServerProcess {
+  ServerProcess(ServerEntry where, FdBudget& budget) : entry(std::move(where)), fd_store(budget) {}
 
   /// Call it when the server has answered and its snapshot, if any, was loaded or failed to load.
   void set_ready() const { counters->ready.set(1); }
@@ -112,7 +112,7 @@ class Bundle {
     const std::size_t reserve = kReserve + kReservePerServer * entries.size();
     budget_.limit = config.fd_limit > reserve ? config.fd_limit - reserve : 0;
     for (ServerEntry& entry : entries) {
-      servers_.push_back(std::make_unique<Server>(std::move(entry), budget_));
+      servers_.push_back(std::make_unique<ServerProcess>(std::move(entry), budget_));
       servers_.back()->wants_snapshot = restores(*servers_.back());
     }
   }
@@ -132,7 +132,7 @@ class Bundle {
   }
 
  private:
-  void start(Server& server) {
+  void start(ServerProcess& server) {
     os::Pipe ready;
     server.ready = std::move(ready.reader);
     UniqueFd fd_store;
@@ -148,7 +148,7 @@ class Bundle {
 
   // If a start fails because no process or descriptor is left, this counts as a crash: it is
   // retried, because the descriptor store still has the layout.
-  std::optional<int> start_again(Server& server) {
+  std::optional<int> start_again(ServerProcess& server) {
     try {
       start(server);
       return std::nullopt;
@@ -183,7 +183,7 @@ class Bundle {
   }
 
   // In the child.
-  int run_child(Server& server, UniqueFd ready, UniqueFd fd_store) {
+  int run_child(ServerProcess& server, UniqueFd ready, UniqueFd fd_store) {
     // A terminal sends SIGINT, SIGHUP and SIGQUIT to all processes of the bundle. Only the parent
     // reacts to them: it sends SIGTERM to its children.
     const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
@@ -236,7 +236,7 @@ class Bundle {
   // Closing the last descriptor of memory takes until the driver has freed it, and the parent must
   // not wait for a driver. So it forks a child with the same descriptors, closes its own, and lets
   // the child's end close the last ones.
-  void close_dropped(Server& server) {
+  void close_dropped(ServerProcess& server) {
     std::vector<UniqueFd> dropped = server.fd_store.take_dropped();
     if (!dropped.empty()) {
       try {
@@ -262,7 +262,7 @@ class Bundle {
     release_siblings();
   }
 
-  void reap_closers(Server& server) {
+  void reap_closers(ServerProcess& server) {
     std::erase_if(server.closers, [](const os::Child& closer) {
       return closer.wait(Deadline::after(base::Duration::zero())).has_value();
     });
@@ -305,14 +305,14 @@ class Bundle {
     }
   }
 
-  void serve_fd_store(Server& server) {
+  void serve_fd_store(ServerProcess& server) {
     server.fd_store.serve();
     close_dropped(server);
   }
 
   // `events` are those of the descriptor store, the ready pipe, the child and the loader. Returns
   // the exit status if everything must end.
-  std::optional<int> look_after(Server& server, const pollfd* events) {
+  std::optional<int> look_after(ServerProcess& server, const pollfd* events) {
     if (events[0].revents != 0) serve_fd_store(server);
     // Before the ready pipe, which may start another loader.
     if (events[3].revents != 0) end_restore(server);
@@ -358,7 +358,7 @@ class Bundle {
             pause ? "" : ", too many times: it is not restarted");
   }
 
-  std::optional<int> after_end(Server& server, int status) {
+  std::optional<int> after_end(ServerProcess& server, int status) {
     server.ready.reset();
     server.answer_by.reset();
     // Packets that it has sent before its end still count.
@@ -386,7 +386,7 @@ class Bundle {
   }
 
   // Plans the next start; returns the exit status to end with after too many crashes.
-  std::optional<int> crash(Server& server, int status, const std::string& what) {
+  std::optional<int> crash(ServerProcess& server, int status, const std::string& what) {
     auto pause = server.crashes.add(Deadline::Clock::now());
     if (!pause) {
       os::log(LogLevel::kError, "{}, too many times: {}", what, server.name());
@@ -405,17 +405,17 @@ class Bundle {
 
   // Whether all servers end if this one cannot be restarted. Memory of servers without weights
   // belongs to engines, which allocate it again, so that is no reason to lose the weights.
-  [[nodiscard]] bool ends_all(const Server& server) const {
+  [[nodiscard]] bool ends_all(const ServerProcess& server) const {
     return server.entry.tag == kWeightsTag ||
            std::none_of(servers_.begin(), servers_.end(),
                         [](const auto& one) { return one->entry.tag == kWeightsTag; });
   }
 
-  [[nodiscard]] bool restores(const Server& server) const {
+  [[nodiscard]] bool restores(const ServerProcess& server) const {
     return !config_.restore.empty() && server.entry.tag == kWeightsTag;
   }
 
-  void begin_restore(Server& server) {
+  void begin_restore(ServerProcess& server) {
     const base::DeviceOrdinal device = server.entry.device;
     const std::string snapshot =
         snapshot_of(config_.restore, device, servers_.size() == config_.tags.size());
@@ -431,7 +431,7 @@ class Bundle {
     }
   }
 
-  void end_restore(Server& server) {
+  void end_restore(ServerProcess& server) {
     const int status = *server.loader->wait(Deadline::never());
     server.loader.reset();
     if (status == 0) {
@@ -445,7 +445,7 @@ class Bundle {
   }
 
   // A server without its snapshot can still be used to publish.
-  void report_failed_restore(Server& server, const std::string& reason) {
+  void report_failed_restore(ServerProcess& server, const std::string& reason) {
     os::log(LogLevel::kError, "restore {}: {}: {}", base::quoted(config_.restore), reason,
             server.name());
     server.wants_snapshot = false;
@@ -519,7 +519,7 @@ class Bundle {
   std::optional<Deadline> metrics_at_;
   const os::Notifier notifier_;
   FdBudget budget_;
-  std::vector<std::unique_ptr<Server>> servers_;
+  std::vector<std::unique_ptr<ServerProcess>> servers_;
   bool announced_ = false;
   std::optional<OwnedPath> ready_file_;
 };

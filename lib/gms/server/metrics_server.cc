@@ -22,7 +22,7 @@ using asio::awaitable;
 
 constexpr std::size_t kMaxScrapers = 1024;
 // The time to finish pending answers at the end.
-constexpr base::Duration kGrace = std::chrono::seconds(2);
+constexpr base::Duration kCloseTimeout = std::chrono::seconds(2);
 
 // Whether all of them can be used.
 bool are_ready(const std::vector<MeteredServer>& servers) {
@@ -38,7 +38,7 @@ awaitable<void> serve(base::UniqueFd listener, const std::vector<MeteredServer>&
   http::Server server(executor, std::move(handler), http::limits_for_probes(kMaxScrapers));
   server.listen(std::move(listener));
   co_await loop::until_ready(stop_fd, POLLIN, base::Deadline::never());
-  const base::Deadline deadline = base::Deadline::after(kGrace);
+  const base::Deadline deadline = base::Deadline::after(kCloseTimeout);
   co_await server.stop(deadline);
 }
 

@@ -34,7 +34,7 @@ using base::UniqueFd;
 constexpr base::Duration kRetryInterval = std::chrono::milliseconds(50);
 // Interval in which a holder records that its connection exists. After a suspension of this
 // process, that is the last known time.
-constexpr base::Duration kLookInterval = std::chrono::seconds(1);
+constexpr base::Duration kSeenInterval = std::chrono::seconds(1);
 
 void send_request(int socket, const LockdRequest& request, std::span<const int> fds,
                   const std::string& what) {
@@ -170,7 +170,7 @@ FailoverLock::Result LockdLock::abandon(os::LockWait outcome) {
 
 FailoverLock::Watch LockdLock::watch() {
   if (loss_) return {};
-  const base::Duration next = socket_ ? kLookInterval : kRetryInterval;
+  const base::Duration next = socket_ ? kSeenInterval : kRetryInterval;
   const Deadline at = unreachable_at_.sooner(Deadline::after(next));
   return {socket_.get(), POLLIN, at};
 }

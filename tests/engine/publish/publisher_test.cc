@@ -39,7 +39,7 @@ using base::Deadline;
 using base::ExitStatus;
 using base::UniqueFd;
 using http::test::TestServer;
-using Peer = http::test::RawClient;
+using PublishedClient = http::test::RawClient;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::await;
@@ -104,7 +104,7 @@ class TestPublisher {
 };
 
 /// After finish(): whether the peer's kernel has acknowledged the end.
-bool is_end_acknowledged(const Peer& client) {
+bool is_end_acknowledged(const PublishedClient& client) {
   tcp_info info{};
   socklen_t size = sizeof info;
   EXPECT_EQ(::getsockopt(client.fd(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
@@ -112,7 +112,7 @@ bool is_end_acknowledged(const Peer& client) {
 }
 
 /// Whether the peer has ended its stream.
-bool is_end_received(const Peer& client) {
+bool is_end_received(const PublishedClient& client) {
   pollfd ended{client.fd(), POLLRDHUP, 0};
   return ::poll(&ended, 1, 0) == 1;
 }
@@ -123,9 +123,9 @@ class RawEngine {
   /// A dead engine keeps its port reserved, but does not listen.
   explicit RawEngine(bool dead = false) { EXPECT_EQ(dead ? 0 : ::listen(port_.fd(), 1024), 0); }
   [[nodiscard]] std::string target() const { return local(port_.number()); }
-  [[nodiscard]] Peer accept() const {
+  [[nodiscard]] PublishedClient accept() const {
     if (!has_client(soon())) ADD_FAILURE() << "no connection came";
-    return Peer(UniqueFd(::accept4(port_.fd(), nullptr, nullptr, SOCK_CLOEXEC)));
+    return PublishedClient(UniqueFd(::accept4(port_.fd(), nullptr, nullptr, SOCK_CLOEXEC)));
   }
   [[nodiscard]] bool has_client(const Deadline& deadline) const {
     pollfd ready{port_.fd(), POLLIN, 0};
@@ -153,18 +153,18 @@ const std::string kOk = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// A client's connection, and the engine's, which has read the client's request.
 struct Exchange {
-  Peer client;
-  Peer engine;
+  PublishedClient client;
+  PublishedClient engine;
 };
 Exchange begin_exchange(const RawEngine& raw, std::uint16_t port,
                         const std::string& request = kGet) {
-  Exchange begun{Peer(port), Peer()};
+  Exchange begun{PublishedClient(port), PublishedClient()};
   begun.client.send(request);
   begun.engine = raw.accept();
   EXPECT_EQ(begun.engine.read(request.size()), request);
   return begun;
 }
-void answer(const Peer& engine, Peer& client) {
+void answer(const PublishedClient& engine, PublishedClient& client) {
   engine.send(kOk);
   EXPECT_EQ(client.read(kOk.size()), kOk);
 }
@@ -208,14 +208,14 @@ TEST_F(Publishing, CarriesTenMebibytesBothWays) {
 }
 
 TEST_F(PublishedEngine, CarriesWhatIsNoHttpBothWaysAtOnce) {
-  Peer client(publisher_.port());
+  PublishedClient client(publisher_.port());
   const std::string up = "\x16\x03\n" + random_bytes(10 * base::kMiB);
   const std::string down = random_bytes(10 * base::kMiB + 7);
   std::thread sender([&] {
     EXPECT_TRUE(client.send(up));
     client.finish();
   });
-  Peer engine = raw_.accept();
+  PublishedClient engine = raw_.accept();
   std::thread answerer([&] {
     EXPECT_TRUE(engine.send(down));
     engine.finish();
@@ -243,19 +243,19 @@ TEST_F(Publishing, WaitsForAnEngineWhoseQueueIsFull) {
   const UniqueFd listener = os::listen_unix(path, 0600, 0);
   const UniqueFd before_us = os::connect_unix(path, soon());
   TestPublisher publisher(path);
-  Peer client(publisher.port());
+  PublishedClient client(publisher.port());
   client.send(kGet);
   await([&] { return publisher.connections() == 1; });
   const UniqueFd first(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   pollfd ready{listener.get(), POLLIN, 0};
   ASSERT_EQ(::poll(&ready, 1, soon().poll_timeout()), 1);
-  Peer engine(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  PublishedClient engine(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
   EXPECT_EQ(engine.read(kGet.size()), kGet);
 }
 
 TEST_F(PublishedEngine, PassesEveryPieceOnAtOnce) {
-  Peer client(publisher_.port());
-  Peer engine;
+  PublishedClient client(publisher_.port());
+  PublishedClient engine;
   for (const char& c : kGet) {
     client.send(std::string_view(&c, 1));
     if (&c == kGet.data()) engine = raw_.accept();
@@ -275,10 +275,10 @@ TEST_F(PublishedEngine, PassesEveryPieceOnAtOnce) {
 }
 
 TEST_F(PublishedEngine, KeepsHalfClose) {
-  Peer client(publisher_.port());
+  PublishedClient client(publisher_.port());
   client.send("GET / HTTP/1.0\r\n\r\n");
   client.finish();
-  Peer engine = raw_.accept();
+  PublishedClient engine = raw_.accept();
   EXPECT_EQ(engine.read_to_end(), "GET / HTTP/1.0\r\n\r\n");
   for (const char* part : {"HTTP/1.0 200 OK\r\n\r\n", "the whole ", "answer"}) {
     engine.send(part);
@@ -299,7 +299,7 @@ TEST_F(PublishedEngine, TheEnginesEndReachesTheClient) {
   client.close();
   await([&] { return publisher_.connections() == 0; });
   // The engine closes a connection that was idle for too long.
-  client = Peer(publisher_.port());
+  client = PublishedClient(publisher_.port());
   client.send(kGet);
   engine = raw_.accept();
   engine.read(kGet.size());
@@ -315,7 +315,7 @@ TEST_F(PublishedEngine, PassesResetsOn) {
   engine.reset();
   client.read_to_end();
   EXPECT_EQ(client.end(), ECONNRESET);
-  client = Peer(publisher_.port());
+  client = PublishedClient(publisher_.port());
   client.send(kGet);
   engine = raw_.accept();
   engine.read(kGet.size());
@@ -341,7 +341,7 @@ TEST_F(Publishing, ResetsClientsOfADeadEngine) {
   TestPublisher publisher(dead.target());
   testing::internal::CaptureStderr();
   for (int i = 0; i < 50; ++i) {
-    Peer client(publisher.port());
+    PublishedClient client(publisher.port());
     client.send(kGet);
     client.read_to_end();
     EXPECT_EQ(client.end(), ECONNRESET);
@@ -357,7 +357,7 @@ TEST_F(Publishing, ResetsClientsOfADeadEngine) {
 
 TEST_F(PublishedEngine, AClientThatSaysNothingNeedsNoEngine) {
   {
-    const Peer client(publisher_.port());
+    const PublishedClient client(publisher_.port());
     await([&] { return publisher_.connections() == 1; });
     EXPECT_EQ(publisher_.busy(), 0U);
   }
@@ -382,9 +382,9 @@ TEST_F(PublishedEngine, AClientThatDoesNotReadHoldsTheEngineBack) {
 TEST_F(Publishing, IdleAndSlowClientsHoldNobodyUp) {
   const HttpEngine engine("A");
   TestPublisher publisher(engine.target());
-  std::vector<Peer> others;
+  std::vector<PublishedClient> others;
   for (int i = 0; i < 150; ++i) {
-    others.push_back(Peer(publisher.port()));
+    others.push_back(PublishedClient(publisher.port()));
     if (i % 3 == 1) others.back().send("GET / HTT");
     // This client never reads its answers.
     if (i % 3 == 2) others.back().send(kGet);
@@ -399,32 +399,32 @@ TEST_F(Publishing, WhoHasBeenIdleForLongestGivesWayWhenItIsFull) {
   TestPublisher publisher(raw.target(), {.connections = 4});
   testing::internal::CaptureStderr();
   const auto come = [&](std::size_t connections) {
-    Peer peer(publisher.port());
+    PublishedClient peer(publisher.port());
     await([&] { return publisher.connections() == connections; });
     return peer;
   };
-  Peer busy = come(1);
+  PublishedClient busy = come(1);
   busy.send(kGet);
-  Peer busy_engine = raw.accept();
+  PublishedClient busy_engine = raw.accept();
   busy_engine.read(kGet.size());
-  Peer asks = come(2);
-  Peer silent = come(3);
+  PublishedClient asks = come(2);
+  PublishedClient silent = come(3);
   // It connected before the silent one, but was active after it.
   asks.send(kGet);
-  Peer asks_engine = raw.accept();
+  PublishedClient asks_engine = raw.accept();
   asks_engine.read(kGet.size());
   asks_engine.send(kOk);
   asks.read(kOk.size());
-  Peer last = come(4);
-  const Peer one_more(publisher.port());
+  PublishedClient last = come(4);
+  const PublishedClient one_more(publisher.port());
   EXPECT_EQ(silent.read_to_end(), "");
   EXPECT_EQ(silent.end(), 0);
-  const Peer another(publisher.port());
+  const PublishedClient another(publisher.port());
   EXPECT_EQ(asks.read_to_end(), "");
   EXPECT_EQ(asks.end(), 0);
   EXPECT_EQ(publisher.connections(), 4U);
   last.send(kGet);
-  Peer last_engine = raw.accept();
+  PublishedClient last_engine = raw.accept();
   EXPECT_EQ(last_engine.read(kGet.size()), kGet);
   answer(busy_engine, busy);
   EXPECT_TRUE(testing::internal::GetCapturedStderr().starts_with(
@@ -436,24 +436,24 @@ TEST_F(Publishing, ClientsThatHaveNotAskedYetGiveWayToThoseThatAsk) {
   const RawEngine raw;
   TestPublisher publisher(raw.target(), {.connections = 20});
   testing::internal::CaptureStderr();
-  Peer streams(publisher.port());
+  PublishedClient streams(publisher.port());
   streams.send(kGet);
-  Peer engine = raw.accept();
+  PublishedClient engine = raw.accept();
   engine.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
   streams.read_until("a\r\n");
-  std::vector<Peer> crowd;
-  std::vector<Peer> engines;
+  std::vector<PublishedClient> crowd;
+  std::vector<PublishedClient> engines;
   for (const char* said : {"", "GET / HTT", "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf"}) {
     for (int i = 0; i < 40; ++i) {
-      crowd.push_back(Peer(publisher.port()));
+      crowd.push_back(PublishedClient(publisher.port()));
       crowd.back().send(said);
       if (*said != '\0') engines.push_back(raw.accept());
     }
     await([&] { return publisher.connections() == 20; });
   }
-  Peer asks(publisher.port());
+  PublishedClient asks(publisher.port());
   asks.send(kGet);
-  Peer asked = raw.accept();
+  PublishedClient asked = raw.accept();
   EXPECT_EQ(asked.read(kGet.size()), kGet);
   answer(asked, asks);
   engine.send("0\r\n\r\n");
@@ -474,9 +474,9 @@ TEST_F(Publishing, ARequestThatIsRefusedIsAnsweredAndTheEngineHearsNothingOfIt) 
   testing::internal::CaptureStderr();
   const std::string request = "POST /no HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
   for (const std::size_t size : {request.size(), std::size_t{10}, std::size_t{1}}) {
-    Peer client(publisher.port());
+    PublishedClient client(publisher.port());
     for (std::size_t at = 0; at < request.size(); at += size) client.send(request.substr(at, size));
-    Peer engine = raw.accept();
+    PublishedClient engine = raw.accept();
     EXPECT_EQ(engine.read_to_end(), "");
     const std::string answer = client.read_to_end();
     EXPECT_TRUE(answer.starts_with("HTTP/1.1 403 Forbidden\r\n")) << answer;
@@ -493,9 +493,9 @@ TEST_F(Publishing, WhatIsNoHttpIsRefusedWhereRequestsAreJudged) {
   const RawEngine raw;
   TestPublisher publisher(raw.target(), kJudge);
   testing::internal::CaptureStderr();
-  Peer client(publisher.port());
+  PublishedClient client(publisher.port());
   client.send("\x16\x03\x01 hello\n" + random_bytes(base::kMiB));
-  Peer engine = raw.accept();
+  PublishedClient engine = raw.accept();
   EXPECT_EQ(engine.read_to_end(), "");
   EXPECT_TRUE(client.read_to_end().starts_with("HTTP/1.1 400 Bad Request\r\n"));
   testing::internal::GetCapturedStderr();
@@ -505,10 +505,10 @@ TEST_F(Publishing, RequestsBeforeOneThatIsRefusedAreAnsweredFirst) {
   const RawEngine raw;
   TestPublisher publisher(raw.target(), kJudge);
   testing::internal::CaptureStderr();
-  Peer client(publisher.port());
+  PublishedClient client(publisher.port());
   client.send(kGet + kGet + "POST /no HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n");
   client.send(random_bytes(1000000));
-  Peer engine = raw.accept();
+  PublishedClient engine = raw.accept();
   EXPECT_EQ(engine.read(2 * kGet.size()), kGet + kGet);
   answer(engine, client);
   answer(engine, client);
@@ -522,7 +522,7 @@ TEST_F(Publishing, AClientThatWasRefusedAndStaysIsCut) {
   const RawEngine raw;
   TestPublisher publisher(raw.target(), kJudge, {.refusal = milliseconds(20)});
   testing::internal::CaptureStderr();
-  Peer client(publisher.port());
+  PublishedClient client(publisher.port());
   client.send("GET /no HTTP/1.1\r\n\r\n");
   await([&] { return is_end_received(client); });
   await([&] { return publisher.connections() == 0; });
@@ -533,9 +533,9 @@ TEST_F(Publishing, AClientThatWasRefusedAndStaysIsCut) {
 TEST_F(Publishing, RequestsThatPassTheJudgeAreCarriedAsTheyCame) {
   const RawEngine raw;
   TestPublisher publisher(raw.target(), kJudge);
-  Peer client(publisher.port());
+  PublishedClient client(publisher.port());
   client.send("POST / HTTP/1.1\r\nTrans");
-  Peer engine = raw.accept();
+  PublishedClient engine = raw.accept();
   client.send("fer-Encoding: chunked\r\n\r\n");
   EXPECT_EQ(engine.read_until("\r\n\r\n"), "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
   const std::string big = random_bytes(5 * base::kMiB);
@@ -556,10 +556,10 @@ TEST_F(Publishing, ADrainWaitsForAHeadThatHasBegunAndNotForARefusal) {
   const RawEngine raw;
   TestPublisher publisher(raw.target(), kJudge);
   testing::internal::CaptureStderr();
-  Peer client(publisher.port());
+  PublishedClient client(publisher.port());
   client.send(kGet.substr(0, 10));
-  Peer engine = raw.accept();
-  Peer refused(publisher.port());
+  PublishedClient engine = raw.accept();
+  PublishedClient refused(publisher.port());
   refused.send("GET /no HTTP/1.1\r\n\r\n");
   EXPECT_TRUE(refused.read_to_end().starts_with("HTTP/1.1 403 "));
   std::future<bool> drained = publisher.drain();
@@ -581,7 +581,7 @@ TEST_F(Publishing, ClientsWaitWhenAllOthersAreBusy) {
   TestPublisher publisher(raw.target(), {.connections = 1});
   auto [busy, engine] = begin_exchange(raw, publisher.port());
   testing::internal::CaptureStderr();
-  Peer waits(publisher.port());
+  PublishedClient waits(publisher.port());
   waits.send(kGet);
   answer(engine, busy);
   engine = raw.accept();
@@ -594,12 +594,12 @@ TEST_F(Publishing, ClientsWaitWhenAllOthersAreBusy) {
 TEST_F(Publishing, ASlowReaderGetsItsWholeAnswer) {
   const RawEngine raw;
   TestPublisher publisher(raw.target(), {.half_open = milliseconds(20)});
-  Peer client;
+  PublishedClient client;
   const int few = 4096;
   ASSERT_EQ(::setsockopt(client.fd(), SOL_SOCKET, SO_RCVBUF, &few, sizeof few), 0);
   client.connect(publisher.port());
   client.send("GET / HTTP/1.0\r\n\r\n");
-  Peer engine = raw.accept();
+  PublishedClient engine = raw.accept();
   engine.read_until("\r\n\r\n");
   const std::string answer = "HTTP/1.0 200 OK\r\n\r\n" + random_bytes(30000);
   engine.send(answer);
@@ -639,7 +639,7 @@ TEST_F(Publishing, OutlivesAWantOfDescriptors) {
     EXPECT_LT(publisher.connections(), clients.size());
   }
   for (UniqueFd& fd : clients) {
-    Peer client(std::move(fd));
+    PublishedClient client(std::move(fd));
     client.send(kGet);
     EXPECT_TRUE(client.read_until("\r\n\r\nA").ends_with("\r\n\r\nA"));
   }
@@ -650,9 +650,9 @@ TEST_F(Publishing, WhoHasAskedWaitsWhileDescriptorsRunOut) {
   const RawEngine raw;
   TestPublisher publisher(raw.target());
   const std::uint16_t port = publisher.port();
-  Peer client(port);
+  PublishedClient client(port);
   await([&] { return publisher.connections() == 1; });
-  Peer late;
+  PublishedClient late;
   testing::internal::CaptureStderr();
   {
     const test::FewDescriptors none;
@@ -662,7 +662,7 @@ TEST_F(Publishing, WhoHasAskedWaitsWhileDescriptorsRunOut) {
     late.send(kGet);
   }
   for (int i = 0; i < 2; ++i) {
-    Peer engine = raw.accept();
+    PublishedClient engine = raw.accept();
     EXPECT_EQ(engine.read(kGet.size()), kGet);
     engine.send(kOk);
     engine.close();
@@ -679,7 +679,7 @@ TEST_F(Publishing, WaitsForDescriptorsNoLongerThanForTheEngine) {
   if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   const RawEngine raw;
   TestPublisher publisher(raw.target(), {.connect = milliseconds(50)});
-  Peer client(publisher.port());
+  PublishedClient client(publisher.port());
   await([&] { return publisher.connections() == 1; });
   testing::internal::CaptureStderr();
   {
@@ -695,15 +695,15 @@ TEST_F(Publishing, WaitsForDescriptorsNoLongerThanForTheEngine) {
 TEST_F(Publishing, DrainingLeavesIdleClientsConnected) {
   const HttpEngine first("A");
   TestPublisher publisher(first.target());
-  Peer silent(publisher.port());
-  Peer idle(publisher.port());
+  PublishedClient silent(publisher.port());
+  PublishedClient idle(publisher.port());
   idle.send(kGet);
   idle.read_until("\r\n\r\nA");
   await([&] { return publisher.connections() == 2; });
   EXPECT_TRUE(publisher.drain().get());
   // The request stays in the kernel.
   idle.send(kGet);
-  Peer late(publisher.port());
+  PublishedClient late(publisher.port());
   late.send(kGet);
   PublishedSockets left = publisher.take();
   EXPECT_TRUE(left.listener);
@@ -713,7 +713,7 @@ TEST_F(Publishing, DrainingLeavesIdleClientsConnected) {
   const HttpEngine next("B");
   TestPublisher heir(next.target(), std::move(left));
   silent.send(kGet);
-  for (Peer* client : {&silent, &idle, &late}) {
+  for (PublishedClient* client : {&silent, &idle, &late}) {
     EXPECT_TRUE(client->read_until("\r\n\r\nB").ends_with("\r\n\r\nB"));
   }
 }
@@ -721,14 +721,14 @@ TEST_F(Publishing, DrainingLeavesIdleClientsConnected) {
 TEST_F(Publishing, ResumesAfterADrain) {
   HttpEngine engine("A");
   TestPublisher publisher(engine.target());
-  Peer client(publisher.port());
+  PublishedClient client(publisher.port());
   for (int i = 0; i < 5; ++i) {
     client.send(kGet);
     client.read_until("\r\n\r\nA");
     EXPECT_TRUE(publisher.drain().get());
     await([&] { return engine.connections() == 0; });
     client.send(kGet);
-    Peer late(publisher.port());
+    PublishedClient late(publisher.port());
     late.send(kGet);
     publisher.resume();
     EXPECT_TRUE(client.read_until("\r\n\r\nA").ends_with("\r\n\r\nA"));
@@ -755,11 +755,11 @@ TEST_F(PublishedEngine, DrainingWaitsForStreams) {
 }
 
 TEST_F(PublishedEngine, DrainingFinishesAnUploadAndLeavesTheNextRequest) {
-  Peer client(publisher_.port());
+  PublishedClient client(publisher_.port());
   const std::string head = "POST / HTTP/1.1\r\nContent-Length: 200000\r\n\r\n";
   const std::string body = random_bytes(200000);
   client.send(head + body.substr(0, 100000));
-  Peer engine = raw_.accept();
+  PublishedClient engine = raw_.accept();
   EXPECT_TRUE(engine.read(head.size() + 100000) == head + body.substr(0, 100000));
   std::future<bool> drained = publisher_.drain();
   client.send(body.substr(100000) + kGet + kGet);
@@ -775,9 +775,9 @@ TEST_F(PublishedEngine, DrainingFinishesAnUploadAndLeavesTheNextRequest) {
 }
 
 TEST_F(PublishedEngine, DrainingFinishesPipelinedRequests) {
-  Peer client(publisher_.port());
+  PublishedClient client(publisher_.port());
   client.send(kGet + kGet + kGet);
-  Peer engine = raw_.accept();
+  PublishedClient engine = raw_.accept();
   engine.read(3 * kGet.size());
   std::future<bool> drained = publisher_.drain();
   for (int i = 0; i < 3; ++i) {
@@ -801,7 +801,7 @@ TEST_F(PublishedEngine, DrainingEndsWithConnectionsThatEndWithTheirAnswer) {
 }
 
 TEST_F(PublishedEngine, TheDeadlineCutsWhatIsInFlight) {
-  Peer idle(publisher_.port());
+  PublishedClient idle(publisher_.port());
   auto [client, engine] = exchange();
   engine.send("HTTP/1.1 101 Switching Protocols\r\n\r\n");
   client.read_until("\r\n\r\n");
@@ -855,14 +855,14 @@ TEST_F(PublishedEngine, DrainingDoesNotWaitForClientsThatStayAfterTheirLastAnswe
 
 TEST_F(PublishedEngine, DrainingForNobodyClosesWhatIsIdle) {
   const std::uint16_t port = publisher_.port();
-  Peer silent(port);
+  PublishedClient silent(port);
   auto [idle, idle_engine] = exchange();
   idle_engine.send(kOk);
   idle.read(kOk.size());
   auto [client, engine] = exchange();
   await([&] { return publisher_.connections() == 3 && publisher_.busy() == 1; });
   std::future<bool> drained = publisher_.drain(soon(), Successor::kNone);
-  for (Peer* closed : {&silent, &idle, &idle_engine}) {
+  for (PublishedClient* closed : {&silent, &idle, &idle_engine}) {
     EXPECT_EQ(closed->read_to_end(), "");
     EXPECT_EQ(closed->end(), 0);
   }
@@ -886,14 +886,14 @@ TEST_F(Publishing, DrainingForNobodyAnswersWhoHasAskedBefore) {
   const UniqueFd listener = os::listen_unix(path, 0600, 0);
   const UniqueFd before_us = os::connect_unix(path, soon());
   TestPublisher publisher(path);
-  Peer client(publisher.port());
+  PublishedClient client(publisher.port());
   client.send(kGet);
   await([&] { return publisher.busy() == 1; });
   std::future<bool> drained = publisher.drain(soon(), Successor::kNone);
   const UniqueFd first(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   pollfd ready{listener.get(), POLLIN, 0};
   ASSERT_EQ(::poll(&ready, 1, soon().poll_timeout()), 1);
-  Peer engine(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  PublishedClient engine(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
   EXPECT_EQ(engine.read(kGet.size()), kGet);
   engine.send(kOk);
   EXPECT_EQ(client.read_to_end(), kOk);
@@ -903,7 +903,7 @@ TEST_F(Publishing, DrainingForNobodyAnswersWhoHasAskedBefore) {
 
 // A switchover that becomes an end.
 TEST_F(PublishedEngine, ADrainForNobodyClosesWhatWasKeptForASuccessor) {
-  Peer idle(publisher_.port());
+  PublishedClient idle(publisher_.port());
   auto [client, engine] = exchange();
   await([&] { return publisher_.connections() == 2; });
   std::future<bool> first = publisher_.drain();
@@ -921,8 +921,8 @@ TEST_F(PublishedEngine, ADrainForNobodyClosesWhatWasKeptForASuccessor) {
 TEST_F(Publishing, DropsDrainedClientsThatLeave) {
   const HttpEngine engine("A");
   TestPublisher publisher(engine.target());
-  Peer leaves(publisher.port());
-  Peer asks_and_leaves(publisher.port());
+  PublishedClient leaves(publisher.port());
+  PublishedClient asks_and_leaves(publisher.port());
   await([&] { return publisher.connections() == 2; });
   EXPECT_TRUE(publisher.drain().get());
   leaves.finish();
@@ -939,10 +939,10 @@ TEST_F(Publishing, DropsDrainedClientsThatLeave) {
 TEST_F(Publishing, DestroyingItCutsEverything) {
   const RawEngine raw;
   auto publisher = std::make_unique<TestPublisher>(raw.target());
-  Peer idle(publisher->port());
-  Peer client(publisher->port());
+  PublishedClient idle(publisher->port());
+  PublishedClient client(publisher->port());
   client.send(kGet);
-  Peer engine = raw.accept();
+  PublishedClient engine = raw.accept();
   await([&] { return publisher->connections() == 2 && publisher->busy() == 1; });
   publisher.reset();
   client.read_to_end();
@@ -962,10 +962,10 @@ TEST_F(Publishing, HandsOverWithoutAFailedRequest) {
   std::vector<std::thread> clients;
   for (int i = 0; i < 8; ++i) {
     clients.emplace_back([&, i] {
-      Peer client(port);
+      PublishedClient client(port);
       while (!ended) {
         // One client reconnects for each request, one sends two requests at a time.
-        if (i == 0) client = Peer(port);
+        if (i == 0) client = PublishedClient(port);
         for (int asked = 0; asked < (i == 1 ? 2 : 1); ++asked) client.send(kGet);
         for (int asked = 0; asked < (i == 1 ? 2 : 1); ++asked) {
           const std::string head = client.read_until("\r\n\r\n");

@@ -18,7 +18,7 @@ using route::Suspects;
 using route::WorkerNumber;
 using namespace std::chrono_literals;
 
-using Workers = std::vector<WorkerNumber>;
+using Numbers = std::vector<WorkerNumber>;
 
 TEST(Suspects, ThoseInFlightAtADeathAreSuspects) {
   Suspects suspects;
@@ -34,7 +34,7 @@ TEST(Suspects, ThoseInFlightAtADeathAreSuspects) {
   EXPECT_FALSE(suspects.is_suspect(4));
   EXPECT_FALSE(suspects.is_suspect(5));
   EXPECT_FALSE(suspects.is_poison(1));
-  EXPECT_EQ(suspects.occupied(), Workers{});
+  EXPECT_EQ(suspects.occupied(), Numbers{});
 }
 
 TEST(Suspects, TwoDeathsMakePoison) {
@@ -97,13 +97,13 @@ TEST(Suspects, AWorkerIsOccupiedUntilTheFirstToken) {
   suspects.begin(1, 20);
   suspects.begin(2, 30);
   suspects.begin(4, 40);
-  EXPECT_EQ(suspects.occupied(), (Workers{20, 30}));
+  EXPECT_EQ(suspects.occupied(), (Numbers{20, 30}));
   EXPECT_TRUE(suspects.on_token(1));
-  EXPECT_EQ(suspects.occupied(), Workers{30});
+  EXPECT_EQ(suspects.occupied(), Numbers{30});
   EXPECT_FALSE(suspects.on_token(1));
   EXPECT_FALSE(suspects.on_token(4));
   suspects.begin(3, 20);
-  EXPECT_EQ(suspects.occupied(), (Workers{30, 20}));
+  EXPECT_EQ(suspects.occupied(), (Numbers{30, 20}));
 }
 
 TEST(Suspects, TheEndOfAnAttemptFreesTheWorkerButNotTheSuspect) {
@@ -118,7 +118,7 @@ TEST(Suspects, TheEndOfAnAttemptFreesTheWorkerButNotTheSuspect) {
   suspects.begin(1, 20);
   EXPECT_TRUE(suspects.end_attempt(1));
   EXPECT_TRUE(suspects.is_suspect(1));
-  EXPECT_EQ(suspects.occupied(), Workers{});
+  EXPECT_EQ(suspects.occupied(), Numbers{});
   // The worker's death is not this request's.
   suspects.on_death(20);
   EXPECT_FALSE(suspects.is_poison(1));
@@ -126,7 +126,7 @@ TEST(Suspects, TheEndOfAnAttemptFreesTheWorkerButNotTheSuspect) {
   EXPECT_TRUE(suspects.remove(2));
   EXPECT_FALSE(suspects.remove(2));
   EXPECT_FALSE(suspects.is_suspect(2));
-  EXPECT_EQ(suspects.occupied(), Workers{});
+  EXPECT_EQ(suspects.occupied(), Numbers{});
 }
 
 // Three workers get the suspects of a death one at a time each, as a dispatcher does: the poison
@@ -142,12 +142,12 @@ TEST(Suspects, OnlyThePoisonIsFound) {
     std::ranges::shuffle(waiting, random);
     int deaths = 0;
     while (!waiting.empty()) {
-      Workers sent;
+      Numbers sent;
       for (WorkerNumber worker = 0; worker < 3 && worker < waiting.size(); ++worker) {
         suspects.begin(waiting[worker], worker);
         sent.push_back(worker);
       }
-      Workers occupied = suspects.occupied();
+      Numbers occupied = suspects.occupied();
       std::ranges::sort(occupied);
       ASSERT_EQ(occupied, sent);
       for (const WorkerNumber worker : sent) {
