@@ -2,7 +2,6 @@
 
 #include <sys/socket.h>
 
-#include <boost/asio/co_spawn.hpp>
 #include <cerrno>
 #include <chrono>
 #include <exception>
@@ -14,6 +13,7 @@
 #include "gms/client/rpc_client.h"
 #include "loop/adopt.h"
 #include "loop/blocking.h"
+#include "loop/spawn.h"
 #include "os/log.h"
 
 namespace fo::engine {
@@ -221,7 +221,7 @@ awaitable<void> GmsWatch::hold(Deadline deadline) {
     std::optional<Held> got = co_await state->take(wanted);
     if (!got || holding != state->holding) co_return;
     state->adopt(i, std::move(*got));
-    asio::co_spawn(state->executor, watch(state, i), [state](const std::exception_ptr& failure) {
+    loop::spawn(state->executor, watch(state, i), [state](const std::exception_ptr& failure) {
       if (failure) state->on_lost(Error(ExitStatus::kSoftware, "watch a GMS: it failed"));
     });
   }

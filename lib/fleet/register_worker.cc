@@ -1,8 +1,6 @@
 #include "fleet/register_worker.h"
 
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <exception>
 #include <memory>
@@ -12,6 +10,7 @@
 #include "base/error.h"
 #include "loop/daemon.h"
 #include "loop/run.h"
+#include "loop/spawn.h"
 #include "os/log.h"
 
 namespace fo::fleet {
@@ -35,8 +34,8 @@ void run_until_signal(loop::Daemon& daemon, asio::io_context& io, awaitable<void
     is_cancelled = true;
     cancel.emit(asio::cancellation_type::terminal);
   };
-  asio::co_spawn(io, daemon.run(stop), end);
-  asio::co_spawn(io, std::move(task), asio::bind_cancellation_slot(cancel.slot(), end));
+  loop::spawn(io, daemon.run(stop), end);
+  loop::spawn(io, std::move(task), end, cancel.slot());
   io.run();
   if (failure && !is_cancelled) std::rethrow_exception(failure);
 }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <cerrno>
 #include <csignal>
@@ -26,6 +25,7 @@
 #include "loop/daemon.h"
 #include "loop/event.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "net/line_buffer.h"
 #include "os/file/pipe.h"
 #include "os/log.h"
@@ -71,7 +71,7 @@ class WorkerRun {
       stop_ = how;
       changed_.notify();
     }));
-    asio::co_spawn(io_, live(), [this](std::exception_ptr error) {
+    loop::spawn(io_, live(), [this](std::exception_ptr error) {
       if (error) failure_ = std::move(error);
       io_.stop();
     });
@@ -286,7 +286,7 @@ class WorkerRun {
   }
 
   void start(awaitable<void> task) {
-    asio::co_spawn(io_, std::move(task), [this](std::exception_ptr error) {
+    loop::spawn(io_, std::move(task), [this](std::exception_ptr error) {
       if (!error || failure_) return;
       failure_ = std::move(error);
       changed_.notify();

@@ -4,10 +4,7 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
@@ -24,6 +21,7 @@
 #include "loop/acceptor.h"
 #include "loop/adopt.h"
 #include "loop/event.h"
+#include "loop/spawn.h"
 #include "net/address.h"
 #include "net/stream.h"
 #include "net/tls.h"
@@ -174,9 +172,9 @@ class Session : public std::enable_shared_from_this<Session> {
 
   static void start(const std::shared_ptr<Session>& self) {
     // The slot is used until the completion handler has run.
-    asio::co_spawn(
-        self->state_->executor, run(self),
-        asio::bind_cancellation_slot(self->cancel_.slot(), [self](const std::exception_ptr&) {}));
+    loop::spawn(
+        self->state_->executor, run(self), [self](const std::exception_ptr&) {},
+        self->cancel_.slot());
   }
 
   static awaitable<void> accept(std::shared_ptr<State> state, loop::Acceptor& acceptor,
@@ -229,7 +227,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void watch_client() {
     wants_watch_ = true;
     if (std::exchange(is_watching_, true)) return;
-    asio::co_spawn(state_->executor, watch(shared_from_this()), asio::detached);
+    loop::spawn(state_->executor, watch(shared_from_this()));
   }
 
   void close() { stream_.close(); }
@@ -363,7 +361,7 @@ class Session : public std::enable_shared_from_this<Session> {
     }
     kept_ += bytes;
     if (std::exchange(is_sending_, true)) co_return;
-    asio::co_spawn(state_->executor, send_kept(shared_from_this()), asio::detached);
+    loop::spawn(state_->executor, send_kept(shared_from_this()));
   }
 
   static awaitable<void> send_kept(std::shared_ptr<Session> self) {
@@ -661,9 +659,8 @@ void Server::State::start(const std::shared_ptr<State>& state, base::UniqueFd li
                           std::shared_ptr<net::ServerTls> tls) {
   const Protocol protocol(loop::family_of(listener.get(), "query a socket's address"), 0);
   state->acceptors.emplace_back(state->executor, std::move(listener), "accept an HTTP connection");
-  asio::co_spawn(state->executor,
-                 Session::accept(state, state->acceptors.back(), protocol, std::move(tls)),
-                 asio::detached);
+  loop::spawn(state->executor,
+              Session::accept(state, state->acceptors.back(), protocol, std::move(tls)));
 }
 
 bool Server::State::admits(int client) {

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -21,6 +19,7 @@
 #include "base/unique_fd.h"
 #include "loop/adopt.h"
 #include "loop/event.h"
+#include "loop/spawn.h"
 #include "os/file/file.h"
 #include "os/file/pipe.h"
 #include "os/process/process_tree.h"
@@ -171,8 +170,8 @@ struct Children::State {
     const GroupOwner owner(pid, ending);
     out->close_writer();
     err->close_writer();
-    asio::co_spawn(state->io, Output::follow(out), asio::detached);
-    asio::co_spawn(state->io, Output::follow(err), asio::detached);
+    spawn(state->io, Output::follow(out));
+    spawn(state->io, Output::follow(err));
     while (!ending->status && !deadline.expired()) co_await ending->notified.wait(deadline);
     os::Captured captured;
     captured.out = out->take();
@@ -204,7 +203,7 @@ struct Children::State {
 Children::Children(asio::io_context& io) : state_(std::make_shared<State>(io)) {
   os::become_subreaper();
   adopt(state_->signals, os::open_signal_fd(os::signal_set({SIGCHLD})), "watch SIGCHLD");
-  asio::co_spawn(io, State::watch(state_), [](const std::exception_ptr& failure) {
+  spawn(io, State::watch(state_), [](const std::exception_ptr& failure) {
     // Throws out of io_context::run: without reaping, the process cannot continue.
     if (failure) std::rethrow_exception(failure);
   });

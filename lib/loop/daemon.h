@@ -2,7 +2,7 @@
 // manager, which is notified that it is ready, alive and stopping.
 //
 //   loop::Daemon daemon(config.ready_fd);   first: before threads, children and the loop
-//   co_spawn(io, daemon.run(on_stop), …)    the loop's first task; ends with the loop
+//   loop::spawn(io, daemon.run(on_stop));   the loop's first task; ends with the loop
 //   daemon.ready();                         when clients are served
 #pragma once
 

@@ -2,37 +2,24 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <exception>
 #include <optional>
 #include <utility>
+
+#include "loop/spawn.h"
 
 namespace fo::loop {
 
 /// Runs `task` on `loop`, which must not be running, until the task and everything that it started
-/// there have ended. Returns or throws the result of the task.
+/// there have ended. Throws what the task throws.
+void run_to_end(boost::asio::io_context& loop, boost::asio::awaitable<void> task);
+
+/// The same as above; returns the result of the task.
 template <typename Result>
 Result run_to_end(boost::asio::io_context& loop, boost::asio::awaitable<Result> task) {
-  std::exception_ptr failure;
   std::optional<Result> result;
-  boost::asio::co_spawn(loop, std::move(task), [&](std::exception_ptr error, Result got) {
-    failure = std::move(error);
-    result = std::move(got);
-  });
-  loop.restart();
-  loop.run();
-  if (failure) std::rethrow_exception(failure);
+  run_to_end(loop, store(std::move(task), result));
   return std::move(*result);
-}
-
-inline void run_to_end(boost::asio::io_context& loop, boost::asio::awaitable<void> task) {
-  std::exception_ptr failure;
-  boost::asio::co_spawn(loop, std::move(task),
-                        [&](std::exception_ptr error) { failure = std::move(error); });
-  loop.restart();
-  loop.run();
-  if (failure) std::rethrow_exception(failure);
 }
 
 /// The same on a loop that ends with the call. So `task` owns the connections and clients that it

@@ -1,7 +1,6 @@
 #include "refengine/engine.h"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <ctime>
 #include <exception>
@@ -11,6 +10,7 @@
 
 #include "base/error.h"
 #include "loop/daemon.h"
+#include "loop/spawn.h"
 #include "net/address.h"
 #include "net/networks.h"
 #include "os/log.h"
@@ -83,7 +83,7 @@ class Engine {
 
  private:
   void spawn(awaitable<void> body) {
-    asio::co_spawn(loop_, std::move(body), [this](std::exception_ptr error) {
+    loop::spawn(loop_, std::move(body), [this](std::exception_ptr error) {
       if (error) fail(std::move(error));
     });
   }

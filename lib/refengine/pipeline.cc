@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -20,6 +18,7 @@
 
 #include "json/object.h"
 #include "loop/event.h"
+#include "loop/spawn.h"
 #include "os/file/file.h"
 #include "os/process/process.h"
 #include "refengine/kv/kv_layout.h"
@@ -70,7 +69,7 @@ std::shared_ptr<Pipeline> Pipeline::create(const asio::any_io_executor& executor
   std::shared_ptr<Pipeline> self(new Pipeline(std::move(on_event), std::move(on_death)));
   for (const RankOptions& options : ranks) self->start(executor, options);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    asio::co_spawn(executor, read_frames(self, rank), asio::detached);
+    loop::spawn(executor, read_frames(self, rank));
   }
   return self;
 }

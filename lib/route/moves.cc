@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +14,7 @@
 #include "base/text.h"
 #include "http/client.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "os/log.h"
 #include "route/answer/outcome.h"
 #include "route/resume/kv_move.h"
@@ -289,7 +288,7 @@ bool begin_move(const std::shared_ptr<RouterParts>& parts, Job& job) {
   }
   job.moving_since = Clock::now();
   Move move{parts, job.id, job.attempts, job.worker, Target(std::move(target), job.tokens)};
-  boost::asio::co_spawn(parts->executor, run(std::move(move)), boost::asio::detached);
+  loop::spawn(parts->executor, run(std::move(move)));
   return true;
 }
 

@@ -1,8 +1,6 @@
 #include "route/serve.h"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <exception>
 #include <functional>
@@ -16,6 +14,7 @@
 #include "loop/daemon.h"
 #include "loop/event.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "net/address.h"
 #include "net/tls.h"
 #include "os/log.h"
@@ -408,9 +407,11 @@ awaitable<void> Server::offer_listeners() {
   os::log(os::LogLevel::kInfo, "another router has taken over; requests in flight may finish");
   hold_.hand_over();
   // A change on a connection that was accepted last is refused, and tried again at the next router.
-  asio::co_spawn(io_, admin_->stop(Deadline::after(kProbeTime), Deadline::after(kFirstRequest)),
-                 asio::detached);
-  if (metrics_) asio::co_spawn(io_, metrics_->stop(Deadline::after(kProbeTime)), asio::detached);
+  loop::spawn(io_, loop::without_result(
+                       admin_->stop(Deadline::after(kProbeTime), Deadline::after(kFirstRequest))));
+  if (metrics_) {
+    loop::spawn(io_, loop::without_result(metrics_->stop(Deadline::after(kProbeTime))));
+  }
   if (daemon_.is_stopping()) co_return;
   daemon_.begin_stop();
   co_await end();
@@ -422,7 +423,7 @@ void Server::stop(loop::Stop how) {
     io_.stop();
     return;
   }
-  asio::co_spawn(io_, end(), asio::detached);
+  loop::spawn(io_, end());
 }
 
 awaitable<void> Server::end() {
@@ -443,24 +444,24 @@ int Server::run() {
   std::function<void()> on_reload;
   if (options_.reload) on_reload = [this] { on_hangup(); };
   const auto on_stop = [this](loop::Stop how) { stop(how); };
-  asio::co_spawn(io_, daemon_.run(on_stop, std::move(on_reload)), asio::detached);
-  asio::co_spawn(io_, router_.run_periodic_tasks(), asio::detached);
+  loop::spawn(io_, daemon_.run(on_stop, std::move(on_reload)));
+  loop::spawn(io_, router_.run_periodic_tasks());
   set_named_workers(check_named_workers(options_));
   if (!options_.registry.empty()) {
     registry_ = fleet::make_registry(options_.registry, options_.state_registry);
     if (!options_.state.empty()) {
       source_.load_file(options_.state);
-      asio::co_spawn(io_, source_.save_periodically(options_.state), asio::detached);
+      loop::spawn(io_, source_.save_periodically(options_.state));
     }
-    asio::co_spawn(io_, source_.run_periodic_tasks(), asio::detached);
+    loop::spawn(io_, source_.run_periodic_tasks());
     record_.emplace(*registry_, options_.admin);
-    asio::co_spawn(io_, record_->maintain(), asio::detached);
+    loop::spawn(io_, record_->maintain());
     for (const std::string_view prefix : RegistrySource::kPrefixes) {
-      asio::co_spawn(io_, source_.follow(*registry_, std::string(prefix)), asio::detached);
+      loop::spawn(io_, source_.follow(*registry_, std::string(prefix)));
     }
   }
   std::exception_ptr failure;
-  asio::co_spawn(io_, start(), [&](std::exception_ptr error) {
+  loop::spawn(io_, start(), [&](std::exception_ptr error) {
     failure = std::move(error);
     if (failure) io_.stop();
   });

@@ -1,7 +1,6 @@
 // What a thousand workers cost one fo-canary, at its usual intervals, and what its checks cost a
 // worker, beside what fo-plan canary computes. One process serves all engines. Usage:
 // canary_workers [--json FILE] [--quick] [RUNS]
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <cstdio>
 #include <exception>
@@ -12,6 +11,7 @@
 
 #include "canary/pipeline/fleet.h"
 #include "canary/pipeline/hosts.h"
+#include "loop/spawn.h"
 #include "plan/canary.h"
 #include "report.h"
 #include "usage.h"
@@ -57,7 +57,7 @@ class Canary {
 
   Costs measure(std::size_t runs) {
     std::exception_ptr failure;
-    boost::asio::co_spawn(loop_, run(runs), [&](std::exception_ptr error) {
+    loop::spawn(loop_, run(runs), [&](std::exception_ptr error) {
       failure = std::move(error);
       loop_.stop();
     });

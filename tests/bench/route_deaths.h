@@ -3,8 +3,6 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <chrono>
 #include <cstddef>
@@ -14,6 +12,7 @@
 
 #include "base/error.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "route_load.h"
 #include "route_peers.h"
 
@@ -35,12 +34,12 @@ class LoadOfDeath {
   boost::asio::awaitable<void> run(std::size_t streams, Engine& victim) {
     const auto loop = co_await boost::asio::this_coro::executor;
     for (std::size_t i = 0; i < streams; ++i) {
-      boost::asio::co_spawn(loop, send_streams(), boost::asio::detached);
+      loop::spawn(loop, send_streams());
     }
     // Until each engine has its share.
     co_await loop::pause_for(std::chrono::milliseconds(500));
     for (std::size_t i = 0; i < kShort; ++i) {
-      boost::asio::co_spawn(loop, send_short(), boost::asio::detached);
+      loop::spawn(loop, send_short());
     }
     co_await loop::pause_for(kTime);
     victim.kill();

@@ -4,8 +4,6 @@
 // that are paired for prefill and decode, and what a change of one worker costs there.
 // Usage: route_decisions [--json FILE] [--quick] [RUNS]
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <cstddef>
@@ -18,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "loop/spawn.h"
 #include "report.h"
 #include "route/queue/choice.h"
 #include "route/queue/dispatcher.h"
@@ -170,7 +169,7 @@ class PairedSet {
     job.model = kModel;
     job.tier = random_() % plan::kTiers;
     job.prefixes = {id % 5000, id % 20'000 + 5000};
-    boost::asio::co_spawn(loop_, place(number), boost::asio::detached);
+    loop::spawn(loop_, place(number));
   }
   boost::asio::awaitable<void> place(std::size_t number) {
     route::Job& job = *jobs_[number];

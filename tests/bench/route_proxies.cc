@@ -8,8 +8,6 @@
 // Usage: route_proxies [--json FILE] [--quick] [RUNS [KILLS]]
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <chrono>
 #include <cstddef>
@@ -26,6 +24,7 @@
 #include "http/client.h"
 #include "loop/pause.h"
 #include "loop/run.h"
+#include "loop/spawn.h"
 #include "os/process/process.h"
 #include "report.h"
 #include "route/resume/budget.h"
@@ -291,7 +290,7 @@ awaitable<void> read_streams(std::uint16_t port, std::size_t streams, std::size_
   };
   for (std::size_t i = 0; i < streams; ++i) {
     clients.push_back(std::make_unique<Client>(port));
-    boost::asio::co_spawn(loop, ask(*clients.back(), body), on_end);
+    loop::spawn(loop, ask(*clients.back(), body), on_end);
   }
   while (left > 0) co_await loop::pause_for(std::chrono::milliseconds(1));
   if (failure) std::rethrow_exception(failure);
@@ -344,11 +343,10 @@ awaitable<void> find_longest_gap_beside(std::uint16_t port, std::size_t tokens, 
   bool is_over = false;
   bool has_ended = false;
   std::exception_ptr failure;
-  boost::asio::co_spawn(loop, ask_for_long_answers(port, is_over),
-                        [&](const std::exception_ptr& error) {
-                          failure = error;
-                          has_ended = true;
-                        });
+  loop::spawn(loop, ask_for_long_answers(port, is_over), [&](const std::exception_ptr& error) {
+    failure = error;
+    has_ended = true;
+  });
   co_await find_longest_gap(port, tokens, seconds);
   is_over = true;
   while (!has_ended) co_await loop::pause_for(std::chrono::milliseconds(1));
@@ -668,7 +666,7 @@ awaitable<void> load_and_kill(const Proxy& proxy, Engines& engines, std::size_t 
   const auto loop = co_await boost::asio::this_coro::executor;
   load.kills_before.resize(kLoad);
   for (std::size_t i = 0; i < kLoad; ++i) {
-    boost::asio::co_spawn(loop, send_load(proxy, i, load), boost::asio::detached);
+    loop::spawn(loop, send_load(proxy, i, load));
   }
   co_await kill_engines(engines, kills, load);
 }

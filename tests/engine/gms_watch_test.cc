@@ -10,6 +10,7 @@
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
 #include "gms/server/plain_relay.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "support/failure.h"
 #include "support/fds.h"
@@ -165,8 +166,8 @@ TEST_F(GmsWatchTest, AServerThatIsAwayIsWaitedFor) {
   bool held = false;
   {
     const test::StderrText log;
-    boost::asio::co_spawn(loop_.io(), watch_->hold(soon()),
-                          [&](const std::exception_ptr& error) { held = !error; });
+    loop::spawn(loop_.io(), watch_->hold(soon()),
+                [&](const std::exception_ptr& error) { held = !error; });
     loop_.run_until([&] { return log.contains("; waiting for it\n"); });
   }
   EXPECT_FALSE(held);
@@ -217,8 +218,8 @@ TEST_F(GmsWatchTest, AWriterIsWaitedFor) {
   RpcClient writer = RpcClient::connect(socket_, soon());
   ASSERT_TRUE(writer.request_lock(LockType::kRw, soon()).grant);
   bool held = false;
-  boost::asio::co_spawn(loop_.io(), watch_->hold(soon()),
-                        [&](const std::exception_ptr& error) { held = !error; });
+  loop::spawn(loop_.io(), watch_->hold(soon()),
+              [&](const std::exception_ptr& error) { held = !error; });
   // The first attempt is over.
   loop_.run_until([&] { return relay.requests() >= 2; });
   EXPECT_FALSE(held);

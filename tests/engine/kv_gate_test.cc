@@ -8,6 +8,7 @@
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
 #include "loop/children.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "support/failure.h"
 
@@ -70,16 +71,12 @@ TEST_F(SimulatedKvGateTest, AnEngineThatStillHoldsItIsWaitedFor) {
   EXPECT_EQ(failure.message,
             "wait for the KV memory at '" + socket_ + "': an engine still holds it");
   KvGate gate(places());
-  std::map<base::DeviceOrdinal, base::ByteCount> settled;
-  boost::asio::co_spawn(
-      loop_.io(), gate.settle(soon()),
-      [&](const std::exception_ptr&, std::map<base::DeviceOrdinal, base::ByteCount> sizes) {
-        settled = std::move(sizes);
-      });
+  std::optional<std::map<base::DeviceOrdinal, base::ByteCount>> settled;
+  loop::spawn(loop_.io(), loop::store(gate.settle(soon()), settled));
   loop_.run_ready();
   holder.reset();
-  loop_.run_until([&] { return !settled.empty(); });
-  EXPECT_THAT(settled, ElementsAre(Pair(base::DeviceOrdinal(3), 4 * kMiB)));
+  loop_.run_until([&] { return settled.has_value(); });
+  EXPECT_THAT(*settled, ElementsAre(Pair(base::DeviceOrdinal(3), 4 * kMiB)));
 }
 
 TEST_F(SimulatedKvGateTest, KvMemoryThatOutlivesItsEngineIsNotWaitedFor) {

@@ -3,12 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/asio/detached.hpp>
 #include <deque>
+#include <optional>
 
 #include "base/error.h"
 #include "engine/stand_in.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "support/fds.h"
 #include "support/ports.h"
@@ -86,7 +87,7 @@ class MonitorTest : public test::FdCounting {
   void start() {
     if (!monitor_) make();
     ended_.reset();
-    boost::asio::co_spawn(loop_.io(), run(this), boost::asio::detached);
+    loop::spawn(loop_.io(), run(this));
   }
   static awaitable<void> run(MonitorTest* self) {
     co_await self->monitor_->begin();
@@ -297,8 +298,7 @@ TEST_F(MonitorTest, StopWaitsForTheQuestionThatIsBeingAsked) {
   start();
   loop_.run_until([&] { return driver_.asked == 1; });
   bool stopped = false;
-  boost::asio::co_spawn(loop_.io(), monitor_->stop(),
-                        [&](const std::exception_ptr&) { stopped = true; });
+  loop::spawn(loop_.io(), monitor_->stop(), [&](const std::exception_ptr&) { stopped = true; });
   loop_.run_ready();
   EXPECT_FALSE(stopped);
   driver_.hangs = false;

@@ -17,6 +17,7 @@
 #include "etcd/stand_ins.h"
 #include "loop/backoff.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "support/await.h"
 #include "support/failure.h"
@@ -182,11 +183,8 @@ TEST_F(EtcdClientTest, ListsAreOfOneRevisionInPages) {
 class Watching {
  public:
   Watching(test::TestLoop& loop, Client& client, Watch watch) : stream_(std::move(watch)) {
-    boost::asio::co_spawn(loop.io(), run(client),
-                          [this](const std::exception_ptr& error, Client::WatchEnd how) {
-                            if (!error) end = how;
-                            is_over = true;
-                          });
+    loop::spawn(loop.io(), loop::store(run(client), end),
+                [this](const std::exception_ptr&) { is_over = true; });
   }
   std::vector<std::string> reported;
   int connections = 0;

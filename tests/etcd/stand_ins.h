@@ -4,8 +4,6 @@
 #include <array>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -20,6 +18,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "loop/spawn.h"
 
 namespace fo::test {
 
@@ -30,7 +29,7 @@ class Proxy {
  public:
   Proxy(asio::io_context& io, std::uint16_t server)
       : io_(io), server_(server), acceptor_(io, local(0)) {
-    asio::co_spawn(io, accept(), asio::detached);
+    loop::spawn(io, accept());
   }
   ~Proxy() {
     acceptor_.close();
@@ -82,8 +81,8 @@ class Proxy {
         continue;
       }
       const bool is_lost = ++connections == lost;
-      asio::co_spawn(io_, pump(client, server, delay, false), asio::detached);
-      asio::co_spawn(io_, pump(server, client, delay, is_lost), asio::detached);
+      loop::spawn(io_, pump(client, server, delay, false));
+      loop::spawn(io_, pump(server, client, delay, is_lost));
     }
   }
   static asio::awaitable<void> pump(Socket from, Socket to, base::Duration delay, bool is_lost) {
@@ -119,7 +118,7 @@ class Parrot {
   Parrot(asio::io_context& io, Answer answer)
       : acceptor_(io, asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0)),
         answer_(std::move(answer)) {
-    asio::co_spawn(io, serve(), asio::detached);
+    loop::spawn(io, serve());
   }
   Parrot(asio::io_context& io, std::string answer)
       : Parrot(io, [answer = std::move(answer)](const std::string&) { return answer; }) {}

@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "loop/spawn.h"
 #include "os/file/file.h"
 #include "support/soon.h"
 #include "support/stderr_text.h"
@@ -24,19 +24,16 @@ TEST(StateFile, AStateThatCannotBeWrittenIsWrittenLater) {
   boost::asio::io_context loop(1);
   int failures = 0;
   // The state has changed once, before the first attempt.
-  boost::asio::co_spawn(loop,
-                        keep_state(
-                            path,
-                            [is_new = true]() mutable {
-                              return std::exchange(is_new, false)
-                                         ? std::optional<std::string>("state")
-                                         : std::nullopt;
-                            },
-                            [&] {
-                              if (++failures == 2)
-                                std::filesystem::create_directory(folder.path("late"));
-                            }),
-                        boost::asio::detached);
+  loop::spawn(loop, keep_state(
+                        path,
+                        [is_new = true]() mutable {
+                          return std::exchange(is_new, false) ? std::optional<std::string>("state")
+                                                              : std::nullopt;
+                        },
+                        [&] {
+                          if (++failures == 2)
+                            std::filesystem::create_directory(folder.path("late"));
+                        }));
   const base::Deadline deadline = test::soon();
   while (!std::filesystem::exists(path) && !deadline.expired()) {
     loop.run_one_for(std::chrono::milliseconds(100));

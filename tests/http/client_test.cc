@@ -4,14 +4,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "base/error.h"
+#include "loop/spawn.h"
 #include "os/socket/unix_socket.h"
 #include "support.h"
 #include "support/failure.h"
@@ -122,13 +123,14 @@ TEST(HttpClient, AFullBacklogIsWaitedForAndHoldsNothingElseOnTheLoopUp) {
   int ticks = 0;
   int ticks_at_end = 0;
   std::string reason;
-  boost::asio::co_spawn(loop, async_fetch("GET", full.url(), soon()),
-                        [&](const std::exception_ptr& error, const Response&) {
-                          ticks_at_end = ticks;
-                          reason = error ? reason_of(error) : "";
-                          loop.stop();
-                        });
-  boost::asio::co_spawn(loop, tick_and_accept(full, ticks), boost::asio::detached);
+  std::optional<Response> response;
+  loop::spawn(loop, loop::store(async_fetch("GET", full.url(), soon()), response),
+              [&](const std::exception_ptr& error) {
+                ticks_at_end = ticks;
+                reason = error ? reason_of(error) : "";
+                loop.stop();
+              });
+  loop::spawn(loop, tick_and_accept(full, ticks));
   loop.run();
   EXPECT_GT(ticks_at_end, 10);
   // The fetch reached the server, which closed the connection.

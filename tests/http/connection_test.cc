@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "net/tls.h"
 #include "net/tls_server.h"
@@ -664,12 +664,13 @@ class HttpCancellation : public HttpConnection {
   void expect_cancelled(awaitable<void> body) {
     std::exception_ptr failure;
     bool is_over = false;
-    boost::asio::co_spawn(
+    loop::spawn(
         loop_.io(), std::move(body),
-        boost::asio::bind_cancellation_slot(signal_.slot(), [&](std::exception_ptr thrown) {
+        [&](std::exception_ptr thrown) {
           failure = std::move(thrown);
           is_over = true;
-        }));
+        },
+        signal_.slot());
     loop_.run_until([&] { return is_over; });
     try {
       if (failure) std::rethrow_exception(failure);
@@ -751,9 +752,7 @@ TEST_F(HttpCancellation, MayBeDestroyedWhileItReads) {
     const ConnectionPtr own = co_await open(server.origin());
     co_await ask_head(*own);
   };
-  boost::asio::co_spawn(
-      loop, body(),
-      boost::asio::bind_cancellation_slot(signal_.slot(), [](const std::exception_ptr&) {}));
+  loop::spawn(loop, body(), nullptr, signal_.slot());
   loop.run();
 }
 

@@ -3,17 +3,18 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "scripted_server.h"
 #include "support.h"
@@ -341,13 +342,10 @@ TEST_F(HttpPool, AWaitMayOutliveThePool) {
   auto pool = std::make_unique<Pool>(loop_.io().get_executor(), limits);
   Lease lease = loop_.run(get(*pool, server));
   loop_.run(ask(*lease));
-  Lease next;
+  std::optional<Lease> next;
   bool is_over = false;
-  boost::asio::co_spawn(loop_.io(), get(*pool, server, soon()),
-                        [&](const std::exception_ptr&, Lease got) {
-                          next = std::move(got);
-                          is_over = true;
-                        });
+  loop::spawn(loop_.io(), loop::store(get(*pool, server, soon()), next),
+              [&](const std::exception_ptr&) { is_over = true; });
   loop_.io().restart();
   loop_.io().poll();
   EXPECT_FALSE(is_over);
@@ -370,12 +368,14 @@ TEST_F(HttpPool, CancelledWaitsLeaveNothingBehind) {
   boost::asio::cancellation_signal signal;
   bool is_over = false;
   std::exception_ptr failure;
-  boost::asio::co_spawn(
-      loop_.io(), get(pool, server),
-      boost::asio::bind_cancellation_slot(signal.slot(), [&](std::exception_ptr thrown, Lease) {
+  std::optional<Lease> next;
+  loop::spawn(
+      loop_.io(), loop::store(get(pool, server), next),
+      [&](std::exception_ptr thrown) {
         failure = std::move(thrown);
         is_over = true;
-      }));
+      },
+      signal.slot());
   boost::asio::post(loop_.io(), [&] { signal.emit(boost::asio::cancellation_type::terminal); });
   loop_.run_until([&] { return is_over; });
   EXPECT_TRUE(failure);
@@ -429,7 +429,7 @@ TEST_F(HttpPool, ManyAtOnceWithConnectionsThatDie) {
         };
         const auto executor = co_await boost::asio::this_coro::executor;
         for (int i = 0; i < 20; ++i) {
-          boost::asio::co_spawn(executor, client(), boost::asio::detached);
+          loop::spawn(executor, client());
         }
         while (left > 0) co_await pause(std::chrono::milliseconds(1));
         EXPECT_LE(pool.idle(), 10U);

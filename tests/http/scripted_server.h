@@ -4,8 +4,6 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -17,6 +15,7 @@
 #include <utility>
 
 #include "http/connection.h"
+#include "loop/spawn.h"
 
 namespace fo::http::test {
 
@@ -94,7 +93,7 @@ class ScriptedServer {
 
   ScriptedServer(const boost::asio::any_io_executor& loop, Script script)
       : acceptor_(loop, {boost::asio::ip::address_v4::loopback(), 0}), script_(std::move(script)) {
-    boost::asio::co_spawn(loop, accept(), boost::asio::detached);
+    loop::spawn(loop, accept());
   }
   ScriptedServer(const ScriptedServer&) = delete;
   ScriptedServer& operator=(const ScriptedServer&) = delete;
@@ -116,8 +115,7 @@ class ScriptedServer {
     for (;;) {
       boost::asio::ip::tcp::socket socket = co_await acceptor_.async_accept(result);
       if (error) co_return;
-      boost::asio::co_spawn(acceptor_.get_executor(), serve(std::move(socket), ++connections_),
-                            boost::asio::detached);
+      loop::spawn(acceptor_.get_executor(), serve(std::move(socket), ++connections_));
     }
   }
 

@@ -3,14 +3,13 @@
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -22,6 +21,7 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "http/client.h"
+#include "loop/spawn.h"
 #include "net/dns_server.h"
 #include "net/tls.h"
 #include "net/tls_server.h"
@@ -65,13 +65,14 @@ class TlsClient : public fo::test::FdCounting {
   Outcome run(const std::string& url, const Deadline& deadline = soon()) {
     outcome_ = {};
     loop_.restart();
-    boost::asio::co_spawn(
-        loop_, async_fetch(method_, url, deadline, options_),
-        boost::asio::bind_cancellation_slot(
-            cancel_.slot(), [this](const std::exception_ptr& error, Response response) {
-              take(error, std::move(response));
-              loop_.stop();
-            }));
+    std::optional<Response> response;
+    loop::spawn(
+        loop_, loop::store(async_fetch(method_, url, deadline, options_), response),
+        [&](const std::exception_ptr& error) {
+          take(error, std::move(response).value_or(Response{}));
+          loop_.stop();
+        },
+        cancel_.slot());
     loop_.run();
     return outcome_;
   }
@@ -327,20 +328,15 @@ TEST_F(TlsClientsAnswer, MayBeLong) {
   EXPECT_EQ(outcome.response->body, body);
 }
 
-/// A listener whose backlog is full: further connections get no answer.
+/// A listener whose backlog is full: further connections get no answer. Throws if the port is in
+/// use.
 class FullPort {
  public:
   FullPort(boost::asio::io_context& loop, const std::string& host, unsigned short port)
       : acceptor_(loop) {
     acceptor_.open(tcp::v4());
     acceptor_.set_option(tcp::acceptor::reuse_address(true));
-    // Another test's connection may have the port for a moment.
-    const Deadline deadline = fo::test::soon();
-    boost::system::error_code error = boost::asio::error::address_in_use;
-    while (error == boost::asio::error::address_in_use && !deadline.expired()) {
-      acceptor_.bind({boost::asio::ip::make_address(host), port}, error);
-    }
-    EXPECT_FALSE(error) << error.message();
+    acceptor_.bind({boost::asio::ip::make_address(host), port});
     acceptor_.listen(0);
     tcp::socket waiting(loop);
     waiting.connect(acceptor_.local_endpoint());
@@ -363,6 +359,18 @@ class ManyAddresses : public TlsClient {
     return dns_answer(question, {"\x7f\0\0\2"s, "\x7f\0\0\1"s});
   }
 
+  /// Calls `listen`, which listens on a free port of 127.0.0.1 and returns it, until that port is
+  /// free at 127.0.0.2 too, which another test may use. Makes that one full.
+  std::unique_ptr<FullPort> beside(const std::function<unsigned short()>& listen) {
+    for (;;) {
+      try {
+        return std::make_unique<FullPort>(loop_, "127.0.0.2", listen());
+      } catch (const boost::system::system_error& error) {
+        if (error.code() != boost::asio::error::address_in_use) throw;
+      }
+    }
+  }
+
   DnsServer names_{loop_.get_executor(), addresses_of};
 };
 
@@ -373,10 +381,13 @@ TEST_F(ManyAddresses, OneThatRefusesIsPassedOver) {
 }
 
 TEST_F(ManyAddresses, OneThatIsDeafLeavesTimeForTheOther) {
-  const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), {});
-  const FullPort full(loop_, "127.0.0.2", server.port());
+  std::optional<TlsServer> server;
+  const auto full = beside([&] {
+    server.emplace(loop_.get_executor(), net::make_tls_server(files_), TlsServer::Behaviour{});
+    return server->port();
+  });
   const Outcome outcome =
-      run(server.url("etcd.test"), Deadline::after(std::chrono::milliseconds(2000)));
+      run(server->url("etcd.test"), Deadline::after(std::chrono::milliseconds(2000)));
   EXPECT_TRUE(outcome.response) << outcome.reason;
 }
 
@@ -393,9 +404,9 @@ TEST_F(ManyAddresses, TheLastRefusalIsTold) {
 }
 
 TEST_F(ManyAddresses, AllOfThemDeafTimesOut) {
-  const FullPort second(loop_, "127.0.0.1", 0);
-  const FullPort first(loop_, "127.0.0.2", second.port());
-  const std::string url = "https://etcd.test:" + std::to_string(second.port()) + "/";
+  std::optional<FullPort> second;
+  const auto first = beside([&] { return second.emplace(loop_, "127.0.0.1", 0).port(); });
+  const std::string url = "https://etcd.test:" + std::to_string(second->port()) + "/";
   EXPECT_EQ(run(url, Deadline::after(std::chrono::milliseconds(50))).status, ExitStatus::kTryAgain);
 }
 
@@ -474,8 +485,10 @@ TEST_F(TlsClient, MayBeDestroyedInEveryStep) {
     behaviour.on_stop = [&loop] { loop.stop(); };
     behaviour.answer = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhi";
     const TlsServer server(loop.get_executor(), net::make_tls_server(files_), behaviour);
-    boost::asio::co_spawn(loop, async_fetch("GET", server.url(), Deadline::never(), options_),
-                          [&loop](const std::exception_ptr&, const Response&) { loop.stop(); });
+    std::optional<Response> response;
+    loop::spawn(
+        loop, loop::store(async_fetch("GET", server.url(), Deadline::never(), options_), response),
+        [&loop](const std::exception_ptr&) { loop.stop(); });
     loop.run();
   }
 }

@@ -3,13 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/asio/co_spawn.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kube/api_server.h"
 #include "kube/collections.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
@@ -195,23 +196,22 @@ TEST_F(KubeClientTest, TokenIsReadForEachRequest) {
 class Watching {
  public:
   Watching(test::TestLoop& loop, Client& client, std::string version) : version_(version) {
-    boost::asio::co_spawn(
+    loop::spawn(
         loop.io(),
-        client.watch_once(kConfigMaps, {}, version_, soon(),
-                          [this](const WatchEvent& event) {
-                            static const std::vector<std::string> signs{"+", "*", "-"};
-                            if (event.kind == WatchEvent::Kind::kBookmark) {
-                              ++bookmarks;
-                            } else {
-                              reported.push_back(signs.at(static_cast<std::size_t>(event.kind)) +
-                                                 event.object.name);
-                            }
-                            return !is_enough;
-                          }),
-        [this](const std::exception_ptr& error, WatchEnd how) {
-          if (!error) end = how;
-          is_over = true;
-        });
+        loop::store(client.watch_once(kConfigMaps, {}, version_, soon(),
+                                      [this](const WatchEvent& event) {
+                                        static const std::vector<std::string> signs{"+", "*", "-"};
+                                        if (event.kind == WatchEvent::Kind::kBookmark) {
+                                          ++bookmarks;
+                                        } else {
+                                          reported.push_back(
+                                              signs.at(static_cast<std::size_t>(event.kind)) +
+                                              event.object.name);
+                                        }
+                                        return !is_enough;
+                                      }),
+                    end),
+        [this](const std::exception_ptr&) { is_over = true; });
   }
   std::vector<std::string> reported;
   int bookmarks = 0;

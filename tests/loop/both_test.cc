@@ -2,13 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <exception>
 #include <stdexcept>
 
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 
 namespace fo::loop {
@@ -54,10 +53,9 @@ TEST(RunBoth, ACancellationEndsBoth) {
   int ended = 0;
   bool is_over = false;
   boost::asio::cancellation_signal cancel;
-  boost::asio::co_spawn(
+  loop::spawn(
       loop.io(), run_both(wait_and_count(ended), wait_and_count(ended)),
-      boost::asio::bind_cancellation_slot(
-          cancel.slot(), [&](const std::exception_ptr& error) { is_over = error != nullptr; }));
+      [&](const std::exception_ptr& error) { is_over = error != nullptr; }, cancel.slot());
   loop.run_ready();
   cancel.emit(boost::asio::cancellation_type::terminal);
   loop.run_until([&] { return is_over; });

@@ -4,12 +4,13 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <boost/asio/detached.hpp>
 #include <csignal>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include "base/units.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "os/file/file.h"
 #include "os/file/pipe.h"
@@ -207,8 +208,7 @@ TEST(Children, AnAbandonedCaptureIsKilled) {
     TestLoop loop;
     Children children(loop.io());
     const Words endless = shell("sleep 1000 & wait");
-    boost::asio::co_spawn(loop.io(), children.run_captured(endless, Deadline::never()),
-                          boost::asio::detached);
+    loop::spawn(loop.io(), loop::without_result(children.run_captured(endless, Deadline::never())));
     loop.run_until([] { return os::descendants().size() == 2; });
   }
   TestLoop loop;

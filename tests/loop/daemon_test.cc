@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <functional>
@@ -12,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "loop/spawn.h"
 #include "os/file/pipe.h"
 #include "os/process/process.h"
 #include "support/failure.h"
@@ -39,7 +39,7 @@ class DaemonTest : public test::FdCounting {
           boost::asio::io_context loop(1);
           std::vector<Stop> stops;
           const auto on_stop = [&](Stop how) { stops.push_back(how); };
-          boost::asio::co_spawn(loop, daemon.run(on_stop), [](const std::exception_ptr& error) {
+          loop::spawn(loop, daemon.run(on_stop), [](const std::exception_ptr& error) {
             if (error) std::rethrow_exception(error);
           });
           body(daemon, loop, stops);
@@ -84,10 +84,10 @@ TEST_F(DaemonTest, SighupReloadsADaemonThatCan) {
         boost::asio::io_context loop(1);
         int reloads = 0;
         int stops = 0;
-        boost::asio::co_spawn(loop, daemon.run([&](Stop) { ++stops; }, [&] { ++reloads; }),
-                              [](const std::exception_ptr& error) {
-                                if (error) std::rethrow_exception(error);
-                              });
+        loop::spawn(loop, daemon.run([&](Stop) { ++stops; }, [&] { ++reloads; }),
+                    [](const std::exception_ptr& error) {
+                      if (error) std::rethrow_exception(error);
+                    });
         ::raise(SIGHUP);
         run_until(loop, [&] { return reloads == 1; });
         EXPECT_FALSE(daemon.is_stopping());

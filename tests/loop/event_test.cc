@@ -4,9 +4,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <boost/asio/detached.hpp>
-
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "os/file/pipe.h"
 #include "support/fds.h"
@@ -36,7 +35,7 @@ TEST_F(LoopTest, AnEventWakesAllThatWait) {
   Event event(loop_.io().get_executor());
   int woken = 0;
   for (const Deadline& deadline : {soon(), Deadline::never(), soon()}) {
-    boost::asio::co_spawn(loop_.io(), count_one(event, deadline, woken), boost::asio::detached);
+    loop::spawn(loop_.io(), count_one(event, deadline, woken));
   }
   loop_.run_ready();
   EXPECT_EQ(woken, 0);
@@ -48,7 +47,7 @@ TEST_F(LoopTest, AnEventThatNobodyWaitedForIsForgotten) {
   Event event(loop_.io().get_executor());
   event.notify();
   int woken = 0;
-  boost::asio::co_spawn(loop_.io(), count_one(event, soon(), woken), boost::asio::detached);
+  loop::spawn(loop_.io(), count_one(event, soon(), woken));
   loop_.run_ready();
   EXPECT_EQ(woken, 0);
   event.notify();

@@ -2,14 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/system/system_error.hpp>
 #include <chrono>
 #include <exception>
+
+#include "loop/spawn.h"
 
 namespace fo::loop {
 namespace {
@@ -21,7 +21,7 @@ TEST(PauseFor, EndsAfterItsTime) {
   asio::io_context loop;
   const auto begin = std::chrono::steady_clock::now();
   bool ended = false;
-  asio::co_spawn(loop, pause_for(5ms), [&](const std::exception_ptr& error) { ended = !error; });
+  loop::spawn(loop, pause_for(5ms), [&](const std::exception_ptr& error) { ended = !error; });
   loop.run();
   EXPECT_TRUE(ended);
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 5ms);
@@ -31,14 +31,16 @@ TEST(PauseFor, ACancellationIsThrown) {
   asio::io_context loop;
   asio::cancellation_signal cancel;
   boost::system::error_code got;
-  asio::co_spawn(loop, pause_for(1h),
-                 asio::bind_cancellation_slot(cancel.slot(), [&](const std::exception_ptr& error) {
-                   try {
-                     if (error) std::rethrow_exception(error);
-                   } catch (const boost::system::system_error& thrown) {
-                     got = thrown.code();
-                   }
-                 }));
+  loop::spawn(
+      loop, pause_for(1h),
+      [&](const std::exception_ptr& error) {
+        try {
+          if (error) std::rethrow_exception(error);
+        } catch (const boost::system::system_error& thrown) {
+          got = thrown.code();
+        }
+      },
+      cancel.slot());
   loop.poll();
   cancel.emit(asio::cancellation_type::terminal);
   loop.run();

@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/asio/detached.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <chrono>
 #include <string>
 
 #include "base/error.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "support/failure.h"
 #include "support/fds.h"
 
@@ -39,7 +39,7 @@ awaitable<void> count(int& done) {
 
 awaitable<void> start_another(int& done) {
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
-  asio::co_spawn(executor, count(done), asio::detached);
+  loop::spawn(executor, count(done));
 }
 
 TEST_F(RunToEnd, ReturnsTheResult) { EXPECT_EQ(run_to_end(echo("a")), "a"); }

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -17,6 +16,8 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "loop/run.h"
+#include "loop/spawn.h"
 #include "os/process/signals.h"
 #include "support/soon.h"
 
@@ -46,19 +47,13 @@ class TestLoop {
   /// Returns or throws the result of the coroutine.
   template <typename Result>
   Result run(boost::asio::awaitable<Result> body) {
-    std::exception_ptr failure;
     std::optional<Result> result;
-    boost::asio::co_spawn(io_, std::move(body), [&](std::exception_ptr thrown, Result got) {
-      failure = std::move(thrown);
-      result = std::move(got);
-      io_.stop();
-    });
-    go(failure);
+    run(loop::store(std::move(body), result));
     return std::move(*result);
   }
   void run(boost::asio::awaitable<void> body) {
     std::exception_ptr failure;
-    boost::asio::co_spawn(io_, std::move(body), [&](std::exception_ptr thrown) {
+    loop::spawn(io_, std::move(body), [&](std::exception_ptr thrown) {
       failure = std::move(thrown);
       io_.stop();
     });

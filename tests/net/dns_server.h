@@ -6,8 +6,6 @@
 #include <array>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/udp.hpp>
 #include <boost/asio/read.hpp>
@@ -20,6 +18,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "loop/spawn.h"
 
 namespace fo::net::test {
 
@@ -69,7 +69,7 @@ class DnsServer {
   DnsServer(const boost::asio::any_io_executor& loop, DnsAnswer answer)
       : socket_(loop, boost::asio::ip::udp::endpoint(boost::asio::ip::address_v4::loopback(), 0)),
         answer_(std::move(answer)) {
-    boost::asio::co_spawn(loop, serve(), boost::asio::detached);
+    loop::spawn(loop, serve());
   }
   DnsServer(const DnsServer&) = delete;
   DnsServer& operator=(const DnsServer&) = delete;
@@ -108,7 +108,7 @@ class DnsTcpServer {
   DnsTcpServer(const boost::asio::any_io_executor& loop, std::uint16_t port, DnsAnswer answer)
       : acceptor_(loop, {boost::asio::ip::address_v4::loopback(), port}),
         answer_(std::move(answer)) {
-    boost::asio::co_spawn(loop, serve(), boost::asio::detached);
+    loop::spawn(loop, serve());
   }
   DnsTcpServer(const DnsTcpServer&) = delete;
   DnsTcpServer& operator=(const DnsTcpServer&) = delete;

@@ -93,11 +93,7 @@ class SocketHandover : public fo::test::FdCounting {
   /// Offers on another thread.
   std::future<bool> offer(Sockets& sockets, Deadline deadline = soon()) {
     return std::async(std::launch::async, [this, &sockets, deadline] {
-      boost::asio::io_context io;
-      auto given =
-          boost::asio::co_spawn(io, offer_at(path_, sockets, deadline), boost::asio::use_future);
-      io.run();
-      return given.get();
+      return loop::run_to_end(offer_at(path_, sockets, deadline));
     });
   }
   Sockets take(Deadline deadline = soon()) const {

@@ -4,19 +4,19 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/unique_fd.h"
 #include "loop/adopt.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "net/tls.h"
 #include "support/authority.h"
@@ -74,7 +74,7 @@ class NetStream : public fo::test::FdCounting, public testing::WithParamInterfac
       EXPECT_FALSE(error) << error.message();
       is_done = true;
     };
-    asio::co_spawn(loop_.io(), serve(), asio::detached);
+    loop::spawn(loop_.io(), serve());
     error_code error;
     const std::string host = "localhost";
     co_await client_->handshake(Side::kClient, host, soon(), error);
@@ -266,7 +266,7 @@ TEST_P(NetStream, AReadThatTimesOutLeavesAWriteAlone) {
     is_written = true;
   };
   const auto body = [&]() -> awaitable<void> {
-    asio::co_spawn(loop_.io(), writer(), asio::detached);
+    loop::spawn(loop_.io(), writer());
     for (int i = 0; i < 5; ++i) {
       error_code error;
       co_await read(*client_, in_ms(2), error);
@@ -333,12 +333,13 @@ TEST_P(NetStream, ACancellationOfAReadLosesNothingAndOneOfAWriteClosesIt) {
       if (is_reading) co_await read(*client_, Deadline::never(), error);
       if (!is_reading) co_await client_->write(asio::buffer(much), Deadline::never(), error);
     };
-    asio::co_spawn(
+    loop::spawn(
         loop_.io(), body(),
-        asio::bind_cancellation_slot(signal.slot(), [&](const std::exception_ptr& thrown) {
+        [&](const std::exception_ptr& thrown) {
           EXPECT_FALSE(thrown);
           is_over = true;
-        }));
+        },
+        signal.slot());
     asio::steady_timer timer(loop_.io(), std::chrono::milliseconds(5));
     timer.async_wait([&](const error_code&) { signal.emit(asio::cancellation_type::terminal); });
     loop_.run_until([&] { return is_over; });
@@ -363,11 +364,13 @@ TEST_P(NetStream, ACancellationOfAWritePrecedesItsDeadline) {
     asio::post(loop_.io(), [&] { signal.emit(asio::cancellation_type::terminal); });
     co_await client_->write(asio::buffer(much), in_ms(0), error);
   };
-  asio::co_spawn(loop_.io(), body(),
-                 asio::bind_cancellation_slot(signal.slot(), [&](const std::exception_ptr& thrown) {
-                   EXPECT_FALSE(thrown);
-                   is_over = true;
-                 }));
+  loop::spawn(
+      loop_.io(), body(),
+      [&](const std::exception_ptr& thrown) {
+        EXPECT_FALSE(thrown);
+        is_over = true;
+      },
+      signal.slot());
   loop_.run_until([&] { return is_over; });
   EXPECT_EQ(error, asio::error::operation_aborted);
   EXPECT_FALSE(client_->is_open());

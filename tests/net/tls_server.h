@@ -3,8 +3,6 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -15,6 +13,8 @@
 #include <functional>
 #include <string>
 #include <utility>
+
+#include "loop/spawn.h"
 
 namespace fo::net::test {
 
@@ -39,7 +39,7 @@ class TlsServer {
         behaviour_(std::move(behaviour)),
         acceptor_(loop, {boost::asio::ip::make_address(behaviour_.host), 0}),
         forever_(loop) {
-    boost::asio::co_spawn(loop, serve(), boost::asio::detached);
+    loop::spawn(loop, serve());
   }
   TlsServer(const TlsServer&) = delete;
   TlsServer& operator=(const TlsServer&) = delete;

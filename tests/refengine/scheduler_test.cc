@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "loop/spawn.h"
 
 namespace fo::refengine {
 namespace {
@@ -70,9 +72,7 @@ class SchedulerTest : public ::testing::Test {
   std::shared_ptr<Request> request(std::size_t prompt, std::uint64_t max_tokens,
                                    std::shared_ptr<const KvSnapshot> snapshot = nullptr) {
     auto result = std::make_shared<Request>();
-    asio::co_spawn(loop_,
-                   serve(scheduler_, config_, prompt, max_tokens, std::move(snapshot), result),
-                   asio::detached);
+    loop::spawn(loop_, serve(scheduler_, config_, prompt, max_tokens, std::move(snapshot), result));
     run();
     return result;
   }
@@ -112,7 +112,7 @@ class SchedulerTest : public ::testing::Test {
 
   std::shared_ptr<bool> spawn(awaitable<void> body) {
     auto done = std::make_shared<bool>(false);
-    asio::co_spawn(loop_, std::move(body), [done](std::exception_ptr) { *done = true; });
+    loop::spawn(loop_, std::move(body), [done](std::exception_ptr) { *done = true; });
     run();
     return done;
   }

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/system/system_error.hpp>
 #include <cstdint>
 #include <functional>
@@ -23,6 +21,7 @@
 #include "http/connection.h"
 #include "http/server.h"
 #include "http/sse.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "net/address.h"
 #include "oracle/engine.h"
@@ -149,7 +148,7 @@ class Fleet {
             limits, [this](const http::EarlyError& error) { return router_.answer_early(error); },
             [this](const http::Request& from) { return router_.check_head(from); }) {
     port_ = server_.listen("127.0.0.1:0");
-    boost::asio::co_spawn(executor(), router_.run_periodic_tasks(), boost::asio::detached);
+    loop::spawn(executor(), router_.run_periodic_tasks());
   }
   Fleet(const Fleet&) = delete;
   Fleet& operator=(const Fleet&) = delete;
@@ -230,10 +229,8 @@ class Fleet {
     head.headers = std::move(headers);
     head.headers.emplace_back("content-type", "application/json");
     auto call = std::make_shared<ClientCall>();
-    boost::asio::co_spawn(
-        executor(),
-        run(call, std::move(head), body.is_null() ? "" : body.dump(), port == 0 ? port_ : port),
-        boost::asio::detached);
+    loop::spawn(executor(), run(call, std::move(head), body.is_null() ? "" : body.dump(),
+                                port == 0 ? port_ : port));
     return call;
   }
   /// Runs a request to its end.

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <csignal>
 #include <exception>
@@ -18,6 +17,7 @@
 
 #include "loop/pause.h"
 #include "loop/run.h"
+#include "loop/spawn.h"
 #include "os/file/file.h"
 #include "os/file/pipe.h"
 #include "os/process/process.h"
@@ -73,7 +73,7 @@ class ListenersTest : public test::FdCounting {
   };
 
   void start(awaitable<void> task) {
-    boost::asio::co_spawn(*loop_, std::move(task), [](const std::exception_ptr& error) {
+    loop::spawn(*loop_, std::move(task), [](const std::exception_ptr& error) {
       if (error) std::rethrow_exception(error);
     });
   }

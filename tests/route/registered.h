@@ -2,9 +2,7 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <exception>
 #include <memory>
 #include <string>
@@ -15,6 +13,7 @@
 #include "fleet/record/instance.h"
 #include "fleet/registry/registry.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "route/fleet.h"
 #include "route/load.h"
 #include "route/worker/registry_source.h"
@@ -100,8 +99,7 @@ class RegisteredFleet : public Fleet {
 
   // The registry outlives what is under way when the loop is destroyed.
   void spawn(boost::asio::awaitable<void> body) {
-    boost::asio::co_spawn(executor(), std::move(body),
-                          [registry = registry_](const std::exception_ptr&) {});
+    loop::spawn(executor(), std::move(body), [registry = registry_](const std::exception_ptr&) {});
   }
 
   RegisteredPtr begin_add(const std::string& component, const std::string& name_space) {
@@ -115,9 +113,9 @@ class RegisteredFleet : public Fleet {
                                    .life = fleet::Life::kReady};
     added->record = {fleet::instance_key({name_space, component, "generate"}, added->id),
                      fleet::encode(instance)};
-    boost::asio::co_spawn(executor(), keep(registry_, added),
-                          boost::asio::bind_cancellation_slot(
-                              added->stop.slot(), [added](const std::exception_ptr&) {}));
+    loop::spawn(
+        executor(), keep(registry_, added), [added](const std::exception_ptr&) {},
+        added->stop.slot());
     return added;
   }
 

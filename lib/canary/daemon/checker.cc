@@ -1,14 +1,13 @@
 #include "canary/daemon/checker.h"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <chrono>
 #include <utility>
 
 #include "base/error.h"
 #include "canary/daemon/gpu_errors.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "os/file/random.h"
 #include "os/log.h"
 
@@ -69,7 +68,7 @@ Checker::Checker(boost::asio::any_io_executor executor, CheckerOptions options, 
 void Checker::watch(const WorkerPtr& worker) {
   const auto event = std::make_shared<loop::Event>(executor_);
   events_[worker->id] = event;
-  boost::asio::co_spawn(executor_, run(worker, event), boost::asio::detached);
+  loop::spawn(executor_, run(worker, event));
 }
 
 void Checker::on_removed(const WorkerPtr& worker) {
@@ -280,10 +279,8 @@ awaitable<Decision> Checker::vote(WorkerPtr worker, const Canary& canary, Attemp
   const auto poll = std::make_shared<Poll>(executor_);
   poll->missing = jurors.size();
   for (const WorkerPtr& juror : jurors) {
-    boost::asio::co_spawn(
-        executor_,
-        ask_juror(poll, juror, canary, mismatch.tokens, mismatch.uses_sampler, options_.rules),
-        boost::asio::detached);
+    loop::spawn(executor_, ask_juror(poll, juror, canary, mismatch.tokens, mismatch.uses_sampler,
+                                     options_.rules));
   }
   // A little longer than a juror may take.
   const Deadline deadline = Deadline::after(options_.rules.timeout + options_.rules.probe_timeout);

@@ -2,8 +2,6 @@
 
 #include <poll.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <memory>
@@ -25,6 +23,7 @@
 #include "loop/backoff.h"
 #include "loop/daemon.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "os/file/file.h"
 #include "os/log.h"
 #include "os/log_limit.h"
@@ -163,7 +162,7 @@ void CanaryDaemon::serve_pages() {
 // that is not written in time is lost, unless --state keeps it.
 void CanaryDaemon::stop(loop::Stop how) {
   if (how == loop::Stop::kNow || !writer_.has_convictions()) return end();
-  asio::co_spawn(io_, finish(), asio::detached);
+  loop::spawn(io_, finish());
 }
 
 awaitable<void> CanaryDaemon::finish() {
@@ -184,24 +183,24 @@ void CanaryDaemon::end() {
 }
 
 int CanaryDaemon::run() {
-  asio::co_spawn(io_, daemon_.run([this](loop::Stop how) { stop(how); }), asio::detached);
+  loop::spawn(io_, daemon_.run([this](loop::Stop how) { stop(how); }));
   if (!options_.state.empty()) {
     load_state();
     const auto state = [this] { return encode(workers_.save(now())); };
     const auto on_failure = [this] { counts_.state_failures.add(); };
-    asio::co_spawn(io_, fleet::keep_state(options_.state, state, on_failure), asio::detached);
+    loop::spawn(io_, fleet::keep_state(options_.state, state, on_failure));
   }
   if (!options_.xid_logs.empty()) counts_.xids.emplace();
   for (const XidSource& source : options_.xid_logs) {
     auto log = std::make_unique<XidLog>(
         source.path, [this, host = source.host](const Xid& xid) { on_xid(xid, host); });
-    asio::co_spawn(io_, follow_xids(std::move(log), source), asio::detached);
+    loop::spawn(io_, follow_xids(std::move(log), source));
   }
   serve_pages();
   for (const char* const prefix : {kVerdicts, "instances/"}) {
-    asio::co_spawn(io_, follow(prefix), asio::detached);
+    loop::spawn(io_, follow(prefix));
   }
-  asio::co_spawn(io_, writer_.run(), asio::detached);
+  loop::spawn(io_, writer_.run());
   daemon_.ready(ready_line_);
   io_.run();
   return base::to_int(base::ExitStatus::kOk);

@@ -1,8 +1,6 @@
 #include "canary/file/learn.h"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <chrono>
 #include <memory>
@@ -12,6 +10,7 @@
 #include "canary/check/comparison.h"
 #include "loop/event.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "os/log.h"
 
 namespace fo::canary {
@@ -127,7 +126,7 @@ awaitable<void> run_all(std::shared_ptr<Lesson> lesson, std::vector<awaitable<vo
   const auto failure = std::make_shared<std::exception_ptr>();
   lesson->running = tasks.size();
   for (awaitable<void>& task : tasks) {
-    boost::asio::co_spawn(executor, std::move(task), [lesson, failure](std::exception_ptr error) {
+    loop::spawn(executor, std::move(task), [lesson, failure](std::exception_ptr error) {
       if (error) *failure = std::move(error);
       --lesson->running;
       lesson->changed.notify();

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <cerrno>
 #include <functional>
 #include <list>
@@ -28,6 +26,7 @@
 #include "loop/alarm.h"
 #include "loop/event.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "os/log.h"
 #include "os/log_limit.h"
 
@@ -214,7 +213,7 @@ void Publisher::State::begin() {
   is_draining = false;
   acceptor = std::make_shared<loop::Acceptor>(executor, std::move(listener),
                                               "accept a client on " + base::quoted(address));
-  asio::co_spawn(executor, accept(shared_from_this(), acceptor), asio::detached);
+  loop::spawn(executor, accept(shared_from_this(), acceptor));
   for (UniqueFd& client : std::exchange(kept, {})) add(std::move(client));
 }
 
@@ -266,7 +265,7 @@ void Publisher::State::add(UniqueFd client) {
     const auto connection = std::make_shared<Connection>(executor, std::move(client), judge);
     connection->list = &idle;
     connection->place = idle.insert(idle.end(), connection);
-    asio::co_spawn(executor, serve(shared_from_this(), connection), asio::detached);
+    loop::spawn(executor, serve(shared_from_this(), connection));
   } catch (const Error& error) {
     log_limit.log(os::LogLevel::kWarning, error.what(), error.what());
   }
@@ -301,7 +300,7 @@ awaitable<void> Publisher::State::serve(Ptr self, ConnectionPtr connection) {
   const bool connected = co_await connect(self, connection);
   if (!connection->client.is_open()) co_return;
   if (!connected) co_return self->drop(connection, true);
-  asio::co_spawn(self->executor, pass_on(self, connection, Side::kEngine), asio::detached);
+  loop::spawn(self->executor, pass_on(self, connection, Side::kEngine));
   co_await pass_on(self, connection, Side::kClient);
 }
 

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <boost/asio/co_spawn.hpp>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +11,7 @@
 #include "json/object.h"
 #include "lock/status_events.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "os/log.h"
 #include "os/process/process_tree.h"
 
@@ -95,7 +95,7 @@ void Ending::begin(Urgency urgency, Reason reason) {
   reason_ = std::move(reason);
   parts_.life.report_stopping();
   parts_.course.raise(urgency);
-  asio::co_spawn(io_, finish(), [this](const std::exception_ptr& error) {
+  loop::spawn(io_, finish(), [this](const std::exception_ptr& error) {
     if (error) abort();
   });
 }
@@ -103,7 +103,7 @@ void Ending::begin(Urgency urgency, Reason reason) {
 void Ending::kill_all() {
   parts_.registration.cut();
   if (parts_.course.urgency() != Urgency::kKill) {
-    asio::co_spawn(io_, keep_killing(), [this](const std::exception_ptr& error) { fail(error); });
+    loop::spawn(io_, keep_killing(), [this](const std::exception_ptr& error) { fail(error); });
   }
   parts_.course.raise(Urgency::kKill);
 }

@@ -1,13 +1,12 @@
 #include "engine/shadow/lock_holder.h"
 
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <chrono>
 #include <optional>
 
 #include "base/error.h"
 #include "loop/blocking.h"
+#include "loop/spawn.h"
 
 namespace fo::engine {
 namespace {
@@ -59,12 +58,13 @@ awaitable<lock::FailoverLock::Result> LockHolder::acquire() {
 
 void LockHolder::watch() {
   enter(State::kWatched);
-  asio::co_spawn(
+  loop::spawn(
       executor_, run_watch(),
-      asio::bind_cancellation_slot(stop_watch_.slot(), [this](const std::exception_ptr& error) {
+      [this](const std::exception_ptr& error) {
         enter(State::kHeld);
         if (error) on_failure_(error);
-      }));
+      },
+      stop_watch_.slot());
 }
 
 awaitable<void> LockHolder::run_watch() {

@@ -1,8 +1,6 @@
 #include "engine/shadow/registration.h"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <exception>
 #include <optional>
 #include <string_view>
@@ -14,6 +12,7 @@
 #include "engine/pair.h"
 #include "engine/publish/control_paths.h"
 #include "loop/backoff.h"
+#include "loop/spawn.h"
 #include "net/address.h"
 #include "os/log.h"
 #include "os/log_limit.h"
@@ -107,7 +106,7 @@ void Registration::hand_over() {
   try {
     os::ServerSocket server = os::open_server_socket(handover_path(options_.lock));
     is_offering_ = true;
-    asio::co_spawn(executor_, offer(std::move(server)), asio::detached);
+    loop::spawn(executor_, offer(std::move(server)));
   } catch (const Error& error) {
     os::log(os::LogLevel::kError, "hand the published sockets over: {}", error.what());
     offered_ = {};

@@ -1,7 +1,6 @@
 #include "engine/shadow/shadow.h"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <exception>
 #include <memory>
@@ -26,6 +25,7 @@
 #include "lock/holder_report.h"
 #include "loop/children.h"
 #include "loop/daemon.h"
+#include "loop/spawn.h"
 #include "os/log.h"
 #include "os/process/core_dump.h"
 #include "os/process/process.h"
@@ -276,8 +276,8 @@ class Shadow {
   }
 
   void start(awaitable<void> task) {
-    asio::co_spawn(io_, std::move(task),
-                   [this](const std::exception_ptr& error) { ending_.fail(error); });
+    loop::spawn(io_, std::move(task),
+                [this](const std::exception_ptr& error) { ending_.fail(error); });
   }
 
   Parts parts() { return {course_, lock_, engine_, registration_, monitor_, gms_, life_, server_}; }

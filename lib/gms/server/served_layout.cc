@@ -3,8 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
@@ -13,6 +11,7 @@
 #include "base/text.h"
 #include "gms/protocol/layout_hash.h"
 #include "gms/protocol/layout_record.h"
+#include "loop/spawn.h"
 #include "os/file/file.h"
 #include "os/file/random.h"
 #include "os/socket/fd_passing.h"
@@ -161,8 +160,7 @@ awaitable<std::vector<MemoryPool::Memory>> ServedLayout::create_memory(
     }
     if (first) {
       parts_.model.add_event("allocation_oom", parts_.model.layout().allocations().size());
-      asio::co_spawn(parts_.io, log_shortage(size, session->peer, session->label(parts_.label)),
-                     asio::detached);
+      loop::spawn(parts_.io, log_shortage(size, session->peer, session->label(parts_.label)));
     }
     const bool in_time = !deadline.expired();
     if (in_time) {

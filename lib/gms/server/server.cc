@@ -3,8 +3,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -26,6 +24,7 @@
 #include "gms/server/session.h"
 #include "loop/acceptor.h"
 #include "loop/adopt.h"
+#include "loop/spawn.h"
 #include "os/log.h"
 #include "os/socket/unix_socket.h"
 
@@ -63,8 +62,8 @@ class Server {
       if (error) fail(std::move(error));
     };
     if (config_.fd_store) fd_store_.emplace(std::move(config_.fd_store));
-    asio::co_spawn(io_, wait_for_stop(), end_of_all);
-    asio::co_spawn(io_, begin(on_ready), end_of_all);
+    loop::spawn(io_, wait_for_stop(), end_of_all);
+    loop::spawn(io_, begin(on_ready), end_of_all);
     io_.run();
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -147,7 +146,7 @@ class Server {
     auto session = std::make_shared<Session>(io_, std::move(socket), peer, unread_);
     sessions_.insert(session);
     counters_.connections.set(sessions_.size());
-    asio::co_spawn(io_, run_session(session), asio::detached);
+    loop::spawn(io_, run_session(session));
   }
 
   // A peer's misbehaviour ends its session only; a failure of the device ends the server.

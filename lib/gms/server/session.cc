@@ -1,8 +1,8 @@
 #include "gms/server/session.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/this_coro.hpp>
+
+#include "loop/spawn.h"
 
 namespace fo::gms {
 namespace {
@@ -17,8 +17,7 @@ awaitable<void> notify_at_hangup(SessionPtr session) {
 }  // namespace
 
 awaitable<void> wait_for_change(SessionPtr session, base::Deadline deadline) {
-  boost::asio::co_spawn(co_await boost::asio::this_coro::executor, notify_at_hangup(session),
-                        boost::asio::detached);
+  loop::spawn(co_await boost::asio::this_coro::executor, notify_at_hangup(session));
   // The watch may have ended before this wait begins.
   if (session->connection.is_alive()) co_await session->changed.wait(deadline);
   co_await session->connection.stop_watching();

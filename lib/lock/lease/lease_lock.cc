@@ -19,6 +19,7 @@
 #include "loop/adopt.h"
 #include "loop/backoff.h"
 #include "loop/run.h"
+#include "loop/spawn.h"
 #include "os/log.h"
 #include "os/process/thread.h"
 
@@ -128,9 +129,8 @@ void LeaseLock::start_renewing(const Renewal& first) {
   loop_.restart();
   // The coroutine ends with the lease, or by cancellation; neither is reported. It stops the loop,
   // which may still have a timer of the client's connection: that stays open for the release.
-  asio::co_spawn(loop_, keep_renewing(),
-                 asio::bind_cancellation_slot(cancel_.slot(),
-                                              [this](const std::exception_ptr&) { loop_.stop(); }));
+  loop::spawn(
+      loop_, keep_renewing(), [this](const std::exception_ptr&) { loop_.stop(); }, cancel_.slot());
   thread_ = os::start_signal_masked_thread([this] { loop_.run(); });
   is_held_ = true;
 }

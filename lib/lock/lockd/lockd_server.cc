@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <exception>
 #include <map>
@@ -25,6 +24,7 @@
 #include "lock/lockd/lockd_state.h"
 #include "loop/acceptor.h"
 #include "loop/daemon.h"
+#include "loop/spawn.h"
 #include "net/address.h"
 #include "net/resolve.h"
 #include "net/tls.h"
@@ -103,7 +103,7 @@ class Server {
   }
 
   void start(awaitable<void> task) {
-    asio::co_spawn(io_, std::move(task), [this](std::exception_ptr error) {
+    loop::spawn(io_, std::move(task), [this](std::exception_ptr error) {
       if (error) fail(std::move(error));
     });
   }

@@ -2,13 +2,13 @@
 
 #include <poll.h>
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include "base/error.h"
 #include "loop/adopt.h"
+#include "loop/spawn.h"
 #include "os/log.h"
 
 namespace fo::lock {
@@ -31,7 +31,7 @@ LockdTime LockdService::now() {
 
 void LockdService::start() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
-    asio::co_spawn(io_, wait_for_end(i), [this](std::exception_ptr error) {
+    loop::spawn(io_, wait_for_end(i), [this](std::exception_ptr error) {
       if (error) callbacks_.on_failure(std::move(error));
     });
   }

@@ -1,8 +1,6 @@
 #include "route/worker/worker_monitor.h"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -14,6 +12,7 @@
 #include "json/object.h"
 #include "loop/event.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "os/log.h"
 
 namespace fo::route {
@@ -266,8 +265,8 @@ void WorkerMonitor::set_options(Options options) { state_->options = std::move(o
 void WorkerMonitor::watch(const WorkerPtr& worker) {
   const auto wake = std::make_shared<Wake>(state_->executor);
   state_->wakes[worker->id] = wake;
-  boost::asio::co_spawn(state_->executor, run(state_, worker, wake), boost::asio::detached);
-  boost::asio::co_spawn(state_->executor, watch_queue(state_, worker), boost::asio::detached);
+  loop::spawn(state_->executor, run(state_, worker, wake));
+  loop::spawn(state_->executor, watch_queue(state_, worker));
 }
 
 void WorkerMonitor::on_refused(const WorkerPtr& worker, const std::string& reason) {

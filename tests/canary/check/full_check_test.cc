@@ -3,13 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <chrono>
 #include <string>
 #include <vector>
 
 #include "canary/oracles.h"
+#include "loop/spawn.h"
 
 namespace fo::canary {
 namespace {
@@ -97,10 +96,9 @@ TEST_F(FullCheckOfOracle, AnEngineThatLiesAboutItsHealthIsHung) {
 TEST_F(FullCheckOfOracle, RequestsThatRunWithoutTokensAreHung) {
   oracle_.set({.fail = {.kind = Fault::Kind::kStall, .first = 2, .last = 2}});
   fo::test::TestLoop loop;
-  boost::asio::co_spawn(loop.io(),
-                        ask(address_of(oracle_), {.text = "the", .max_tokens = 8},
-                            std::chrono::seconds(30), fo::test::soon()),
-                        boost::asio::detached);
+  loop::spawn(loop.io(),
+              loop::without_result(ask(address_of(oracle_), {.text = "the", .max_tokens = 8},
+                                       std::chrono::seconds(30), fo::test::soon())));
   loop.run_until([&] { return oracle_.counts().faults == 1; });
   const FullCheck check = loop.run(check_fully(address_of(oracle_), file_, options_));
   EXPECT_THAT(parts_of(check), ElementsAre("connect pass", "health pass", "progress hung"));

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -17,6 +15,7 @@
 #include "base/error.h"
 #include "canary/judge/acquittal.h"
 #include "canary/watched.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 
 namespace fo::canary {
@@ -83,7 +82,7 @@ class VerdictWriterOfTwo : public testing::Test {
   VerdictWriterOfTwo() {
     for (const std::string& id : {kOne, kTwo}) workers_.apply(instance_change(id, "m"), at_);
     workers_.on_verdicts_listed();
-    boost::asio::co_spawn(loop_.io(), writer_.run(), boost::asio::detached);
+    loop::spawn(loop_.io(), writer_.run());
   }
 
   void convict(const std::string& id) {
@@ -249,7 +248,7 @@ TEST_F(VerdictWriterOfTwo, NothingIsWrittenBeforeTheVerdictsAreListed) {
   Workers workers = no_workers();
   workers.apply(instance_change(kOne, "m"), at_);
   VerdictWriter writer(loop_.io().get_executor(), registry_, workers, "test", counts_);
-  boost::asio::co_spawn(loop_.io(), writer.run(), boost::asio::detached);
+  loop::spawn(loop_.io(), writer.run());
   writer.publish(kOne);
   loop_.run_ready();
   EXPECT_THAT(written(), ElementsAre());

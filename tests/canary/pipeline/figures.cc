@@ -15,13 +15,12 @@
 // engines. Only the false drains, of which there is one in thousands of days, are computed with the
 // canary's table of health in place of the program. stdout has a line for each figure, and stderr
 // the progress. Exit status 0: each figure is within its bound.
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <cmath>
 #include <cstdio>
 #include <deque>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <random>
 #include <set>
 #include <string_view>
@@ -30,6 +29,7 @@
 #include "canary/judge/worker_health.h"
 #include "canary/pipeline/fleet.h"
 #include "canary/pipeline/hosts.h"
+#include "loop/spawn.h"
 #include "text/time_text.h"
 
 namespace {
@@ -64,7 +64,7 @@ class Figures {
       : settings_(settings), random_(settings.seed), hosts_(loop_.get_executor(), kEngines) {}
 
   bool run() {
-    boost::asio::co_spawn(loop_, measure(), [this](const std::exception_ptr& error) {
+    loop::spawn(loop_, measure(), [this](const std::exception_ptr& error) {
       if (error) wrong(error);
       loop_.stop();
     });
@@ -179,14 +179,13 @@ class Figures {
       ids_.push_back(std::move(id));
     }
     fleet.watch({"--interval", interval_text()});
-    boost::asio::co_spawn(loop_, fleet.follow_verdicts([this](const fleet::Verdict& verdict) {
+    loop::spawn(loop_, fleet.follow_verdicts([this](const fleet::Verdict& verdict) {
       Watched& worker = watched_[verdict.id];
       worker.is_out = verdict.weight <= 0;
       if (verdict.is_conviction() && !broken_.contains(verdict.id)) innocents_.insert(verdict.id);
       if (verdict.is_conviction() && !worker.convicted) worker.convicted = Clock::now();
       if (worker.is_out && !worker.out) worker.out = Clock::now();
-    }),
-                          boost::asio::detached);
+    }));
     while (watched_.size() < kEngines) co_await loop::pause_for(milliseconds(20));
     co_await short_faults(fleet);
     co_await wrong_tokens(fleet);

@@ -13,19 +13,19 @@
 // and all answers were right except those of the wrong worker before it was out, and those that
 // ended with an error when their worker was convicted.
 #include <array>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <cstdio>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "canary/pipeline/fleet.h"
+#include "loop/spawn.h"
 #include "route/torture/client.h"
 #include "route/torture/processes.h"
 #include "route/torture/transcript.h"
@@ -116,7 +116,7 @@ class Pipeline {
 
   void begin(awaitable<void> part) {
     ++running_;
-    boost::asio::co_spawn(loop_, std::move(part), [this](const std::exception_ptr& error) {
+    loop::spawn(loop_, std::move(part), [this](const std::exception_ptr& error) {
       --running_;
       if (!error) return;
       try {
@@ -159,14 +159,13 @@ class Pipeline {
       canary.insert(canary.end(), {"--xid", host_of(i) + "=" + kernel_log(i)});
     }
     fleet_.watch(std::move(canary));
-    boost::asio::co_spawn(loop_, fleet_.follow_verdicts([this](const fleet::Verdict& verdict) {
+    loop::spawn(loop_, fleet_.follow_verdicts([this](const fleet::Verdict& verdict) {
       if (!verdict.is_conviction()) return;
       const auto age = std::chrono::system_clock::now() - verdict.since;
       Conviction& conviction = convictions_[verdict.id];
       if (!conviction.decided) conviction.decided = Clock::now() - age;
       conviction.reason = verdict.reason;
-    }),
-                          boost::asio::detached);
+    }));
     if (targets_.empty()) co_return;
     targets.push_back("127.0.0.1:" + fleet_.canary().ready());
     const json groups = json::array({{{"targets", targets}}});

@@ -23,6 +23,7 @@
 #include "engine/publish/judge.h"
 #include "http/client.h"
 #include "http/support.h"
+#include "loop/run.h"
 #include "os/socket/unix_socket.h"
 #include "support/await.h"
 #include "support/failure.h"
@@ -987,10 +988,7 @@ TEST_F(Publishing, HandsOverWithoutAFailedRequest) {
     boost::asio::io_context io;
     PublishedSockets taken;
     await([&] {
-      auto taking = boost::asio::co_spawn(io, take_sockets(path, soon()), boost::asio::use_future);
-      io.restart();
-      io.run();
-      taken = taking.get();
+      taken = loop::run_to_end(io, take_sockets(path, soon()));
       return taken.listener.valid();
     });
     EXPECT_TRUE(given.get());

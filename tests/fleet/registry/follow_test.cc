@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include "loop/spawn.h"
 #include "support/soon.h"
 #include "support/stderr_text.h"
 
@@ -34,11 +33,9 @@ struct FailingReader final : RecordReader {
 TEST(Follow, PausesAreShortAgainAfterAListing) {
   FailingReader registry;
   boost::asio::io_context loop(1);
-  boost::asio::co_spawn(loop,
-                        follow(
-                            registry, "instances/", [](const RegistryChange&) {},
-                            loop::Backoff(std::chrono::milliseconds(1), std::chrono::hours(1))),
-                        boost::asio::detached);
+  loop::spawn(loop, follow(
+                        registry, "instances/", [](const RegistryChange&) {},
+                        loop::Backoff(std::chrono::milliseconds(1), std::chrono::hours(1))));
   // Pauses that double 40 times would take years.
   const base::Deadline deadline = test::soon();
   while (registry.watches < 40 && !deadline.expired()) {
@@ -52,12 +49,9 @@ TEST(Follow, AFailureThatRepeatsIsLoggedAFewTimes) {
   FailingReader registry;
   registry.away = true;
   boost::asio::io_context loop(1);
-  boost::asio::co_spawn(
-      loop,
-      follow(
-          registry, "instances/", [](const RegistryChange&) {},
-          loop::Backoff(std::chrono::microseconds(1), std::chrono::microseconds(2))),
-      boost::asio::detached);
+  loop::spawn(loop, follow(
+                        registry, "instances/", [](const RegistryChange&) {},
+                        loop::Backoff(std::chrono::microseconds(1), std::chrono::microseconds(2))));
   while (registry.watches < 100) loop.run_one();
   const std::string text = log.text();
   EXPECT_TRUE(text.find("registry: away; trying again") != text.npos) << text;

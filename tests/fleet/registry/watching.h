@@ -3,9 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
@@ -20,6 +18,7 @@
 
 #include "base/deadline.h"
 #include "fleet/registry/registry.h"
+#include "loop/spawn.h"
 #include "support/soon.h"
 
 namespace fo::test {
@@ -28,7 +27,7 @@ namespace fo::test {
 class Maintaining {
  public:
   explicit Maintaining(fleet::RegisteredRecord& registered) {
-    boost::asio::co_spawn(loop_, registered.maintain(), [](const std::exception_ptr&) {});
+    loop::spawn(loop_, registered.maintain());
     thread_ = std::thread([this] { loop_.run(); });
   }
   Maintaining(const Maintaining&) = delete;
@@ -50,11 +49,11 @@ class Watching {
       : registry_(std::move(registry)) {
     // With its first timer, the loop opens the descriptors that it needs.
     const boost::asio::steady_timer timer(loop_);
-    boost::asio::co_spawn(
+    loop::spawn(
         loop_,
         registry_->watch(
             prefix, [this](const fleet::RegistryChange& change) { changes_.push_back(change); }),
-        boost::asio::bind_cancellation_slot(stop_.slot(), [](const std::exception_ptr&) {}));
+        nullptr, stop_.slot());
   }
   Watching(const Watching&) = delete;
   Watching& operator=(const Watching&) = delete;

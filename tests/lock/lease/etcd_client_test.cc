@@ -6,9 +6,7 @@
 #include <poll.h>
 #include <sys/timerfd.h>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <memory>
 #include <optional>
@@ -23,6 +21,7 @@
 #include "lock/lease/etcd.h"
 #include "lock/lease/lease_times.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "support/await.h"
 #include "support/failure.h"
@@ -69,13 +68,13 @@ class RunningContender {
   void ask() {
     is_done_ = false;
     lease_.reset();
-    asio::co_spawn(
-        loop_.io(), client_->acquire(),
-        asio::bind_cancellation_slot(cancel_.slot(), [this](std::exception_ptr error, Lease lease) {
+    loop::spawn(
+        loop_.io(), loop::store(client_->acquire(), lease_),
+        [this](std::exception_ptr error) {
           is_done_ = true;
           failure_ = std::move(error);
-          if (!failure_) lease_ = lease;
-        }));
+        },
+        cancel_.slot());
   }
   [[nodiscard]] bool is_done() const { return is_done_; }
   [[nodiscard]] bool has_it() const { return lease_.has_value(); }
@@ -102,7 +101,7 @@ class RunningContender {
   }
   void begin_release() {
     is_done_ = false;
-    asio::co_spawn(loop_.io(), client_->release(soon()), [this](std::exception_ptr error) {
+    loop::spawn(loop_.io(), client_->release(soon()), [this](std::exception_ptr error) {
       is_done_ = true;
       failure_ = std::move(error);
     });

@@ -6,9 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/use_future.hpp>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +14,7 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -25,6 +24,7 @@
 #include "lock/failover_lock.h"
 #include "lock/kube.h"
 #include "lock/support.h"
+#include "loop/run.h"
 #include "support/authority.h"
 #include "support/await.h"
 #include "support/soon.h"
@@ -68,15 +68,6 @@ void await_renewals(const KubeApi& api, int count) {
 }
 
 std::string holder_of(const KubeApi& api) { return api.lease()["spec"]["holderIdentity"]; }
-
-// The result of a client's call.
-template <typename Answer>
-Answer finish(boost::asio::awaitable<Answer> call) {
-  boost::asio::io_context loop;
-  auto answer = boost::asio::co_spawn(loop, std::move(call), boost::asio::use_future);
-  loop.run();
-  return answer.get();
-}
 
 std::uint64_t acquire(FailoverLock& lock) {
   const auto result = lock.acquire(soon());
@@ -237,21 +228,21 @@ TEST(KubeClient, DurationThatIsStoredIsTheOneThatCounts) {
   const KubeApi api;
   const auto client = make_kube_client(lock_in(api, "3600s"), "engine-0");
   const auto renewed = [&] {
-    return std::get<Renewal>(finish(client->renew(Deadline::after(kLong)))).ttl;
+    return std::get<Renewal>(loop::run_to_end(client->renew(Deadline::after(kLong)))).ttl;
   };
   api.fault({{"verb", "create"}, {"do", "clamp"}, {"seconds", 60}});
-  EXPECT_EQ(finish(client->acquire()).renewed.ttl, seconds(60));
+  EXPECT_EQ(loop::run_to_end(client->acquire()).renewed.ttl, seconds(60));
   EXPECT_EQ(renewed(), seconds(3600));
   api.fault({{"verb", "update"}, {"do", "clamp"}, {"seconds", 50}});
   EXPECT_EQ(renewed(), seconds(50));
-  finish(client->release(Deadline::after(kLong)));
-  EXPECT_EQ(finish(client->acquire()).renewed.ttl, seconds(50));
+  loop::run_to_end(client->release(Deadline::after(kLong)));
+  EXPECT_EQ(loop::run_to_end(client->acquire()).renewed.ttl, seconds(50));
   api.mend();
   // A longer stored duration does not change the lease.
   api.fault({{"verb", "update"}, {"count", 1}, {"do", "clamp"}, {"seconds", 7200}});
   EXPECT_EQ(renewed(), seconds(3600));
   api.fault({{"verb", "update"}, {"count", 1}, {"do", "clamp"}, {"seconds", 0}});
-  const auto answer = finish(client->renew(Deadline::after(kLong)));
+  const auto answer = loop::run_to_end(client->renew(Deadline::after(kLong)));
   EXPECT_EQ(std::get<LeaseEnded>(answer).status, ExitStatus::kProtocol);
 }
 

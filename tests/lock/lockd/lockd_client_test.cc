@@ -11,12 +11,12 @@
 
 #include <array>
 #include <atomic>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <deque>
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "base/boot_clock.h"
@@ -27,6 +27,7 @@
 #include "lock/lockd/lockd_protocol.h"
 #include "lock/lockd/lockd_state.h"
 #include "lock/lockd/wire.h"
+#include "loop/spawn.h"
 #include "net/address.h"
 #include "support/await.h"
 #include "support/ports.h"
@@ -438,18 +439,17 @@ class FakeServer : public testing::Test {
   Value play(asio::awaitable<Value> call, std::function<void()> server) {
     std::thread thread(std::move(server));
     std::exception_ptr failure;
-    Value result{};
+    std::optional<Value> result;
     loop_.restart();
-    asio::co_spawn(loop_, std::move(call), [&](std::exception_ptr error, Value value) {
+    loop::spawn(loop_, loop::store(std::move(call), result), [&](std::exception_ptr error) {
       failure = std::move(error);
-      result = std::move(value);
       // A timer of the client's connection may outlast the call.
       loop_.stop();
     });
     loop_.run();
     thread.join();
     if (failure) std::rethrow_exception(failure);
-    return result;
+    return std::move(*result);
   }
   // A client that holds generation 4.
   std::unique_ptr<LeaseClient> holding() {

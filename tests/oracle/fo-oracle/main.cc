@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <csignal>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include "cli/app.h"
 #include "cli/screen/output.h"
 #include "loop/daemon.h"
+#include "loop/spawn.h"
 #include "net/address.h"
 #include "options.h"
 #include "oracle/engine.h"
@@ -46,9 +46,9 @@ int serve(Options& options, const fo::cli::CommonOptions& common) {
   fo::oracle::Engine engine(loop.get_executor(), options.engine);
   const auto stop = [&](fo::loop::Stop how) {
     if (how == fo::loop::Stop::kNow) return loop.stop();
-    asio::co_spawn(loop, drain(engine, loop), rethrow);
+    fo::loop::spawn(loop, drain(engine, loop), rethrow);
   };
-  asio::co_spawn(loop, daemon.run(stop), rethrow);
+  fo::loop::spawn(loop, daemon.run(stop), rethrow);
   fo::net::Address address{options.host, options.port};
   address.port = engine.listen(fo::net::to_string(address));
   const std::string text = fo::net::to_string(address);

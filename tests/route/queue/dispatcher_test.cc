@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "plan/degradation.h"
 #include "support/soon.h"
@@ -121,7 +120,7 @@ class DispatcherTest : public testing::Test {
   }
   void place(const Placed& placed) {
     placed->is_over = false;
-    boost::asio::co_spawn(loop_.io(), run(dispatcher_, placed), boost::asio::detached);
+    loop::spawn(loop_.io(), run(dispatcher_, placed));
     loop_.run_ready();
   }
   Placed place() {

@@ -9,8 +9,6 @@
 #include <array>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <cerrno>
 #include <csignal>
 #include <functional>
@@ -21,6 +19,7 @@
 
 #include "base/error.h"
 #include "loop/event.h"
+#include "loop/spawn.h"
 #include "net/line_buffer.h"
 #include "os/file/file.h"
 #include "os/file/pipe.h"
@@ -59,7 +58,7 @@ class Engine {
     options.stderr_fd = pipe.writer.get();
     child_.emplace(os::spawn(argv_, options));
     runs_ = true;
-    boost::asio::co_spawn(executor_, follow(std::move(pipe.reader)), boost::asio::detached);
+    loop::spawn(executor_, follow(std::move(pipe.reader)));
   }
   void signal(int signal) { child_->signal(signal); }
   /// Until it has ended, and all its lines were read; or until `deadline`.

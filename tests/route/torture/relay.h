@@ -10,8 +10,6 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
 #include <cstdint>
@@ -28,6 +26,7 @@
 #include "loop/acceptor.h"
 #include "loop/adopt.h"
 #include "loop/event.h"
+#include "loop/spawn.h"
 #include "net/connect.h"
 #include "net/stream.h"
 #include "support/ports.h"
@@ -45,7 +44,7 @@ class Relay {
       : executor_(std::move(executor)),
         acceptor_(executor_, listener(port_.fd()), kWhat),
         healed_(executor_) {
-    boost::asio::co_spawn(executor_, accept(), boost::asio::detached);
+    loop::spawn(executor_, accept());
   }
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
@@ -111,7 +110,7 @@ class Relay {
     for (;;) {
       base::UniqueFd client = co_await acceptor_.next(is_full);
       if (!client) co_return;
-      boost::asio::co_spawn(executor_, serve(std::move(client)), boost::asio::detached);
+      loop::spawn(executor_, serve(std::move(client)));
     }
   }
 
@@ -128,7 +127,7 @@ class Relay {
     } catch (const base::Error&) {
       co_return;
     }
-    boost::asio::co_spawn(executor_, send_requests(link), boost::asio::detached);
+    loop::spawn(executor_, send_requests(link));
     co_await send_answers(link);
   }
 

@@ -28,7 +28,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <chrono>
@@ -52,6 +51,7 @@
 #include "bench/usage.h"
 #include "http/client.h"
 #include "loop/pause.h"
+#include "loop/spawn.h"
 #include "route/torture/client.h"
 #include "route/torture/pair.h"
 #include "route/torture/processes.h"
@@ -146,7 +146,7 @@ class Torture {
     signals.async_wait([this](const boost::system::error_code&, int) { is_stopping_ = true; });
     const auto begin = [&](awaitable<void> part) {
       ++running_;
-      boost::asio::co_spawn(loop_, std::move(part), on_end);
+      loop::spawn(loop_, std::move(part), on_end);
     };
     begin(prepare());
     run_parts();

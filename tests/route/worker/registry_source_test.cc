@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -19,6 +17,7 @@
 #include "base/error.h"
 #include "fleet/record/instance.h"
 #include "loop/event.h"
+#include "loop/spawn.h"
 #include "loop/test_loop.h"
 #include "route/queue/dispatcher.h"
 #include "support/failure.h"
@@ -294,7 +293,7 @@ TEST_F(RegistrySourceTest, AnotherRouterHasItsShareAtOnce) {
   route::Job second("second", {}, {});
   for (route::Job* const job : {&first, &second}) {
     job->model = "llama";
-    boost::asio::co_spawn(loop.io(), place(dispatcher, *job), boost::asio::detached);
+    loop::spawn(loop.io(), place(dispatcher, *job));
     loop.run_ready();
   }
   EXPECT_NE(first.worker, nullptr);
@@ -500,8 +499,7 @@ struct Next {
 // Follows the registry until everything is listed.
 void follow(TestLoop& loop, RegistrySource& source, fleet::Registry& registry) {
   for (const std::string_view prefix : RegistrySource::kPrefixes) {
-    boost::asio::co_spawn(loop.io(), source.follow(registry, std::string(prefix)),
-                          boost::asio::detached);
+    loop::spawn(loop.io(), source.follow(registry, std::string(prefix)));
   }
   loop.run_until([&] { return source.is_listed(); });
 }

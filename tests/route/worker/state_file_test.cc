@@ -2,17 +2,17 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "fleet/record/instance.h"
+#include "loop/spawn.h"
 #include "os/file/file.h"
 #include "route/worker/registry_source.h"
 #include "support/failure.h"
@@ -146,7 +146,7 @@ class StateFile : public testing::Test {
   template <typename Done>
   void save_until(Fleet& fleet, const std::function<void()>& then, Done done) {
     boost::asio::io_context loop(1);
-    boost::asio::co_spawn(loop, fleet.source.save_periodically(path_), boost::asio::detached);
+    loop::spawn(loop, fleet.source.save_periodically(path_));
     loop.run_one();
     then();
     const base::Deadline deadline = test::soon();

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cerrno>
@@ -21,6 +20,7 @@
 #include "loop/adopt.h"
 #include "loop/blocking.h"
 #include "loop/event.h"
+#include "loop/spawn.h"
 #include "metrics/prometheus_text.h"
 #include "os/file/file.h"
 #include "os/log.h"
@@ -133,7 +133,7 @@ class FrontEnd {
   }
 
   void spawn(awaitable<void> body) {
-    asio::co_spawn(loop_, std::move(body), [this](std::exception_ptr error) {
+    loop::spawn(loop_, std::move(body), [this](std::exception_ptr error) {
       if (!error) return;
       try {
         std::rethrow_exception(error);
