@@ -17,6 +17,16 @@ setup_file() {
   done >"$BATS_FILE_TMPDIR/commands"
 }
 
+# observe COMMAND...: as run --separate-stderr, which starts five more processes; the tests here observe
+# hundreds of commands.
+observe() {
+  status=0
+  "$@" >"$T/stdout" 2>"$T/stderr" || status=$?
+  output=$(<"$T/stdout")
+  stderr=$(<"$T/stderr")
+  mapfile -t stderr_lines <"$T/stderr"
+}
+
 # for_each CHECK: runs CHECK TOOL [SUBCOMMAND] for every command, and prints which one failed.
 for_each() {
   local line count=0
@@ -32,7 +42,7 @@ for_each() {
 }
 
 refuses_unknown_flag() {
-  run --separate-stderr "$@" --no-such-flag
+  observe "$@" --no-such-flag
   [ "$status" -eq 64 ] && [ "$output" = "" ] && [ "${#stderr_lines[@]}" -eq 2 ] &&
     [[ "${stderr_lines[0]}" == "$1: error: "* ]] &&
     [ "${stderr_lines[1]}" = "Try '$1 --help'" ]
@@ -43,7 +53,7 @@ refuses_unknown_flag() {
 }
 
 helps() {
-  run --separate-stderr "$@" --help
+  observe "$@" --help
   [ "$status" -eq 0 ] && [ "$stderr" = "" ] && [[ "$output" == *"Usage: $1"* ]] &&
     CUDA_VISIBLE_DEVICES='' GMS_DRIVER=/nonexistent "$@" --help >/dev/null
 }
@@ -53,7 +63,7 @@ helps() {
 }
 
 says_version() {
-  run --separate-stderr "$@" --version
+  observe "$@" --version
   [ "$status" -eq 0 ] && [ "$stderr" = "" ] && [[ "$output" =~ ^$1\ [0-9]+\.[0-9]+\.[0-9]+\ \(([0-9a-f]{12,40}(-dirty)?,\ )?[A-Za-z]+\ [0-9.]+,\ [A-Z][a-z]+(\ with\ [a-z,]+)?\)$ ]]
 }
 
@@ -63,7 +73,7 @@ says_version() {
 
 complains_of_full_stdout() {
   # shellcheck disable=SC2016
-  run --separate-stderr sh -c '"$@" --help >/dev/full' sh "$@"
+  observe sh -c '"$@" --help >/dev/full' sh "$@"
   [ "$status" -eq 74 ] &&
     [ "$stderr" = "$1: error: write to standard output: No space left on device" ]
 }
@@ -74,7 +84,7 @@ complains_of_full_stdout() {
 
 complains_of_closed_stdout() {
   # shellcheck disable=SC2016
-  run --separate-stderr sh -c '"$@" --help >&-' sh "$@"
+  observe sh -c '"$@" --help >&-' sh "$@"
   [ "$status" -eq 74 ] && [ "$stderr" = "$1: error: write to standard output: Bad file descriptor" ]
 }
 
@@ -84,7 +94,7 @@ complains_of_closed_stdout() {
 
 complains_of_toml() {
   printf '\nx = = 1\n' >"$T/bad.toml"
-  run --separate-stderr "$@" --config "$T/bad.toml"
+  observe "$@" --config "$T/bad.toml"
   [ "$status" -eq 78 ] && [ "$output" = "" ] && [ "${#stderr_lines[@]}" -eq 1 ] &&
     [[ "$stderr" == "$1: error: read configuration '$T/bad.toml': line 2, column 5: "* ]]
 }
@@ -95,7 +105,7 @@ complains_of_toml() {
 
 complains_of_unknown_key() {
   echo 'no-such-key = 1' >"$T/key.toml"
-  run --separate-stderr "$@" --config "$T/key.toml"
+  observe "$@" --config "$T/key.toml"
   [ "$status" -eq 78 ] &&
     [ "$stderr" = "$1: error: read configuration '$T/key.toml': key 'no-such-key': no such option" ]
 }
@@ -105,11 +115,11 @@ complains_of_unknown_key() {
 }
 
 guesses_what_was_meant() {
-  run --separate-stderr "$@" --print-confg
+  observe "$@" --print-confg
   [ "$status" -eq 64 ] && [ "${#stderr_lines[@]}" -eq 2 ] &&
     [[ "${stderr_lines[0]}" == "$1: error: "*": --print-confg; did you mean '--print-config'?" ]] || return 1
   echo 'verbsoe = 1' >"$T/key.toml"
-  run --separate-stderr "$@" --config "$T/key.toml"
+  observe "$@" --config "$T/key.toml"
   [ "$status" -eq 78 ] && [[ "$stderr" == *": key 'verbsoe': no such option; did you mean 'verbose'?" ]]
 }
 
@@ -127,15 +137,15 @@ guesses_what_was_meant() {
 without_origins() { sed 's/  # .*//'; }
 
 prints_its_configuration() {
-  run --separate-stderr env GMS_DRIVER=/nonexistent GMS_SOCKET_DIR="$T/none" "$@" --print-config -v
+  observe env GMS_DRIVER=/nonexistent GMS_SOCKET_DIR="$T/none" "$@" --print-config -v
   [ "$status" -eq 0 ] && [ "$stderr" = "" ] || return 1
   [[ "$output" == *"verbose = true "*"  # flag"* && "$output" == *"quiet = false "*"  # default"* ]] || return 1
   printf '%s\n' "$output" | without_origins >"$T/first"
   printf '%s\n' "$output" >"$T/config.toml"
-  run --separate-stderr env -u GMS_DRIVER "$@" --print-config --config "$T/config.toml"
+  observe env -u GMS_DRIVER "$@" --print-config --config "$T/config.toml"
   [ "$status" -eq 0 ] && [[ "$output" == *"verbose = true "*"  # $T/config.toml"* ]] || return 1
   printf '%s\n' "$output" | without_origins | grep -v '^# [A-Z]' | diff <(grep -v '^# [A-Z]' "$T/first") - || return 1
-  run --separate-stderr "$@" --print-config --json
+  observe "$@" --print-config --json
   [ "$status" -eq 0 ] && jq -e '.options.json == {value: true, from: "flag"}' <<<"$output" >/dev/null
 }
 
@@ -151,12 +161,12 @@ prints_its_variables() {
     value=9
     if [[ $defaults =~ $'\n'$option\ =\ \"?9[^0-9] ]]; then value=8; fi
     if [ "$variable" = FO_LOG_FORMAT ]; then value=json; fi
-    run --separate-stderr env "$variable=$value" "$@" --print-config
+    observe env "$variable=$value" "$@" --print-config
     [ "$status" -eq 0 ] && [[ "$output" =~ (^|$'\n')$option\ =\ [\"]?$value(ms)?[\"]?\ +\#\ environment\ $variable ]] || return 1
     flag=7
     if [[ "$variable" == *_MS ]]; then flag=7ms; fi
     if [ "$variable" = FO_LOG_FORMAT ]; then flag=timed; fi
-    run --separate-stderr env "$variable=$value" "$@" --print-config "--$option" "$flag"
+    observe env "$variable=$value" "$@" --print-config "--$option" "$flag"
     [ "$status" -eq 0 ] && [[ "$output" =~ (^|$'\n')$option\ =\ [\"]?${flag}[\"]?\ +\#\ flag ]] || return 1
     options=$((options + 1))
   done < <("$@" --help | sed -nE 's/^  --([a-z-]+) .*env: ([A-Z_]+)\).*/\1 \2/p')
@@ -171,12 +181,12 @@ prints_its_variables() {
 }
 
 complains_of_missing_config() {
-  run --separate-stderr "$@" --config "$T/none.toml"
+  observe "$@" --config "$T/none.toml"
   [ "$status" -eq 66 ] && [ "$stderr" = "$1: error: open '$T/none.toml': No such file or directory" ]
 }
 
 complains_of_no_config_file() {
-  run --separate-stderr "$@" --config ""
+  observe "$@" --config ""
   [ "$status" -eq 64 ] && [ "${stderr_lines[0]}" = "$1: error: --config: needs a file" ]
 }
 
@@ -292,14 +302,14 @@ completes_words_that_are_taken() {
 
 complains_of_unknown_shell() {
   if [ $# -gt 1 ]; then return 0; fi
-  run --separate-stderr "$1" completion --help
+  observe "$1" completion --help
   [ "$status" -eq 0 ] && [[ "$output" == "Usage: $1 completion bash|zsh|fish"* ]] || return 1
   # These tools take a file argument, so "completion SHELL" may be the name of a file.
   if [[ "$1" == gms-load || "$1" == gms-save ]]; then return 0; fi
-  run --separate-stderr "$1" completion tcsh
+  observe "$1" completion tcsh
   [ "$status" -eq 64 ] && [ "$output" = "" ] && [ "$stderr" = "$1: error: completion 'tcsh': expected bash, zsh or fish
 Try '$1 --help'" ] || return 1
-  run --separate-stderr "$1" completion
+  observe "$1" completion
   [ "$status" -eq 64 ] && [ "${stderr_lines[0]}" = "$1: error: completion: expected bash, zsh or fish" ]
 }
 
