@@ -24,7 +24,11 @@ namespace fo::weights {
 
 class Served : public testing::Test {
  protected:
-  Served() { gpu_.set("GMS_SIM_VRAM", "64MiB"); }
+  Served() {
+    gpu_.set("GMS_SIM_VRAM", "64MiB");
+    // Tests create one context after the other, whose memory may be freed late (fo_quirks).
+    gpu_.set("GMS_SIM_CONTEXT_SIZE", "1MiB");
+  }
 
   void SetUp() override { FO_SKIP_WITHOUT_ITS_DEVICE(); }
 
