@@ -39,7 +39,7 @@ bench() { "$checkout/packaging/bench" --no-build --json "$T/bench.json" "$@"; }
 @test "bench --quick runs every program, prints one table and writes a file of values" {
   local program
   for program in "$FO_BUILD"/tests/*; do ln -s "$program" "$tests"; done
-  run -0 --separate-stderr bench --quick
+  ends_with 0 bench --quick
   [[ "${lines[0]}" =~ ^what\ +ours\ +peer\ +ratio\ +spread\ +aim$ ]]
   [ "${stderr_lines[-1]}" = "all values: $T/bench.json" ]
   jq -e '.machine | (.cpu and .cores and .memory_mib and .kernel and .date and .load != null) and .driver == "sim"' "$T/bench.json"
@@ -63,7 +63,7 @@ bench() { "$checkout/packaging/bench" --no-build --json "$T/bench.json" "$@"; }
   # shellcheck disable=SC2016
   printf '#!/bin/sh\necho "${0##*/} $*" >>"%s/calls"\n' "$T" | tee "$T/bin/cmake" >"$checkout/packaging/install-deps"
   chmod +x "$T/bin/cmake" "$checkout/packaging/install-deps"
-  PATH=$T/bin:$PATH run -0 --separate-stderr "$checkout/packaging/bench"
+  PATH=$T/bin:$PATH ends_with 0 "$checkout/packaging/bench"
   run -0 cat "$T/calls"
   [ "${lines[0]}" = "install-deps " ]
   [ "${lines[1]}" = "cmake --preset release" ]
@@ -74,7 +74,7 @@ bench() { "$checkout/packaging/bench" --no-build --json "$T/bench.json" "$@"; }
 
 @test "bench runs one program alone" {
   stub_all
-  run -0 --separate-stderr bench --only gms_rpc --quick
+  ends_with 0 bench --only gms_rpc --quick
   run -0 cat "$T/calls"
   [[ "$output" =~ ^gms_rpc\ --json\ [^\ ]+\ --quick$ ]]
 }
@@ -86,7 +86,7 @@ $(row one '{"of":"speed","at_least":0.9,"met":true}')
 $(row one '{"of":"cost","at_most":0.1,"met":false}')
 $(row two null)
 END"
-  run -0 --separate-stderr bench
+  ends_with 0 bench
   [ "${lines[1]}" = "b: one" ]
   [[ "${lines[2]}" =~ ^\ \ us\ +2\ ms\ +4\ ms\ them\ +0.5\ x\ as\ fast\ +25%\ +'>= 0.9 x as fast, met'$ ]]
   [[ "${lines[3]}" =~ \ 0.5\ x\ +25%\ +'<= 0.1 x, missed'$ ]]
@@ -100,7 +100,7 @@ END"
   stub gms_rpc 'echo "gms_rpc: error: no such luck" >&2; exit 70'
   stub publish 'echo "{\"bench\":\"publish\",\"what\":\"a row\",\"skipped\":\"no haproxy\"}" >$rows'
   rm "$tests/failover"
-  run -1 --separate-stderr bench
+  ends_with 1 bench
   [[ "$stderr" == *"bench: error: run 'gms_rpc': exit status 70: gms_rpc: error: no such luck"* ]]
   [[ "$output" == *$'gms_rpc: all of it\n  failed: exit status 70: gms_rpc: error: no such luck\n'* ]]
   [[ "$output" == *$'publish: a row\n  left out: no haproxy\n'* ]]
@@ -114,7 +114,7 @@ END"
   for program in awk bash cut date dirname head jq mktemp nproc readlink realpath rm sed tail timeout touch tr uname cp mkdir; do
     ln -s "$(command -v "$program")" "$T/bin"
   done
-  PATH=$T/bin run -0 --separate-stderr bench --quick --only publish
+  PATH=$T/bin ends_with 0 bench --quick --only publish
   [ "${lines[2]}" = "  left out: haproxy is not installed" ]
 }
 
@@ -136,7 +136,7 @@ END"
   terminate "$BG_PID" 143
   wait_for "! kill -0 $(cat "$T/child")"
   sed -i 's/^most_seconds=.*/most_seconds=0.5/' "$checkout/packaging/bench"
-  run -1 --separate-stderr bench --only lock_handover
+  ends_with 1 bench --only lock_handover
   [[ "$output" == *"not done within 0.5 s"* ]]
   wait_for "! kill -0 $(cat "$T/child")"
 }
@@ -147,7 +147,7 @@ END"
   stub load 'if [ "$3" = --series ]; then for n in 1 10; do
     echo "{\"bench\":\"load\",\"series\":\"a < b\",\"name\":\"us & them\",\"n\":$n,\"n_unit\":\"MiB\",
       \"unit\":\"ms\",\"median\":2,\"values\":[1,2,3]}"; done >$rows; fi'
-  run -0 --separate-stderr bench --quick --plot "$T/plots"
+  ends_with 0 bench --quick --plot "$T/plots"
   [ "$(ls "$T/plots")" = $'import.svg\nload.svg\nseries.json' ]
   local name
   for name in import load; do
@@ -166,20 +166,20 @@ END"
 @test "bench and plot refuse unknown arguments" {
   local arguments
   for arguments in --frob '--only' '--only frob' '--json' "--plot ''" frob; do
-    eval "run -64 --separate-stderr bench $arguments"
+    eval "ends_with 64 bench $arguments"
     [ "$output" = "" ]
     [[ "${stderr_lines[0]}" == "bench: error: "* ]]
     [ "${stderr_lines[1]}" = "Try 'packaging/bench --help'" ]
   done
-  run -64 --separate-stderr "$checkout/packaging/plot" one
+  ends_with 64 "$checkout/packaging/plot" one
   [ "$stderr" = $'plot: error: wants a file and a folder\nTry \'packaging/plot --help\'' ]
-  run -66 --separate-stderr "$checkout/packaging/plot" "$T/none.json" "$T"
+  ends_with 66 "$checkout/packaging/plot" "$T/none.json" "$T"
   [ "$stderr" = "plot: error: open '$T/none.json': No such file or directory" ]
   echo '{"series": []}' >"$T/empty.json"
-  run -65 --separate-stderr "$checkout/packaging/plot" "$T/empty.json" "$T"
+  ends_with 65 "$checkout/packaging/plot" "$T/empty.json" "$T"
   [ "$stderr" = "plot: error: read '$T/empty.json': no series in it; packaging/bench --plot measures them" ]
   echo '[' >"$T/broken.json"
-  run -65 --separate-stderr "$checkout/packaging/plot" "$T/broken.json" "$T"
+  ends_with 65 "$checkout/packaging/plot" "$T/broken.json" "$T"
   [[ "$stderr" == "plot: error: read '$T/broken.json': not of packaging/bench: "* ]]
   run -0 "$checkout/packaging/plot" --help
 }

@@ -17,16 +17,6 @@ setup_file() {
   done >"$BATS_FILE_TMPDIR/commands"
 }
 
-# observe COMMAND...: as run --separate-stderr, which starts five more processes; the tests here observe
-# hundreds of commands.
-observe() {
-  status=0
-  "$@" >"$T/stdout" 2>"$T/stderr" || status=$?
-  output=$(<"$T/stdout")
-  stderr=$(<"$T/stderr")
-  mapfile -t stderr_lines <"$T/stderr"
-}
-
 # for_each CHECK: runs CHECK TOOL [SUBCOMMAND] for every command, and prints which one failed.
 for_each() {
   local line count=0
@@ -129,7 +119,7 @@ guesses_what_was_meant() {
 }
 
 @test "a mistyped subcommand gets a suggestion" {
-  run -64 --separate-stderr gms-lock aquire
+  ends_with 64 gms-lock aquire
   [ "${stderr_lines[0]}" = "gms-lock: error: The following argument was not expected: aquire; did you mean 'acquire'?" ]
 }
 
@@ -380,17 +370,17 @@ complete_in_zsh() {
 @test "log lines of daemons have a time, except in a journal, and are JSON on request" {
   local tool=(gms-serve --socket-dir "$T/absent")
   unset FO_LOG_FORMAT
-  run -73 --separate-stderr "${tool[@]}"
+  ends_with 73 "${tool[@]}"
   [[ $stderr =~ ^20[0-9-]+T[0-9:]+\.[0-9]{3}Z\ gms-serve:\ error:\  ]]
-  FO_LOG_FORMAT=json run -73 --separate-stderr "${tool[@]}"
+  FO_LOG_FORMAT=json ends_with 73 "${tool[@]}"
   [ "$(jq -r '[.tool, .level] | join(" ")' <<<"$stderr")" = "gms-serve error" ]
-  FO_LOG_FORMAT=json run -73 --separate-stderr "${tool[@]}" --log-format text
+  FO_LOG_FORMAT=json ends_with 73 "${tool[@]}" --log-format text
   [[ $stderr == "gms-serve: error: "* ]]
   # systemd identifies its journal's descriptor by this variable.
   # shellcheck disable=SC2016  # for the shell in there
-  run -73 --separate-stderr bash -c 'exec 2>"$0"; JOURNAL_STREAM=$(stat -c %d:%i "$0") exec "$@"' "$T/journal" "${tool[@]}"
+  ends_with 73 bash -c 'exec 2>"$0"; JOURNAL_STREAM=$(stat -c %d:%i "$0") exec "$@"' "$T/journal" "${tool[@]}"
   [[ $(<"$T/journal") == "gms-serve: error: "* ]]
-  run -64 --separate-stderr gms-serve --log-format xml
+  ends_with 64 gms-serve --log-format xml
   # Other tools do not have the option.
-  run -64 --separate-stderr gms-stat --log-format text
+  ends_with 64 gms-stat --log-format text
 }

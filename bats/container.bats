@@ -83,19 +83,19 @@ use_server() {
   local arguments
   for arguments in --frob tools 'frob DIR' 'tools DIR more' '--preset'; do
     # shellcheck disable=SC2086  # several arguments
-    run -64 --separate-stderr "$BUILD" $arguments
+    ends_with 64 "$BUILD" $arguments
     [[ "${stderr_lines[0]}" == "build: error: "* ]]
     [ "${stderr_lines[1]}" = "Try 'packaging/container/build --help'" ]
   done
-  run -66 --separate-stderr "$BUILD" --preset nothing tools "$T/tools"
+  ends_with 66 "$BUILD" --preset nothing tools "$T/tools"
   [[ "${stderr_lines[-1]}" == \
     "build: error: install from '$FO_ROOT/build/nothing': not built: cmake --preset nothing, "* ]]
   [ ! -e "$T/tools" ]
   need_release
   mkdir "$T/there"
-  run -73 --separate-stderr "$BUILD" tools "$T/there"
+  ends_with 73 "$BUILD" tools "$T/there"
   [ "$stderr" = "build: error: create '$T/there': it is there already" ]
-  run -73 --separate-stderr "$BUILD" tools /dev/null/tools
+  ends_with 73 "$BUILD" tools /dev/null/tools
 }
 
 # init_container: sets command and folder, which fo-podgen's pods use with the tools image. The
@@ -132,7 +132,7 @@ tools_work() {
   init_container
   chmod 777 "$GMS_SIM_DIR"
   "$SIMULATE" build "$IMAGES/tools" "$T/root"
-  run -0 --separate-stderr "$SIMULATE" run --volume "$T/volume:$folder" --entrypoint "${command[0]}" \
+  ends_with 0 "$SIMULATE" run --volume "$T/volume:$folder" --entrypoint "${command[0]}" \
     "$T/root" "${command[@]:1}"
   [ "$output" = "14 programs installed in $folder" ]
   [ "$(stat -c %u "$T/volume/bin/gms-lock")" -eq 65532 ]
@@ -147,19 +147,19 @@ tools_work() {
   use_server
   start_bg server "${in_server[@]}" "$T/server"
   local server=$BG_PID
-  run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights --wait 20s
+  ends_with 0 "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights --wait 20s
   [ "$(awk '/^Uid:/ {print $2}' "/proc/$server/status")" -eq 65532 ]
-  run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-stat "$T/server" --json
+  ends_with 0 "${in_server[@]}" --entrypoint gms-stat "$T/server" --json
   # Loads a model, and saves it as a snapshot.
   fo-refengine make-model "$T/sim/model" --layers 1 >/dev/null
   chmod -R a+rX "$T/sim/model"
-  run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-load "$T/server" /sim/model --role rw -q
-  run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights --committed
-  run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-save "$T/server" /sim/snapshot -q
+  ends_with 0 "${in_server[@]}" --entrypoint gms-load "$T/server" /sim/model --role rw -q
+  ends_with 0 "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights --committed
+  ends_with 0 "${in_server[@]}" --entrypoint gms-save "$T/server" /sim/snapshot -q
   [ -d "$T/sim/snapshot" ]
   kill "-$(jq -r '.signal | ltrimstr("SIG")' "$T/server.json")" "$server"
   expect_exit "$server" 0
-  run -1 --separate-stderr "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights
+  ends_with 1 "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights
 }
 
 @test "the rehearsal image has a simulated GPU, and all programs of its pod (simulated)" {
@@ -175,10 +175,10 @@ tools_work() {
   install -d -m 777 "$T/sim"
   local in_image=("$SIMULATE" run --env GMS_SIM_DIR=/sim/device --env GMS_SOCKET_DIR=/sim --volume "$T/sim:/sim")
   start_bg server "${in_image[@]}" --entrypoint gms-serve "$T/rehearsal" --devices 0
-  run -0 --separate-stderr "${in_image[@]}" --entrypoint gms-probe "$T/rehearsal" sockets --wait 20s
-  run -0 --separate-stderr "${in_image[@]}" --entrypoint gms-probe "$T/rehearsal" gpu --free 1MiB
-  run -0 --separate-stderr "${in_image[@]}" --entrypoint fo-refengine "$T/rehearsal" make-model -q --layers 1 /sim/model
-  run -0 --separate-stderr "${in_image[@]}" --entrypoint gms-load "$T/rehearsal" -q --role rw /sim/model
+  ends_with 0 "${in_image[@]}" --entrypoint gms-probe "$T/rehearsal" sockets --wait 20s
+  ends_with 0 "${in_image[@]}" --entrypoint gms-probe "$T/rehearsal" gpu --free 1MiB
+  ends_with 0 "${in_image[@]}" --entrypoint fo-refengine "$T/rehearsal" make-model -q --layers 1 /sim/model
+  ends_with 0 "${in_image[@]}" --entrypoint gms-load "$T/rehearsal" -q --role rw /sim/model
 }
 
 @test "the server image runs as a given user (simulated)" {
@@ -188,7 +188,7 @@ tools_work() {
   mkdir "$T/shared"
   chown 1234 "$T/shared"
   start_bg server "${in_server[@]}" --user 1234 --volume "$T/shared:/shared" "$T/server"
-  run -0 --separate-stderr "${in_server[@]}" --user 1234 --volume "$T/shared:/shared" --entrypoint gms-probe "$T/server" \
+  ends_with 0 "${in_server[@]}" --user 1234 --volume "$T/shared:/shared" --entrypoint gms-probe "$T/server" \
     sockets --tags weights --wait 20s
   [ "$(stat -c %u "$(find "$T/shared" -type s | head -n 1)")" -eq 1234 ]
 }
@@ -196,7 +196,7 @@ tools_work() {
 @test "the server image is not built on a base that can't run it (simulated)" {
   need_root
   mkdir "$T/empty"
-  run -70 --separate-stderr "$SIMULATE" build --base "$T/empty" "$IMAGES/server" "$T/server"
+  ends_with 70 "$SIMULATE" build --base "$T/empty" "$IMAGES/server" "$T/server"
   [[ "$stderr" == *'simulate: error: run ["/usr/local/bin/gms-serve", "--version"]: exit status '* ]]
 }
 

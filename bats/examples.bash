@@ -162,7 +162,7 @@ run_example() {
     wanted=$1
     shift
   fi
-  run "-$wanted" --separate-stderr inside env "$@" timeout -s KILL 60 bash -ec "$EXAMPLE" 3>&-
+  ends_with "$wanted" inside env "$@" timeout -s KILL 60 bash -ec "$EXAMPLE"
   echo "$output$stderr"
 }
 

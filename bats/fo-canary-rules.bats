@@ -121,5 +121,5 @@ fails_with() {
 }
 
 @test "rules that can't be written are 74" {
-  run -74 --separate-stderr sh -c 'fo-canary rules >/dev/full'
+  ends_with 74 sh -c 'fo-canary rules >/dev/full'
 }

@@ -38,7 +38,7 @@ END
 }
 
 @test "a line has what the driver says, and advice" {
-  run -0 --separate-stderr fo-canary xid --from - \
+  ends_with 0 fo-canary xid --from - \
     <<<"[  102.500000] NVRM: Xid (PCI:0000:3b:00): 31, pid=1122, name=python3, MMU Fault"
   [ "${#lines[@]}" -eq 1 ]
   [ -z "$stderr" ]
@@ -69,7 +69,7 @@ END
   mkfifo "$T/pipe"
   local from
   for from in - "$T/pipe" "$T" /dev/null; do
-    run -64 --separate-stderr timeout 30 fo-canary xid --from "$from" --follow </dev/null
+    ends_with 64 timeout 30 fo-canary xid --from "$from" --follow </dev/null
     [[ ${stderr_lines[0]} == "fo-canary: error: --follow: "*" is neither a file nor the kernel's log" ]]
   done
 }
@@ -85,15 +85,15 @@ END
 }
 
 @test "a file that can't be read, and an output that can't be written" {
-  run -66 --separate-stderr fo-canary xid --from "$T/none"
+  ends_with 66 fo-canary xid --from "$T/none"
   [ "$stderr" = "fo-canary: error: open '$T/none': No such file or directory" ]
-  run -66 --separate-stderr fo-canary xid --from "$T/none" --follow
+  ends_with 66 fo-canary xid --from "$T/none" --follow
   log_lines >"$T/log"
-  run -74 --separate-stderr sh -c "fo-canary xid --from $T/log >/dev/full"
+  ends_with 74 sh -c "fo-canary xid --from $T/log >/dev/full"
 }
 
 @test "a file without errors prints nothing" {
   head -c 100000 /dev/urandom >"$T/log"
-  run -0 --separate-stderr fo-canary xid --from "$T/log"
+  ends_with 0 fo-canary xid --from "$T/log"
   [ "$output$stderr" = "" ]
 }

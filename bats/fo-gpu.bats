@@ -50,7 +50,7 @@ start_waiting() {
     # shellcheck disable=SC2086
     fails 69 "CUDA device 9: CUDA_ERROR_INVALID_DEVICE (101)" fo-gpu $command --device 9
     # shellcheck disable=SC2086
-    run -78 --separate-stderr fo-gpu $command --driver other
+    ends_with 78 fo-gpu $command --driver other
   done
 }
 
@@ -65,7 +65,7 @@ fake_nvml() {
 
 @test "health prints what is counted, and nothing for what is not supported" {
   fake_nvml "count=1 temperature=41 corrected0=2 uncorrected0=0 uncorrected1=3 rows=4 throttle=4 link0=1 link0.1=5"
-  run -0 --separate-stderr fo-gpu health --json
+  ends_with 0 fo-gpu health --json
   [ -z "$stderr" ]
   jq -ce . <<<"$output" | diff - <(jq -c . <<'END'
 {"bus_id":"0000:3b:00.0","ecc":{"corrected":{"volatile":2},"uncorrected":{"aggregate":3,"volatile":0}},
@@ -83,7 +83,7 @@ END
 
 @test "health is 1 if a GPU needs service, and the others are printed" {
   fake_nvml "count=2 rows=0 pending=1"
-  run -1 --separate-stderr fo-gpu health --json
+  ends_with 1 fo-gpu health --json
   [ "$(jq -c '[.uuid, .problems]' <<<"$output")" = '["GPU-known",["a row remapping is pending: reset the GPU"]]
 ["GPU-lost",["GPU is lost"]]' ]
   [ -z "$stderr" ]
@@ -91,7 +91,7 @@ END
 
 @test "health without NVML, without a GPU, and of an unknown one is 69 in one line" {
   fails() {
-    run -69 --separate-stderr "${@:2}"
+    ends_with 69 "${@:2}"
     [ "$output" = "" ]
     # shellcheck disable=SC2053
     [[ $stderr == "fo-gpu: error: query NVML for the health of "$1 ]] || { echo "$stderr"; return 1; }
@@ -106,7 +106,7 @@ END
 # --- free -----------------------------------------------------------------------------------------
 
 @test "free prints a device's memory and its uuid in one line of JSON" {
-  run -0 --separate-stderr free --device 1
+  ends_with 0 free --device 1
   [[ $output =~ ^\{\"free\":$TOTAL,\"total\":$TOTAL,\"uuid\":\"GPU-[0-9a-f-]{36}\"\}$ ]]
   [ -z "$stderr" ]
   local second
@@ -118,7 +118,7 @@ END
 @test "free queries a full device and allocates nothing" {
   export GMS_SIM_CONTEXT_SIZE=16MiB
   hold "$TOTAL" 1
-  run -0 --separate-stderr free --device 1
+  ends_with 0 free --device 1
   [ "$(field free)" -eq 0 ]
   run -0 free --device 0
   [ "$(field free)" -eq "$TOTAL" ]
@@ -149,7 +149,7 @@ END
 # --- free --until-free ----------------------------------------------------------------------------
 
 @test "memory that is free already is not waited for" {
-  run -0 --separate-stderr free --until-free 64MiB --timeout 0
+  ends_with 0 free --until-free 64MiB --timeout 0
   [ "$(field free)" -eq "$TOTAL" ]
   [ -z "$stderr" ]
 }
@@ -167,7 +167,7 @@ END
 
 @test "--until-free that times out is 75, with the last answer and one line" {
   hold 33554432
-  run -75 --separate-stderr free --until-free 33554433 --timeout 50ms
+  ends_with 75 free --until-free 33554433 --timeout 50ms
   [ "${#lines[@]}" -eq 1 ]
   [ "$(field free)" -eq 33554432 ]
   [ "$stderr" = "fo-gpu: error: wait for free memory of device '$(field uuid)': 33554432 bytes free, 33554433 needed" ]
@@ -176,7 +176,7 @@ END
 }
 
 @test "more memory than the device has is 64 at once" {
-  run -64 --separate-stderr free --until-free 67108865
+  ends_with 64 free --until-free 67108865
   [ -z "$output" ]
   [[ ${stderr_lines[0]} =~ ^"fo-gpu: error: wait for free memory of device 'GPU-"[0-9a-f-]+"': it has 67108864 bytes, 67108865 needed"$ ]]
 }

@@ -8,7 +8,7 @@ CAPACITY=(capacity --ttft 500ms --tpot 30ms --tokens 250 --kv-tokens 500000 --se
 # --- verbs ----------------------------------------------------------------------------------------
 
 @test "mtbf prints the time between failures, and the published one" {
-  run -0 --separate-stderr fo-plan mtbf --gpus 1024 --afr 3% --tp 8
+  ends_with 0 fo-plan mtbf --gpus 1024 --afr 3% --tp 8
   [ "${#lines[@]}" -eq 2 ]
   [ "${lines[0]}" = "One of 1024 GPUs fails every 285.2 h (11.88 days), MTBF = 8760 h / (gpus * afr); of their 128 groups of 8, 0.08414 fail per day, each with a chance of 6.573e-04 = 1 - (1 - afr/365)^tp." ]
   [[ ${lines[1]} == *"Llama 3 405B on 16384 H100 in 54 days"*" 419 unplanned stops"*" are 0.11 per GPU and year"*" one silent corruption in 147456 GPU-days." ]]
@@ -18,7 +18,7 @@ CAPACITY=(capacity --ttft 500ms --tpot 30ms --tokens 250 --kv-tokens 500000 --se
 
 @test "spares prints how many are needed, or whether some suffice" {
   local spares=(spares --groups 128 --afr 3% --repair 72h --shortfall 0.1%)
-  run -0 --separate-stderr fo-plan "${spares[@]}"
+  ends_with 0 fo-plan "${spares[@]}"
   [[ $output == "128 groups of 8 GPUs need 3 spare groups (24 GPUs) "*" = 0.2525; with 3 spare groups the chance is 1.385e-04." ]]
   run -0 fo-plan "${spares[@]}" --spares 3
   run -1 fo-plan "${spares[@]}" --spares 2
@@ -26,26 +26,26 @@ CAPACITY=(capacity --ttft 500ms --tpot 30ms --tokens 250 --kv-tokens 500000 --se
 }
 
 @test "capacity prints the rate of replicas, and the replicas for a rate" {
-  run -0 --separate-stderr fo-plan "${CAPACITY[@]}" --replicas 3
+  ends_with 0 fo-plan "${CAPACITY[@]}" --replicas 3
   [ "$output" = "The rate of 3 replicas is 24 requests/s = replicas * concurrency / W (Little's law), with 64 requests at a time in each and W = ttft + tokens * tpot = 8 s." ]
-  run -0 --separate-stderr fo-plan "${CAPACITY[@]}" --rate 50
+  ends_with 0 fo-plan "${CAPACITY[@]}" --rate 50
   [[ $output == "The rate of 7 replicas is 56 requests/s "*"; a rate of 50 requests/s needs 7 replicas." ]]
   run -0 fo-plan "${CAPACITY[@]}" --rate 48 --replicas 6
   run -1 fo-plan "${CAPACITY[@]}" --rate 50 --replicas 6
   run -0 fo-plan "${CAPACITY[@]}" --measured 1:12ms,16:30ms,32:31ms --json
   [ "$(jq .results.concurrency <<<"$output")" -eq 16 ]
-  run -1 --separate-stderr fo-plan "${CAPACITY[@]}" --measured 1:40ms --rate 1
+  ends_with 1 fo-plan "${CAPACITY[@]}" --measured 1:40ms --rate 1
   [[ $output == *"; no number of replicas carries 1 requests/s." ]]
   run -1 fo-plan "${CAPACITY[@]}" --measured 1:40ms --rate 1 --json
   [ "$(jq -c '.results | [.carried_rate, .replicas_needed]' <<<"$output")" = '[0,null]' ]
 }
 
 @test "degrade prints the level, and what it becomes" {
-  run -0 --separate-stderr fo-plan degrade --ratio 1
+  ends_with 0 fo-plan degrade --ratio 1
   [[ $output == "At ratio 1 the level is 0: "*"level 1 is entered below 1 "* ]]
-  run -1 --separate-stderr fo-plan degrade --ratio 0.6
+  ends_with 1 fo-plan degrade --ratio 0.6
   [ "$output" = "At ratio 0.6 the level is 2: concurrency 0.75, premium admitted, standard admitted, best_effort refused, deadlines times 1; it is entered below 0.75, and left after 10s above 0.8 (table of levels by capacity / demand)." ]
-  run -1 --separate-stderr fo-plan degrade --ratio 0.6 --level 4
+  ends_with 1 fo-plan degrade --ratio 0.6 --level 4
   [[ $output == "At ratio 0.6 the level is 4: "*"; if this ratio lasts, level 2 after 20 s "* ]]
   run -1 fo-plan degrade --ratio 0.04 --json
   [ "$(jq -c '.results | [.next_level, .premium_share, .deadline_factor]' <<<"$output")" = '[4,0,2]' ]
@@ -53,9 +53,9 @@ CAPACITY=(capacity --ttft 500ms --tpot 30ms --tokens 250 --kv-tokens 500000 --se
 
 @test "migrate compares transfer and replay" {
   local migrate=(migrate --tokens 2048 --bandwidth 63GB --prefill 5000)
-  run -0 --separate-stderr fo-plan "${migrate[@]}"
+  ends_with 0 fo-plan "${migrate[@]}"
   [[ $output == "The transfer of 2048 tokens takes 1.332 ms "*" their replay 409.6 ms "*"; transfer is faster at every length; "* ]]
-  run -0 --separate-stderr fo-plan "${migrate[@]}" --setup 20ms
+  ends_with 0 fo-plan "${migrate[@]}" --setup 20ms
   [[ $output == *"; replay is faster below 100.3 tokens; "* ]]
   run -0 fo-plan "${migrate[@]}" --requests 23 --targets 15 --within 820ms
   run -1 fo-plan "${migrate[@]}" --requests 23 --targets 15 --within 819ms
@@ -64,7 +64,7 @@ CAPACITY=(capacity --ttft 500ms --tpot 30ms --tokens 250 --kv-tokens 500000 --se
 }
 
 @test "canary prints false drains, times of detection and the cost of questions" {
-  run -0 --separate-stderr fo-plan canary --false-result 0.1% --workers 1000 --transient 2ms --vote 500ms
+  ends_with 0 fo-plan canary --false-result 0.1% --workers 1000 --transient 2ms --vote 500ms
   [ "$output" = "The false drains of 1000 workers are 0.00288 per day = workers * 86400 s / interval * p^k; drift is detected within 92 s = k * interval + 2 s, a mismatch within 32.5 s = interval + 2 s + vote; a fault of 0.002 s is detected with a chance of 6.667e-05 = transient / interval." ]
   run -0 fo-plan canary --false-result 0 --prompt 484 --interval 25s
   [[ $output == *"; a worker computes 1500 tokens per minute for them = 60 s / interval * 1.25 * (prompt + answer)." ]]
@@ -76,19 +76,19 @@ CAPACITY=(capacity --ttft 500ms --tpot 30ms --tokens 250 --kv-tokens 500000 --se
 }
 
 @test "figures reproduces the right ones and corrects the wrong ones" {
-  run -0 --separate-stderr fo-plan figures
+  ends_with 0 fo-plan figures
   [ "$(grep -c '^right: ' <<<"$output")" -eq 8 ]
   [ "$(grep -c '^wrong: ' <<<"$output")" -eq 14 ]
   [[ $output == *"  computed: 285 h, 11.9 days (MTBF = 8760 h / (gpus * afr))"* ]]
   [[ $output == *"  corrected: 0.0117, 0.047, 0.186, 0.746, 2.98 and 5.97 ms "* ]]
-  run -0 --separate-stderr fo-plan figures --json
+  ends_with 0 fo-plan figures --json
   [ "$(jq -c '[.version, .verb, (.figures | length), .figures[0].right]' <<<"$output")" = '[1,"figures",22,true]' ]
 }
 
 # --- JSON and configuration -----------------------------------------------------------------------
 
 @test "--json prints inputs that --config reads back" {
-  run -0 --separate-stderr fo-plan mtbf --gpus 1024 --afr 3% --json
+  ends_with 0 fo-plan mtbf --gpus 1024 --afr 3% --json
   [ "$(jq -c 'keys_unsorted' <<<"$output")" = '["version","verb","formula","inputs","results","met"]' ]
   [ "$(jq -c '[.version, .verb, .inputs, .met]' <<<"$output")" = '[1,"mtbf",{"gpus":1024,"afr":"3%","tp":8},null]' ]
   jq .inputs <<<"$output" >"$T/inputs.json"
@@ -132,18 +132,18 @@ END
 # --- tables ---------------------------------------------------------------------------------------
 
 @test "--sweep prints a table, --csv as a file for others" {
-  run -0 --separate-stderr fo-plan mtbf --afr 3% --sweep gpus=8:24:8
+  ends_with 0 fo-plan mtbf --afr 3% --sweep gpus=8:24:8
   [ "$output" = "\
 gpus  mtbf_hours  gpu_failures_per_day  groups  group_failure_chance_per_day  group_failures_per_day
    8       36500           0.000657534       1                   0.000657345             0.000657345
   16       18250            0.00131507       2                   0.000657345              0.00131469
   24     12166.7             0.0019726       3                   0.000657345              0.00197204" ]
-  run -0 --separate-stderr fo-plan migrate --tokens 512 --bandwidth 63GB --prefill 5000 --csv --sweep setup=0s:100ms:50ms
+  ends_with 0 fo-plan migrate --tokens 512 --bandwidth 63GB --prefill 5000 --csv --sweep setup=0s:100ms:50ms
   [ "${lines[0]}" = setup_s,replay_s,transfer_s,crossover_tokens,last_replay_s,last_transfer_s ]
   [[ ${lines[1]} == 0,0.1024,0.000332*,,0.1024,0.000332* ]]
   [[ ${lines[3]} == 0.1,0.1024,0.1003*,501.6*,0.1024,0.1003* ]]
   [ "${#lines[@]}" -eq 4 ]
-  run -0 --separate-stderr fo-plan mtbf --afr 3% --sweep gpus=8:24:8 --json
+  ends_with 0 fo-plan mtbf --afr 3% --sweep gpus=8:24:8 --json
   [ "$(jq -c '[.inputs, [.rows[].gpus], .rows[1].groups, .rows[1].met]' <<<"$output")" = '[{"afr":"3%","tp":8},[8,16,24],2,null]' ]
 }
 
@@ -158,7 +158,7 @@ gpus  mtbf_hours  gpu_failures_per_day  groups  group_failure_chance_per_day  gr
   run -0 fo-plan degrade --level 0 --sweep ratio=1:100000:1 --csv
   [ "${#lines[@]}" -eq 100001 ]
   fails 64 "--sweep 'ratio=0:100000:1': more than 100000 rows" fo-plan degrade --sweep ratio=0:100000:1
-  run -64 --separate-stderr fo-plan degrade --sweep ratio=0:1:1e-300
+  ends_with 64 fo-plan degrade --sweep ratio=0:1:1e-300
 }
 
 # A gnuplot that prints its script.
@@ -174,7 +174,7 @@ PLOT=(mtbf --afr 3% --sweep "gpus=8:24:8" --plot)
 @test "--plot gives gnuplot the table, and writes what it prints" {
   # shellcheck disable=SC2016  # for the stub
   stub_gnuplot 'cat "$2"'
-  run -0 --separate-stderr fo-plan "${PLOT[@]}" "$T/x.svg"
+  ends_with 0 fo-plan "${PLOT[@]}" "$T/x.svg"
   [ "${#lines[@]}" -eq 4 ]
   grep -qx '16 18250' "$T/x.svg"
   grep -q "set xlabel 'gpus'" "$T/x.svg"
@@ -192,7 +192,7 @@ PLOT=(mtbf --afr 3% --sweep "gpus=8:24:8" --plot)
 
 @test "--plot draws an SVG" {
   need_gnuplot
-  run -0 --separate-stderr fo-plan "${PLOT[@]}" "$T/x.svg"
+  ends_with 0 fo-plan "${PLOT[@]}" "$T/x.svg"
   [ "$stderr" = "" ]
   grep -q '<svg' "$T/x.svg"
   grep -q '</svg>' "$T/x.svg"

@@ -85,7 +85,7 @@ podgen() { fo-podgen "$@" 3>&-; }
 }
 
 @test "a worker becomes a claim template and a deployment, and the rest keeps its own" {
-  run -0 --separate-stderr podgen -f "$T/dgd.yaml" -o name
+  ends_with 0 podgen -f "$T/dgd.yaml" -o name
   [[ $stderr == "fo-podgen: warning: "*": only Dynamo's operator knows DYN_NAMESPACE_WORKER_SUFFIX"* ]]
   [ "$(wc -l <<<"$stderr")" -eq 1 ]
   [ "$output" = "dynamographdeployment.nvidia.com/chat
@@ -146,7 +146,7 @@ service.serving.knative.dev-s.json" ]
 
 @test "all errors of an input are reported with their places, and nothing is written" {
   sed 's/gpu: "1"/gpu: "0"/; s/componentType: worker/componentType: planner/' "$T/dgd.yaml" >"$T/bad.yaml"
-  run -65 --separate-stderr podgen -f "$T/other.yaml" -f "$T/bad.yaml"
+  ends_with 65 podgen -f "$T/other.yaml" -f "$T/bad.yaml"
   [ -z "$output" ]
   local line
   while IFS= read -r line; do
@@ -178,7 +178,7 @@ service.serving.knative.dev-s.json" ]
 @test "check reports each service's errors and warnings" {
   sed 's/failover: {enabled: true}/failover: {enabled: true, numShadows: 3}/; s/componentType: frontend/componentTyp: frontend/' \
     "$T/dgd.yaml" >"$T/bad.yaml"
-  run -65 --separate-stderr podgen check -f "$T/bad.yaml"
+  ends_with 65 podgen check -f "$T/bad.yaml"
   [ -z "$stderr" ]
   [[ ${lines[1]} == "$T/bad.yaml:9:7: spec.services.Frontend.componentTyp: "*"componentType"*" (warning)" ]]
   [ "${lines[2]}" = "Service Frontend: stays with Dynamo's operator" ]
@@ -191,7 +191,7 @@ service.serving.knative.dev-s.json" ]
   sed 's/gpuMemoryService: /gpuMemoryServce: /' "$T/dgd.yaml" >"$T/misspelt.yaml"
   run -0 podgen check -f "$T/misspelt.yaml"
   [[ ${lines[1]} == *".gpuMemoryServce: unknown field; did you mean 'gpuMemoryService'? (warning)" ]]
-  run -65 --separate-stderr podgen check --strict -f "$T/misspelt.yaml"
+  ends_with 65 podgen check --strict -f "$T/misspelt.yaml"
   [ -z "$stderr" ]
   [[ ${lines[1]} == *".gpuMemoryServce: unknown field; "* ]]
   run -0 podgen check --strict -f "$T/other.yaml"
@@ -331,7 +331,7 @@ dgd_as_json() {
 @test "as a KRM function it reads and writes a ResourceList" {
   dgd_as_json
   function_input '{"layout": "dynamo", "kind": "pod"}' >"$T/in"
-  run -0 --separate-stderr podgen -o json -f "$T/in"
+  ends_with 0 podgen -o json -f "$T/in"
   [ "$(jq -c '[.items[].kind]' <<<"$output")" = '["DynamoGraphDeployment","ResourceClaimTemplate","Pod","ConfigMap"]' ]
   [ "$(jq -r '.items[2].spec.initContainers[0].name' <<<"$output")" = gms-server ]
   [ "$(jq -r '.items[3].data.mode' <<<"$output")" = on ]
@@ -340,13 +340,13 @@ dgd_as_json() {
 @test "as a KRM function it reports errors in results" {
   dgd_as_json
   function_input '{"layout": "other"}' >"$T/in"
-  run -65 --separate-stderr podgen -f "$T/in"
+  ends_with 65 podgen -f "$T/in"
   [[ ${stderr%%$'\n'*} == "fo-podgen: error: $T/in:"[0-9]*:[0-9]*": functionConfig: layout 'other': expected plan or dynamo" ]]
   [[ $output == *"results:"*"severity: error"* ]]
   run -65 podgen check -f "$T/in"
   [[ ${lines[0]} == "$T/in:"[0-9]*:[0-9]*": functionConfig: layout 'other': expected plan or dynamo (error)" ]]
   jq '.functionConfig.data = {} | .items[0].spec.services.Worker.failover.numShadows = 2' "$T/in" >"$T/in2"
-  run -65 --separate-stderr podgen -f "$T/in2"
+  ends_with 65 podgen -f "$T/in2"
   [[ $output == *"results:"*"path: spec.services.Worker.failover.numShadows"* ]]
   [[ $output == *"kind: DynamoGraphDeployment"* ]]
 }
@@ -385,10 +385,10 @@ dgd_as_json() {
     printf 'items:\n-\n'
     sed 's/^/  /' dgd.yaml
   } >"$T/list"
-  run -0 --separate-stderr ./fo-podgen -f "$T/list"
+  ends_with 0 ./fo-podgen -f "$T/list"
   [[ $output == *"kind: Deployment"* ]]
   if command -v kustomize >/dev/null; then
-    run -0 --separate-stderr kustomize build --enable-alpha-plugins --enable-exec .
+    ends_with 0 kustomize build --enable-alpha-plugins --enable-exec .
     [[ $output == *"kind: Deployment"* ]]
   fi
 }

@@ -78,7 +78,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 
 @test "make-model prints what it created, and creates the same again" {
   answers 0 "39 tensors, 899.2 KiB in 1 file" fo-refengine make-model --hidden 64 --seed 9 "$T/a"
-  run -0 --separate-stderr fo-refengine make-model --json --hidden 64 --seed 9 --shard-size 300KiB "$T/b"
+  ends_with 0 fo-refengine make-model --json --hidden 64 --seed 9 --shard-size 300KiB "$T/b"
   [ "$output" = '{"bytes":920832,"tensors":39,"files":4}' ]
   [ "$(echo "$T"/b/*)" = "$T/b/config.json $T/b/model-00001-of-00004.safetensors $T/b/model-00002-of-00004.safetensors $T/b/model-00003-of-00004.safetensors $T/b/model-00004-of-00004.safetensors $T/b/model.safetensors.index.json" ]
   run -0 fo-refengine make-model --hidden 64 --seed 9 "$T/c"
@@ -111,7 +111,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 
 @test "no driver, no device and no GMS are 69" {
   fails 69 "*/nonexistent/libcuda.so.1*" serve --driver /nonexistent/libcuda.so.1
-  run -69 --separate-stderr serve --device 7
+  ends_with 69 serve --device 7
   fails 69 "*$T/gms_0_weights.sock*" serve --load-timeout 200ms
 }
 
@@ -121,11 +121,11 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 
 @test "nothing published in time is 75, another model's weights 65" {
   start_weights
-  run -75 --separate-stderr serve --load-timeout 200ms
+  ends_with 75 serve --load-timeout 200ms
   [ "$stderr" = "fo-refengine: error: read weights from '$T/gms_0_weights.sock': Timeout waiting for lock ro: nothing was published" ]
   fo-refengine make-model -q --hidden 32 --layers 4 "$T/other" >/dev/null
   publish_model "$T/other"
-  run -65 --separate-stderr serve
+  ends_with 65 serve
   [[ $stderr == "fo-refengine: error: bind tensor 'model.embed_tokens.weight': shape [258, 32], expected [258, 64]"* ]]
 }
 
@@ -140,7 +140,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 @test "a KV cache that does not fit is 75, one that holds nothing 64" {
   export GMS_SIM_VRAM=64MiB
   serve_model
-  run -75 --separate-stderr serve --kv-bytes 63MiB --kv-retry 0s
+  ends_with 75 serve --kv-bytes 63MiB --kv-retry 0s
   [[ $stderr == "fo-refengine: error: allocate KV cache of 64 MiB on device 0: "*OUT_OF_MEMORY* ]]
   [ "${#stderr_lines[@]}" -eq 1 ]
   fails 64 "lay out the KV cache: one position takes 1 KiB, available are 1000 B" serve --kv-bytes 1000
@@ -163,7 +163,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 
 @test "a closed standard output is 74" {
   serve_model
-  run -74 --separate-stderr bash -c 'fo-refengine serve --model "$T/model" --port 0 >&- 3>&-'
+  ends_with 74 bash -c 'fo-refengine serve --model "$T/model" --port 0 >&- 3>&-'
 }
 
 @test "SIGTERM before it is ready is 0" {

@@ -142,7 +142,7 @@ the_verbs() {
   start_put --model llama --slots 8 --kv-tokens 4096 --gpu 0000:17:00.0 --gpu 0000:18:00.0 --host node-1 \
     --label zone=a --pid 42 --life starting
   [ "$(cat "$T/put.out")" = "$ID" ]
-  run -0 --separate-stderr reg get "$ID"
+  ends_with 0 reg get "$ID"
   [ "$stderr" = "" ]
   [ "${#lines[@]}" -eq 1 ]
   jq -e --arg id "$ID" 'del(.started_at) == {version: 1, $id, url: "http://127.0.0.1:8000", model: "llama",
@@ -297,7 +297,7 @@ $1 -" ]
   reg put weights/good <<<'{}'
   etcdctl put fleet/weights/bad '[' 3>&-
   etcdctl put fleet/other/x '{}' 3>&-
-  run -0 --separate-stderr reg ls weights/
+  ends_with 0 reg ls weights/
   [ "$output" = "weights/good  {}" ]
   [[ $stderr == "fo-reg: warning: registry 'etcd:http://127.0.0.1:$PORT/fleet': record 'weights/bad' is ignored: "* ]]
   fails 76 "query etcd 'http://127.0.0.1:$PEER_PORT': *" reg ls --registry "etcd:http://127.0.0.1:$PEER_PORT/fleet"
@@ -370,7 +370,7 @@ the_read_only() {
   run -1 reg rm weights/llama
   fails 64 "registry 'k8s:x': expected dir:PATH or etcd:*" reg ls --state-registry k8s:x
   export FO_STATE_REGISTRY=dir:$T/absent
-  run -0 --separate-stderr reg check
+  ends_with 0 reg check
   [[ $stderr == "fo-reg: warning: registry 'dir:$T/absent': "*": its records are left out" ]]
   run -69 reg ls weights/
 }
@@ -381,7 +381,7 @@ the_read_only() {
   create endpointslices llama-1 "$HTTP" "\"endpoints\": [$(endpoint 1 10.0.0.1), $(endpoint 2 169.254.169.254)]"
   create configmaps llama "\"data\": {\"card.json\": $(reg card "$T/model" --name llama | jq -Rs .)}"
   export FO_REGISTRY="k8s:default/kubernetes.io/service-name=llama?api=$API"
-  run -0 --separate-stderr reg ls
+  ends_with 0 reg ls
   [ "$(tr -s ' ' <<<"$output")" = "ID ENDPOINT LIFE URL MODEL HOST
 $ID llama/worker/generate ready http://10.0.0.1:8000 llama node-1" ]
   [ "$stderr" = "fo-reg: warning: registry 'k8s:default/kubernetes.io/service-name=llama': an endpoint of EndpointSlice 'llama-1' is ignored: URL 'http://169.254.169.254:8000': not an address of the allowed networks" ]
@@ -500,7 +500,7 @@ the_life() {
 
 @test "run returns the status of its command, also if that ends before it is ready" {
   use_dir
-  run -7 --separate-stderr reg run "${WORKER[@]}" -- sh -c 'echo out; echo err >&2; exit 7'
+  ends_with 7 reg run "${WORKER[@]}" -- sh -c 'echo out; echo err >&2; exit 7'
   [ "$output:$stderr" = "out:err" ]
   run -137 reg run "${WORKER[@]}" -- sh -c 'kill -KILL $$'
   fails 127 "run '/absent': No such file or directory" reg run "${WORKER[@]}" -- /absent
@@ -938,7 +938,7 @@ is_pair() {
 # --- id -------------------------------------------------------------------------------------------
 
 @test "id prints the ids of all services, with one namespace" {
-  run -0 --separate-stderr reg id -f "$T/dgd.yaml"
+  ends_with 0 reg id -f "$T/dgd.yaml"
   [[ ${lines[0]} =~ ^(llama-[0-9a-f]{16})/worker-decode/generate\ \ Decode$ ]]
   [ "${lines[1]}" = "${BASH_REMATCH[1]}/frontend/generate  Frontend" ]
   [ "${#lines[@]}" -eq 2 ]
@@ -972,7 +972,7 @@ is_pair() {
 
 @test "card prints a card that explain reads" {
   a_model "$T/model"
-  run -0 --separate-stderr reg card "$T/model" --kv-abi nixl/f32/16/NHD --alias chat
+  ends_with 0 reg card "$T/model" --kv-abi nixl/f32/16/NHD --alias chat
   [ "$stderr" = "" ]
   printf '%s\n' "$output" >"$T/a.json"
   [ "$(jq -c '[.version, .name, .architecture, .dtype, .context_length, .aliases]' "$T/a.json")" = \
@@ -980,7 +980,7 @@ is_pair() {
   run -0 reg card "$T/model" --kv-abi nixl/f32/16/NHD --alias chat --json
   [ "${#lines[@]}" -eq 1 ]
   [ "$(jq -S . <<<"$output")" = "$(jq -S . "$T/a.json")" ]
-  run -0 --separate-stderr reg explain "$T/a.json" "$T/a.json"
+  ends_with 0 reg explain "$T/a.json" "$T/a.json"
   [ "$output" = "may share traffic: they have a name in common
 may migrate: the checksums are equal
 may pair: the KV caches match" ]
@@ -990,7 +990,7 @@ may pair: the KV caches match" ]
   a_model "$T/model"
   reg card "$T/model" >"$T/a.json"
   reg card "$T/model" --kv-abi other >"$T/b.json"
-  run -1 --separate-stderr reg explain "$T/a.json" "$T/b.json"
+  ends_with 1 reg explain "$T/a.json" "$T/b.json"
   [ "$output" = 'kv_abi: none and "other"
 may share traffic: they have a name in common
 may migrate: the checksums are equal
@@ -1009,7 +1009,7 @@ may not pair: kv_abi differs' ]
   chmod 755 "$T"
   chmod 600 "$T/model/model.safetensors"
   cp "$FO_BIN/fo-reg" "$T/fo-reg"
-  run -77 --separate-stderr setpriv --reuid 65534 --clear-groups "$T/fo-reg" card "$T/model"
+  ends_with 77 setpriv --reuid 65534 --clear-groups "$T/fo-reg" card "$T/model"
   [ "${stderr_lines[-1]}" = "fo-reg: error: open '$T/model/model.safetensors': Permission denied" ]
 }
 
@@ -1022,7 +1022,7 @@ may not pair: kv_abi differs' ]
   echo garbage >"$XDG_CACHE_HOME/fo/digests.json"
   answers 0 "$card" reg card "$T/model"
   touch "$T/file"
-  XDG_CACHE_HOME=$T/file run -0 --separate-stderr reg card "$T/model"
+  XDG_CACHE_HOME=$T/file ends_with 0 reg card "$T/model"
   [ "$output" = "$card" ]
 }
 

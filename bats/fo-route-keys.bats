@@ -153,7 +153,7 @@ ask() {
   [ "$(jq -r '.choices[0].text' "$T/answer")" = "$text" ]
   local option
   for option in --salt-by-key --priority-by-tier; do
-    run -64 --separate-stderr timeout 30 fo-route serve --worker http://127.0.0.1:1 "$option"
+    ends_with 64 timeout 30 fo-route serve --worker http://127.0.0.1:1 "$option"
     [ "${stderr_lines[0]}" = "fo-route: error: $option needs --keys" ]
   done
 }
@@ -163,7 +163,7 @@ ask() {
   hash=$(printf secret | sha256sum | cut -d' ' -f1)
   refused() {
     printf '%s\n' "${@:2}" >"$T/keys.toml"
-    run -78 --separate-stderr timeout 30 fo-route serve --listen 127.0.0.1:0 --worker http://127.0.0.1:1 \
+    ends_with 78 timeout 30 fo-route serve --listen 127.0.0.1:0 --worker http://127.0.0.1:1 \
       --keys "$T/keys.toml"
     [[ $stderr == "fo-route: error: read keys '$T/keys.toml': line $1"* ]] || { echo "$stderr"; return 1; }
   }

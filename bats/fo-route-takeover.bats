@@ -169,7 +169,7 @@ hold() {
   first_router --worker "a=$ENGINE"
   wait_for can_answer
   hold
-  run -75 --separate-stderr fo-route ctl --admin "$ADMIN" --timeout 2s drain a
+  ends_with 75 fo-route ctl --admin "$ADMIN" --timeout 2s drain a
   [[ $stderr == *"error: "*"another router is taking over" ]]
   [ "$(fo-route ctl --admin "$ADMIN" state --json | jq -c '[.level, .workers[].life]')" = '[0,"ready"]' ]
   kill -KILL "$HOLD"
@@ -295,7 +295,7 @@ half_taken() {
   wait_for can_answer
   start_load
   printf 'no certificate\n' >"$T/cert.pem"
-  run --separate-stderr timeout 30 fo-route serve --admin "$ADMIN" --listen "$ADDRESS" --takeover \
+  observe timeout 30 fo-route serve --admin "$ADMIN" --listen "$ADDRESS" --takeover \
     --worker "$ENGINE" --tls-cert "$T/cert.pem" --tls-key "$T/cert.pem" 3>&-
   [ "$status" -ne 0 ]
   [[ $stderr == *"$T/cert.pem"* ]]
@@ -311,7 +311,7 @@ half_taken() {
   start_router next --listen "$ADDRESS" --worker "$ENGINE" --takeover
   wait_for "is_ready next"
   wait_for can_answer
-  run --separate-stderr timeout 30 fo-route serve --admin "$ADMIN" --listen 127.0.0.1:0 \
+  observe timeout 30 fo-route serve --admin "$ADMIN" --listen 127.0.0.1:0 \
     --worker "$ENGINE" 3>&-
   [ "$status" -eq 73 ]
   [[ $stderr == *"another server uses it"* ]]
@@ -390,7 +390,7 @@ REGISTERED=(--namespace llama)
     "worker = [\"a=$b\"]" "worker = [\"c=$a\", \"c=$a\"]"; do
     # shellcheck disable=SC2059  # it has the escapes
     printf "$invalid" >"$T/route.toml"
-    run --separate-stderr fo-route ctl --admin "$ADMIN" reload
+    observe fo-route ctl --admin "$ADMIN" reload
     [ "$status" -eq 78 ] || { echo "$invalid: $status $stderr"; return 1; }
     [ "$(wc -l <<<"$stderr")" -eq 1 ]
     [ "$(names)" = "a b" ]
@@ -420,7 +420,7 @@ REGISTERED=(--namespace llama)
   KEY=new
   can_answer
   echo '[new]' >"$T/keys"
-  run --separate-stderr fo-route ctl --admin "$ADMIN" reload
+  observe fo-route ctl --admin "$ADMIN" reload
   [ "$status" -eq 78 ]
   [[ $stderr == *"$T/keys"* ]]
   can_answer
@@ -481,7 +481,7 @@ status_of() { curl -sS -o "$T/answer" -w '%{http_code}' "$@"; }
     "registry = \"dir:$T/registry\"" $'tls-cert = "a"\ntls-key = "b"'; do
     printf '%s\n' "${always[0]}" 'allow-path = ["/metrics"]' "$option" >"$T/route.toml"
     if [[ $option != listen* ]]; then echo "${always[1]}" >>"$T/route.toml"; fi
-    run --separate-stderr fo-route ctl --admin "$ADMIN" reload
+    observe fo-route ctl --admin "$ADMIN" reload
     [ "$status" -eq 78 ] || { echo "$option: $status"; return 1; }
     [ "$(wc -l <<<"$stderr")" -eq 1 ]
     [[ $stderr == *": --${option%% *}: a reload can't change it; start a second router with --takeover" ]]

@@ -726,7 +726,7 @@ END
 }
 
 @test "status: both engines, the lock, the generation, the GMS; 1 when no engine is active" {
-  run -1 --separate-stderr fo-shadow status
+  ends_with 1 fo-shadow status
   [ "$output" = "lock: $T/lock
 holder: -
 generation: -" ]
@@ -734,7 +734,7 @@ generation: -" ]
   start_model
   active start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   standby start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000
-  run -0 --separate-stderr fo-shadow status
+  ends_with 0 fo-shadow status
   [ "$stderr" = "" ]
   local when='20[0-9-]*T[0-9:.]*Z'
   [ "${lines[0]}" = "lock: $T/lock" ]
@@ -745,13 +745,13 @@ generation: -" ]
   [[ ${lines[5]} =~ ^engine\ b:\ standby\ since\ $when,\ process\ $SHADOW$ ]]
   [[ ${lines[6]} =~ ^gms\ $SOCKET:\ RO,\ layout\ [0-9a-f]{64},\ 1\ readers?$ ]]
   [ "${#lines[@]}" -eq 7 ]
-  run -0 --separate-stderr fo-shadow status --json
+  ends_with 0 fo-shadow status --json
   jq -e --arg lock "$T/lock" '.lock == $lock and .holder == "a" and .generation == 1 and
     ([.engines[] | .id + " " + .state] == ["a active", "b standby"]) and
     (.engines[0].last_failover.phases | has("wake")) and .engines[1].last_failover == null and
     .gms[0].state == "RO" and .gms[0].ro_session_count == 1' <<<"$output"
   kill_now "$SHADOW"
-  run -0 --separate-stderr fo-shadow status --json
+  ends_with 0 fo-shadow status --json
   jq -e '[.engines[] | .id + " " + .state] == ["a active", "b dead"]' <<<"$output"
   terminate "${BG_PIDS[1]}"
   run -1 fo-shadow status

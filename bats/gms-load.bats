@@ -64,14 +64,14 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 
 @test "the first publishes, the second becomes a reader, and both report the same layout" {
   with_model
-  run -0 --separate-stderr gload --json "$T/m"
+  ends_with 0 gload --json "$T/m"
   [ -z "$stderr" ]
   [[ $output =~ ^'{"bytes": 3600020, "seconds": '[0-9]+\.[0-9]+', "tensors": 3, "allocations": 1, "memory_layout_hash": "'[0-9a-f]{64}'", "granted_lock_type": "rw"}'$ ]]
   hash=$(sed 's/.*hash": "\([0-9a-f]*\)".*/\1/' <<<"$output")
   state | grep -q "\"memory_layout_hash\": *\"$hash\""
-  run -0 --separate-stderr gload "$T/m"
+  ends_with 0 gload "$T/m"
   [[ $output == "imported 3 tensors, 3.4 MiB in 1 allocation, in "*" s ("*"/s), layout $hash" ]]
-  run -0 --separate-stderr gload --role rw "$T/m"
+  ends_with 0 gload --role rw "$T/m"
   [[ $output == "published 3 tensors, 3.4 MiB in 1 allocation, in "*", layout $hash" ]]
 }
 
@@ -82,7 +82,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   [[ $output == "published "* ]]
   run -0 gms-load --socket-dir "$T" --device 1 "$T/m"
   [[ $output == "published "* ]]
-  run -69 --separate-stderr gms-load --socket-dir "$T" --device 0 "$T/m"
+  ends_with 69 gms-load --socket-dir "$T" --device 0 "$T/m"
 }
 
 @test "ENGINE_ID 1 waits until something is published" {
@@ -96,7 +96,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 @test "a lock that is not granted in time is 75, a missing server 69" {
   make_model "$T/m"
   fails 69 "*'$SOCKET'*" gload "$T/m"
-  run -69 --separate-stderr gload --timeout 20ms "$T/m"
+  ends_with 69 gload --timeout 20ms "$T/m"
   serve
   fails 75 "acquire lock ro of '$SOCKET': timed out" gload --role ro --timeout 20ms "$T/m"
 }
@@ -155,40 +155,40 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 @test "a snapshot restores the layout hash, and its checksums are verified" {
   with_published
   gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
-  run -0 --separate-stderr gload --snapshot "$T/snap"
+  ends_with 0 gload --snapshot "$T/snap"
   [[ $output == "imported 3 tensors, 3.4 MiB in 1 allocation, "*", layout $layout" ]]
-  run -0 --separate-stderr gload --role rw --snapshot "$T/snap" --verify
+  ends_with 0 gload --role rw --snapshot "$T/snap" --verify
   [[ $output == "published 3 tensors, 4 MiB in 1 allocation, "*", layout $layout" ]]
   [ -z "$stderr" ]
   printf '\xff' | dd of="$T/snap/shards/shard_0000.bin" bs=1 seek=2000000 conv=notrunc status=none
   damaged="gms-load: error: read '$T/snap/shards/shard_0000.bin': its SHA-256 differs from that in checksums.sha256"
-  run -65 --separate-stderr gload --role rw --snapshot "$T/snap"
+  ends_with 65 gload --role rw --snapshot "$T/snap"
   [ "$stderr" = "$damaged" ]
   state | grep -q "\"memory_layout_hash\": *\"$layout\""
-  run -65 --separate-stderr gload --role rw --snapshot "$T/snap" --replace-first
+  ends_with 65 gload --role rw --snapshot "$T/snap" --replace-first
   [ "$stderr" = "$damaged" ]
   expect_nothing_published
   run -0 gload --role rw --snapshot "$T/snap" --no-verify
   [[ $output == *"layout $layout" ]]
   rm "$T/snap/checksums.sha256"
-  run -0 --separate-stderr gload --role rw --snapshot "$T/snap"
+  ends_with 0 gload --role rw --snapshot "$T/snap"
   [ "$stderr" = "gms-load: warning: snapshot '$T/snap': no checksums.sha256, its bytes are not verified" ]
 }
 
 @test "--unpublish removes the layout, waits for readers, and needs no driver with --socket" {
   with_published
-  GMS_DRIVER=/nonexistent run -0 --separate-stderr gload --unpublish --json
+  GMS_DRIVER=/nonexistent ends_with 0 gload --unpublish --json
   [ "$output" = "{\"allocations\": 1, \"memory_layout_hash\": \"$layout\"}" ]
   expect_nothing_published
   answers 0 "nothing was published" gload --unpublish
-  run -69 --separate-stderr gms-load --socket "$T/absent" --unpublish
+  ends_with 69 gms-load --socket "$T/absent" --unpublish
   run -0 gload "$T/m"
   answers 0 "unpublished 1 allocation, layout $layout" gload --unpublish --timeout 20s
 }
 
 @test "missing files are 66 also without a driver" {
   fails 66 "open '$T/m': No such file or directory" gms-load --driver /nonexistent "$T/m"
-  run -66 --separate-stderr gms-load --driver /nonexistent --role ro "$T/m"
+  ends_with 66 gms-load --driver /nonexistent --role ro "$T/m"
   fails 66 "open '$T/m': No such file or directory" gms-load --driver /nonexistent --snapshot "$T/m"
 }
 
@@ -238,6 +238,6 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   grep -q '^published' "$T/out"
   script -qec "gms-load -q --socket $SOCKET --role rw $T/m >$T/out" /dev/null </dev/null >"$T/terminal" 3>&-
   [ ! -s "$T/terminal" ]
-  run -0 --separate-stderr gload --role rw "$T/m"
+  ends_with 0 gload --role rw "$T/m"
   [ -z "$stderr" ]
 }

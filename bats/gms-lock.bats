@@ -44,7 +44,7 @@ field() { sed -n "s/^$1: //p"; }
 @test "an unsupported kind of lock, or a relative path, is refused with the supported ones" {
   for uri in unix:s tcp:host etcd:http://h:1 k8s:n consul:k relative flock:relative flock:; do
     for command in acquire owner status; do
-      run -64 --separate-stderr lock "$command" --lock "$uri"
+      ends_with 64 lock "$command" --lock "$uri"
       [[ $stderr == "gms-lock: error: read lock URI '$uri': "*"expected "* ||
         $stderr == *"unknown kind of lock; supported: flock:/path"* ]]
     done
@@ -63,12 +63,12 @@ field() { sed -n "s/^$1: //p"; }
 
 @test "a lock file that can't be opened: 73, or 77 without permission" {
   fails 73 "open lock file '$T/absent/lock': missing folder '$T/absent'" lock acquire --lock "$T/absent/lock" -- true
-  run -73 --separate-stderr lock acquire --lock "$T" -- true
+  ends_with 73 lock acquire --lock "$T" -- true
   need_root
   lock acquire -- true
   chmod 711 "$T"
   cp "$FO_BIN/gms-lock" "$T/gms-lock"
-  run -77 --separate-stderr setpriv --reuid 65534 --clear-groups "$T/gms-lock" acquire -- true
+  ends_with 77 setpriv --reuid 65534 --clear-groups "$T/gms-lock" acquire -- true
   [[ $stderr == "gms-lock: error: open lock file '$T/lock': Permission denied" ]]
 }
 
@@ -76,7 +76,7 @@ field() { sed -n "s/^$1: //p"; }
   for command in status owner; do
     fails 66 "open lock file '$T/absent/lock': missing folder '$T/absent'" lock "$command" --lock "$T/absent/lock"
   done
-  run -66 --separate-stderr gms-probe lock --lock "$T/absent/lock"
+  ends_with 66 gms-probe lock --lock "$T/absent/lock"
   [ "$stderr" = "gms-probe: error: open lock file '$T/absent/lock': missing folder '$T/absent'" ]
   run -1 lock owner
 }
@@ -94,7 +94,7 @@ field() { sed -n "s/^$1: //p"; }
   [ "$(cat "$T/lock")" = other ]
   ENGINE_ID=x
   fails 78 "read ENGINE_ID 'x': *" id_of_child
-  run -78 --separate-stderr id_of_child --id $'a\nb'
+  ends_with 78 id_of_child --id $'a\nb'
 }
 
 # --- exec form ------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ $T/lock
 @test "exec form: the exit status is the command's, or 126 or 127 if it can't run" {
   run -7 lock acquire --exec -- sh -c 'exit 7'
   fails 127 "run '/absent': No such file or directory" lock acquire --exec -- /absent
-  run -126 --separate-stderr lock acquire --exec -- "$T"
+  ends_with 126 lock acquire --exec -- "$T"
   run -1 lock owner
 }
 
@@ -164,7 +164,7 @@ $T/lock
 $T/inner
 engine-0" ]
   # From any ancestor, not only from the last one.
-  run -78 --separate-stderr lock acquire --exec -- gms-lock acquire --exec --lock "$T/inner" -- \
+  ends_with 78 lock acquire --exec -- gms-lock acquire --exec --lock "$T/inner" -- \
     gms-lock acquire --exec -- true
   [[ $stderr == "gms-lock: error: acquire lock '$T/lock': already inherited, on descriptor "* ]]
 }
@@ -347,7 +347,7 @@ child_ended" ]
 
 @test "gate: the lock is released at the timeout, with the busy status" {
   fill $((48 << 20))
-  run -9 --separate-stderr lock acquire --gpu-free 60MiB --timeout 100ms -E 9 -- touch "$T/ran"
+  ends_with 9 lock acquire --gpu-free 60MiB --timeout 100ms -E 9 -- touch "$T/ran"
   [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock': released: device 0 has 16 MiB free, 60 MiB needed" ]
   [ ! -e "$T/ran" ]
   run -1 lock owner
@@ -356,7 +356,7 @@ child_ended" ]
 
 @test "gate: what can't work is reported before the wait for the lock" {
   start_holder engine-9
-  run -64 --separate-stderr lock acquire --gpu-free 65MiB -- true
+  ends_with 64 lock acquire --gpu-free 65MiB -- true
   # shellcheck disable=SC2154
   [[ ${stderr_lines[0]} == "gms-lock: error: query the free memory of device 0: "*"it has 67108864 bytes, 68157440 needed" ]]
   fails 69 "query the free memory of device 9: *" lock acquire --gpu-free 1MiB --device 9 -- true
@@ -498,11 +498,11 @@ child_ended" ]
 # --- owner and status -----------------------------------------------------------------------------
 
 @test "owner: the holder's id, or 1 and nothing, even if the file has a stale text" {
-  run -1 --separate-stderr lock owner
+  ends_with 1 lock owner
   [ -z "$output$stderr" ]
   [ ! -e "$T/lock" ]
   echo engine-9 >"$T/lock"
-  run -1 --separate-stderr lock owner
+  ends_with 1 lock owner
   [ -z "$output$stderr" ]
   [ "$(lock owner --json || :)" = '{"holder":null}' ]
   start_holder engine-0

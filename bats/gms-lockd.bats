@@ -72,17 +72,17 @@ END
     "--listen 127.0.0.1:0 --tls-ca /ca" "--listen 127.0.0.1:0 --tls-cert /cert --tls-key /key" "--tls-ca /ca --tls-cert /cert --tls-key /key" \
     "--expiry 5s"
   [ ! -e "$S" ]
-  run -64 --separate-stderr lockd --socket "$S" --listen 0.0.0.0:0
+  ends_with 64 lockd --socket "$S" --listen 0.0.0.0:0
   [ "${stderr_lines[0]}" = "gms-lockd: error: listen on '0.0.0.0:0': not a loopback address: needs TLS: --tls-cert, --tls-key, --tls-ca" ]
 }
 
 @test "a missing file for TLS is 66, an invalid one 78, and a port in use 73" {
-  run -66 --separate-stderr lockd --socket "$S" --listen 127.0.0.1:0 --tls-ca "$T/no" --tls-cert "$T/no" --tls-key "$T/no"
+  ends_with 66 lockd --socket "$S" --listen 127.0.0.1:0 --tls-ca "$T/no" --tls-cert "$T/no" --tls-key "$T/no"
   [[ $stderr == "gms-lockd: error: "*"'$T/no': No such file or directory" ]]
   echo nonsense >"$T/pem"
-  run -78 --separate-stderr lockd --socket "$S" --listen 127.0.0.1:0 --tls-ca "$T/pem" --tls-cert "$T/pem" --tls-key "$T/pem"
+  ends_with 78 lockd --socket "$S" --listen 127.0.0.1:0 --tls-ca "$T/pem" --tls-cert "$T/pem" --tls-key "$T/pem"
   start_lockd --listen 127.0.0.1:0
-  run -73 --separate-stderr lockd --socket "$T/other.sock" --listen "$(cat "$T/ready")"
+  ends_with 73 lockd --socket "$T/other.sock" --listen "$(cat "$T/ready")"
   [ "$stderr" = "gms-lockd: error: listen on '$(cat "$T/ready")': Address already in use" ]
 }
 

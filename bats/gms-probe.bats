@@ -36,10 +36,10 @@ setup() {
   warns 1 "look for sockets in '$T': none found" gms-probe sockets
   start_gms --devices 0
   warns 1 "connect to socket '$T/gms_1_weights.sock': No such file or directory" gms-probe sockets --devices 0,1
-  run -1 --separate-stderr gms-probe sockets --tags weights,other
-  run -1 --separate-stderr gms-probe sockets --devices 0,1 -q
+  ends_with 1 gms-probe sockets --tags weights,other
+  ends_with 1 gms-probe sockets --devices 0,1 -q
   [ "$stderr" = "" ]
-  run -1 --separate-stderr gms-probe sockets --devices 0,1 --json
+  ends_with 1 gms-probe sockets --devices 0,1 --json
   [[ $output == '{"reason":"connect to socket '*',"result":"no","sockets":3}' ]]
 }
 
@@ -49,14 +49,14 @@ setup() {
   silent_server "$T/gms_0_silent.sock"
   warns 1 "query the GMS at '$T/gms_0_silent.sock': timed out" gms-probe sockets --tags silent
   echo_server "$T/gms_0_echo.sock"
-  run -1 --separate-stderr gms-probe sockets --tags echo
+  ends_with 1 gms-probe sockets --tags echo
   [ "${#stderr_lines[@]}" -eq 1 ]
 }
 
 @test "--committed asks for a published layout on each" {
   start_gms --tags weights
   publish "$T/gms_0_weights.sock" 1000
-  run -0 --separate-stderr gms-probe sockets --committed --devices 0 --tags weights
+  ends_with 0 gms-probe sockets --committed --devices 0 --tags weights
   warns 1 "GMS at '$T/gms_1_weights.sock': nothing is published" gms-probe sockets --committed --tags weights
   publish "$T/gms_1_weights.sock" 1000
   answers 0 "2 sockets answer" gms-probe sockets --committed --tags weights
@@ -72,7 +72,7 @@ setup() {
 }
 
 @test "--wait that times out is 1" {
-  run -1 --separate-stderr gms-probe sockets --wait 200ms
+  ends_with 1 gms-probe sockets --wait 200ms
   [ "${#stderr_lines[@]}" -eq 1 ]
 }
 
@@ -119,7 +119,7 @@ setup() {
 
 @test "a lock of Kubernetes: its API server comes from the URI, or from the environment" {
   pick_port
-  run -1 --separate-stderr gms-probe lock --lock k8s:ns/pair --kube-api "http://127.0.0.1:$PORT"
+  ends_with 1 gms-probe lock --lock k8s:ns/pair --kube-api "http://127.0.0.1:$PORT"
   [[ $stderr == "gms-probe: warning: fetch 'http://127.0.0.1:$PORT/"*": Connection refused" ]]
   export FAILOVER_KUBE_API="http://127.0.0.1:$PORT"
   warns 1 "fetch 'http://127.0.0.1:$PORT/*: Connection refused" gms-probe lock --lock k8s:ns/pair
@@ -136,7 +136,7 @@ setup() {
   answers 0 '{"result":"yes","status":503}' gms-probe http "unix:$T/http.sock:/live" --status 503 --json
   warns 1 "fetch 'unix:$T/http.sock:/live': field 'status' is 'notready' instead of 'ready'" \
     gms-probe http "unix:$T/http.sock:/live" --status 503 --field status=ready
-  run -1 --separate-stderr gms-probe http "unix:$T/http.sock:/live" --json -q
+  ends_with 1 gms-probe http "unix:$T/http.sock:/live" --json -q
   [ "$output" = '{"reason":"fetch '"'unix:$T/http.sock:/live'"': status 503 instead of 2xx","result":"no","status":503}' ]
   [ "$stderr" = "" ]
   start_bg probe gms-probe http "unix:$T/http.sock:/live" --wait 30s
@@ -153,7 +153,7 @@ setup() {
   for probe in "sockets --tags slow" "remap --socket $socket" "lock --lock unix:$socket" \
     "engine --url unix:$socket:/status" "http unix:$socket"; do
     # shellcheck disable=SC2086
-    run --separate-stderr timeout 20 gms-probe $probe
+    observe timeout 20 gms-probe $probe
     [ "$status" -eq 1 ] || { echo "status $status for: $probe"; return 1; }
     [ "${#stderr_lines[@]}" -eq 1 ]
   done
@@ -161,7 +161,7 @@ setup() {
 
 @test "http: a name is resolved, by a static program too" {
   grep -qw "$(hostname)" /etc/hosts || skip_because hosts "/etc/hosts does not name this machine"
-  run -1 --separate-stderr gms-probe http "http://$(hostname):1/"
+  ends_with 1 gms-probe http "http://$(hostname):1/"
   [ "$stderr" = "gms-probe: warning: fetch 'http://$(hostname):1/': Connection refused" ]
 }
 
@@ -190,7 +190,7 @@ setup() {
   answer "200 OK" '{"state":"dead"}'
   http_server "$T/lock.engine-0.sock"
   warns 1 "engine at '$url': dead" gms-probe engine
-  run -1 --separate-stderr gms-probe engine --state active,standby --json -q
+  ends_with 1 gms-probe engine --state active,standby --json -q
   [ "$output" = '{"id":null,"reason":"engine at '"'$url'"': dead","result":"no","since":null,"state":"dead"}' ]
 }
 
@@ -232,10 +232,10 @@ setup() {
   run -1 gms-probe remap --expect-hash "$other" --json -q
   [[ $output == *"\"memory_layout_hash\":\"$hash\""* ]]
   silent_server "$T/silent.sock"
-  run -1 --separate-stderr gms-probe remap --socket "$T/silent.sock" --timeout 200ms
+  ends_with 1 gms-probe remap --socket "$T/silent.sock" --timeout 200ms
   [ "${#stderr_lines[@]}" -eq 1 ]
   echo_server "$T/echo.sock"
-  run -1 --separate-stderr gms-probe remap --socket "$T/echo.sock"
+  ends_with 1 gms-probe remap --socket "$T/echo.sock"
   [ "${#stderr_lines[@]}" -eq 1 ]
 }
 

@@ -28,7 +28,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   local hash
   hash=$(hash_of "$S")
   GMS_DRIVER=/nonexistent answers 0 "$S: could wake: 2 allocations, 8 MiB, layout $hash" gms-remap-check
-  run -0 --separate-stderr gms-remap-check --socket "$S" --json
+  ends_with 0 gms-remap-check --socket "$S" --json
   [ "${#lines[@]}" -eq 1 ]
   local field
   for field in '"result":"ok"' "\"memory_layout_hash\":\"$hash\"" '"allocation_count":2' \
@@ -41,23 +41,23 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   start_layout 1000 5000000
   local hash
   hash=$(hash_of "$S")
-  run -0 --separate-stderr gms-remap-check --expect-hash "$hash"
+  ends_with 0 gms-remap-check --expect-hash "$hash"
   publish "$S" 1000 5000000
-  run -0 --separate-stderr gms-remap-check --expect-hash "$hash" --map
+  ends_with 0 gms-remap-check --expect-hash "$hash" --map
   publish "$S" 1000
-  run -65 --separate-stderr gms-remap-check --expect-hash "$hash"
+  ends_with 65 gms-remap-check --expect-hash "$hash"
   [ "$output" = "" ]
   [ "$stderr" = "gms-remap-check: error: GMS at '$S': Layout changed: $(hash_of "$S") instead of $hash" ]
-  run -65 --separate-stderr gms-remap-check --expect-hash "$hash" --map --json
+  ends_with 65 gms-remap-check --expect-hash "$hash" --map --json
   [[ $output == *'"mapped":false'*'"result":"stale"'* ]]
 }
 
 @test "no server and a dead socket are 69 at once, and garbage is 76" {
   fails 69 "connect to socket '$S': No such file or directory" gms-remap-check --timeout 1h
-  run -69 --separate-stderr gms-remap-check --timeout 1h --json
+  ends_with 69 gms-remap-check --timeout 1h --json
   [[ $output == *'"result":"unavailable"'* ]]
   dead_socket "$S"
-  run -69 --separate-stderr gms-remap-check --timeout 1h
+  ends_with 69 gms-remap-check --timeout 1h
   fails 69 "look for sockets in '$T': none found" gms-remap-check --timeout 1h --devices all --tag other
   echo_server "$T/echo"
   fails 76 "*" gms-remap-check --socket "$T/echo"
@@ -73,7 +73,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   publish "$S" 1000
   ask_lock writer rw "$S"
   wait_stat has_rw_session true
-  run -75 --separate-stderr gms-remap-check --timeout 200ms --json
+  ends_with 75 gms-remap-check --timeout 200ms --json
   [[ $output == *'"result":"timed_out"'* ]]
 }
 
@@ -83,16 +83,16 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   wait_stat ro_session_count 1
   ask_lock writer rw "$S"
   wait_stat waiting_writers 1
-  run -75 --separate-stderr gms-remap-check --timeout 200ms
+  ends_with 75 gms-remap-check --timeout 200ms
 }
 
 @test "a flag beats GMS_REMAP_TIMEOUT_MS, which beats the configuration file" {
   start_weights
   echo 'timeout = "1h"' >"$T/config.toml"
-  GMS_REMAP_TIMEOUT_MS=100 run -75 --separate-stderr gms-remap-check --config "$T/config.toml"
-  GMS_REMAP_TIMEOUT_MS=3600000 run -75 --separate-stderr gms-remap-check --timeout 100ms
+  GMS_REMAP_TIMEOUT_MS=100 ends_with 75 gms-remap-check --config "$T/config.toml"
+  GMS_REMAP_TIMEOUT_MS=3600000 ends_with 75 gms-remap-check --timeout 100ms
   echo 'timeout = "100ms"' >"$T/config.toml"
-  run -75 --separate-stderr gms-remap-check --config "$T/config.toml"
+  ends_with 75 gms-remap-check --config "$T/config.toml"
   GMS_REMAP_TIMEOUT_MS=soon fails 78 "read GMS_REMAP_TIMEOUT_MS 'soon': not a number of milliseconds" gms-remap-check
 }
 
@@ -100,43 +100,43 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   start_weights
   fails 66 "open '$T/hash': No such file or directory" gms-remap-check --hash-file "$T/hash"
   publish "$S" 1000
-  run -0 --separate-stderr gms-remap-check --save-hash "$T/hash"
+  ends_with 0 gms-remap-check --save-hash "$T/hash"
   [ "$(cat "$T/hash")" = "$(hash_of "$S")" ]
-  run -0 --separate-stderr gms-remap-check --hash-file "$T/hash"
+  ends_with 0 gms-remap-check --hash-file "$T/hash"
   publish "$S" 5000000
   cp "$T/hash" "$T/before"
-  run -65 --separate-stderr gms-remap-check --hash-file "$T/hash" --save-hash "$T/hash"
+  ends_with 65 gms-remap-check --hash-file "$T/hash" --save-hash "$T/hash"
   cmp "$T/hash" "$T/before"
   echo nonsense >"$T/hash"
   fails 65 "read hash file '$T/hash': 'nonsense' is not a layout hash" gms-remap-check --hash-file "$T/hash"
-  run -73 --separate-stderr gms-remap-check --save-hash "$T/absent/hash"
+  ends_with 73 gms-remap-check --save-hash "$T/absent/hash"
 }
 
 @test "--devices checks one socket each" {
   start_weights 0,1
   publish "$T/gms_0_weights.sock" 1000
   publish "$T/gms_1_weights.sock" 5000000
-  run -0 --separate-stderr gms-remap-check --devices all --map --save-hash "$T/hash"
+  ends_with 0 gms-remap-check --devices all --map --save-hash "$T/hash"
   [ "${#lines[@]}" -eq 2 ]
   [[ ${lines[1]} == "$T/gms_1_weights.sock: could wake: 1 allocation, 6 MiB, mapped and read, "* ]]
   [ "$(wc -l <"$T/hash")" -eq 2 ]
-  run -0 --separate-stderr gms-remap-check --devices 0,1 --hash-file "$T/hash"
-  run -65 --separate-stderr gms-remap-check --devices 1 --hash-file "$T/hash"
-  run -65 --separate-stderr gms-remap-check --devices 1,0 --hash-file "$T/hash" --json
+  ends_with 0 gms-remap-check --devices 0,1 --hash-file "$T/hash"
+  ends_with 65 gms-remap-check --devices 1 --hash-file "$T/hash"
+  ends_with 65 gms-remap-check --devices 1,0 --hash-file "$T/hash" --json
   [ "${#lines[@]}" -eq 2 ]
 }
 
 @test "--exec becomes the command after a successful check" {
   start_layout 1000
   # shellcheck disable=SC2016
-  run -0 --separate-stderr sh -c 'echo $$; exec gms-remap-check --exec -- sh -c "echo \$\$"'
+  ends_with 0 sh -c 'echo $$; exec gms-remap-check --exec -- sh -c "echo \$\$"'
   [ "${#lines[@]}" -eq 2 ]
   [ "${lines[0]}" = "${lines[1]}" ]
   [ "$stderr" = "" ]
-  run -7 --separate-stderr gms-remap-check --exec -- sh -c 'exit 7'
+  ends_with 7 gms-remap-check --exec -- sh -c 'exit 7'
   fails 127 "run '$T/absent': No such file or directory" gms-remap-check --exec -- "$T/absent"
-  run -126 --separate-stderr gms-remap-check --exec -- "$T"
-  run -0 --separate-stderr gms-remap-check -v --exec -- true
+  ends_with 126 gms-remap-check --exec -- "$T"
+  ends_with 0 gms-remap-check -v --exec -- true
   [[ $stderr == "gms-remap-check: info: $S: could wake: "* ]]
 }
 
@@ -144,7 +144,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   start_layout 1000
   exec 9<"$T"
   # shellcheck disable=SC2016
-  run -0 --separate-stderr gms-remap-check --map --exec -- sh -c 'ls -l /proc/$$/fd'
+  ends_with 0 gms-remap-check --map --exec -- sh -c 'ls -l /proc/$$/fd'
   exec 9<&-
   [[ $output == *" 9 -> $T"* ]]
   [[ $output != *socket:* ]]
@@ -152,35 +152,35 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 
 @test "--status-fd reports a successful check, and is not passed on" {
   start_weights
-  run -75 --separate-stderr gms-remap-check --timeout 100ms --status-fd 9 9>"$T/status"
+  ends_with 75 gms-remap-check --timeout 100ms --status-fd 9 9>"$T/status"
   [ ! -s "$T/status" ]
   publish "$S" 1000
   # shellcheck disable=SC2016
-  run -0 --separate-stderr gms-remap-check --status-fd 9 --exec -- sh -c 'ls -l /proc/$$/fd' 9>"$T/status"
+  ends_with 0 gms-remap-check --status-fd 9 --exec -- sh -c 'ls -l /proc/$$/fd' 9>"$T/status"
   [[ $output != *" 9 -> "* ]]
   [ "$(wc -l <"$T/status")" -eq 1 ]
   [[ $(cat "$T/status") == '{"event":"checked",'*'}' ]]
-  run -64 --separate-stderr gms-remap-check --status-fd 9
+  ends_with 64 gms-remap-check --status-fd 9
 }
 
 @test "--exec runs nothing after a failed check" {
-  run -69 --separate-stderr gms-remap-check --exec -- touch "$T/ran"
+  ends_with 69 gms-remap-check --exec -- touch "$T/ran"
   start_weights
-  run -75 --separate-stderr gms-remap-check --timeout 100ms --exec -- touch "$T/ran"
+  ends_with 75 gms-remap-check --timeout 100ms --exec -- touch "$T/ran"
   publish "$S" 1000
-  run -65 --separate-stderr gms-remap-check --expect-hash "$(printf 'a%.0s' {1..64})" --exec -- touch "$T/ran"
-  run -69 --separate-stderr env FO_LIBEXEC_DIR="$T" gms-remap-check --map --exec -- touch "$T/ran"
-  run -73 --separate-stderr gms-remap-check --save-hash "$T/absent/hash" --exec -- touch "$T/ran"
+  ends_with 65 gms-remap-check --expect-hash "$(printf 'a%.0s' {1..64})" --exec -- touch "$T/ran"
+  ends_with 69 env FO_LIBEXEC_DIR="$T" gms-remap-check --map --exec -- touch "$T/ran"
+  ends_with 73 gms-remap-check --save-hash "$T/absent/hash" --exec -- touch "$T/ran"
   [ ! -e "$T/ran" ]
 }
 
 @test "--map maps and reads; without its helper or a driver it is 69 in one line" {
   start_layout 1000 5000000
-  run -0 --separate-stderr gms-remap-check --map --json
+  ends_with 0 gms-remap-check --map --json
   [[ $output == *'"mapped":true'* ]]
   FO_LIBEXEC_DIR=$T fails 69 "use helper program '$T/fo-gpu': No such file or directory" gms-remap-check --map
   fails 69 "no CUDA driver: *" gms-remap-check --map --driver /nonexistent/libcuda.so.1
-  CUDA_VISIBLE_DEVICES='' run -69 --separate-stderr gms-remap-check --map
+  CUDA_VISIBLE_DEVICES='' ends_with 69 gms-remap-check --map
 }
 
 @test "--map on a device that fails is 70, on one that hangs 75" {

@@ -48,7 +48,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
 
 @test "a snapshot passes sha256sum -c, and gms-load loads it under the same layout hash" {
   serve
-  run -0 --separate-stderr gsave --json "$SNAP"
+  ends_with 0 gsave --json "$SNAP"
   [ -z "$stderr" ]
   [[ $output =~ ^'{"bytes": 4194304, "seconds": '[0-9]+\.[0-9]+', "tensors": 2, "allocations": 1, "shards": 1, "memory_layout_hash": "'$HASH'"}'$ ]]
   [ "$(names)" = snap ]
@@ -82,7 +82,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   if [ "$(id -u)" -eq 0 ]; then skip_because not-root "root may write anywhere"; fi
   serve
   mkdir -m 500 "$T/locked"
-  run -77 --separate-stderr gsave "$T/locked/snap"
+  ends_with 77 gsave "$T/locked/snap"
 }
 
 # --- failures -------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   serve
   # A simulated context's file would exceed the limit, too.
   export GMS_SIM_CONTEXT_SIZE=0
-  run -74 --separate-stderr bash -c "ulimit -f 1024; gms-save --socket '$SOCKET' '$SNAP' 3>&-"
+  ends_with 74 bash -c "ulimit -f 1024; gms-save --socket '$SOCKET' '$SNAP' 3>&-"
   [[ $stderr == "gms-save: error: write '$SNAP.partial-"*"/shards/shard_0000.bin': File too large" ]]
   [ -z "$(names)" ]
 }
@@ -101,7 +101,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   mkdir "$T/small"
   mount -t tmpfs -o size=2m none "$T/small" 2>/dev/null || skip_because mount "no right to mount"
   MOUNTED=$T/small
-  GMS_SIM_FAULTS=cuMemcpyDtoH:1=kill run -74 --separate-stderr gsave --ring 1MiB "$T/small/snap"
+  GMS_SIM_FAULTS=cuMemcpyDtoH:1=kill ends_with 74 gsave --ring 1MiB "$T/small/snap"
   [[ $stderr == "gms-save: error: write '$T/small/snap.partial-"*"': No space left on device" ]]
   [ -z "$(ls "$T/small")" ]
 }
@@ -130,7 +130,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   GMS_SIM_FAULTS=cuMemcpyDtoH:2=hang start_bg save gms-save --socket "$SOCKET" --ring 1MiB "$SNAP"
   saver=$BG_PID
   wait_for "ls '$SNAP'.partial-*/shards/shard_0000.bin"
-  run -75 --separate-stderr gms-load --socket "$SOCKET" --unpublish --timeout 20ms 3>&-
+  ends_with 75 gms-load --socket "$SOCKET" --unpublish --timeout 20ms
   [ "$stderr" = "gms-load: error: acquire lock rw of '$SOCKET': timed out" ]
   kill -KILL "$saver"
   run -0 gms-load --socket "$SOCKET" --unpublish 3>&-

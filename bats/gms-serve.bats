@@ -100,7 +100,7 @@ END
 
 @test "a bad value in the configuration file is 78" {
   echo 'devices = "some"' >"$T/config.toml"
-  run -78 --separate-stderr serve --config "$T/config.toml"
+  ends_with 78 serve --config "$T/config.toml"
   [ "$stderr" = "gms-serve: error: read configuration '$T/config.toml': devices: 'some' is not a device number, 0 to 1023" ]
 }
 
@@ -113,7 +113,7 @@ END
 }
 
 @test "a driver that does not work is 69, an unknown one 78, and a flag overrides the environment" {
-  GMS_SIM_FAULTS='cuInit:1=unknown' run -69 --separate-stderr serve --socket-dir "$D"
+  GMS_SIM_FAULTS='cuInit:1=unknown' ends_with 69 serve --socket-dir "$D"
   [ "$stderr" = "gms-serve: error: no usable CUDA driver: cuInit: CUDA_ERROR_UNKNOWN (999)" ]
   GMS_DRIVER=simulated fails 78 "driver 'simulated': not auto, cuda, sim or a path" serve --socket-dir "$D"
   GMS_DRIVER=simulated start_bundle --driver "$FO_BUILD/lib/sim/libcuda.so.1"
@@ -121,7 +121,7 @@ END
 
 @test "a missing device is 69, a failing one 70, and nothing stays" {
   fails 69 "CUDA device 9: CUDA_ERROR_INVALID_DEVICE (101)" serve --socket-dir "$D" --devices 0,9
-  GMS_SIM_FAULTS='cuMemGetAllocationGranularity:1=700' run -70 --separate-stderr serve --socket-dir "$D"
+  GMS_SIM_FAULTS='cuMemGetAllocationGranularity:1=700' ends_with 70 serve --socket-dir "$D"
   [ "$stderr" = "gms-serve: error: CUDA device 0: CUDA_ERROR_ILLEGAL_ADDRESS (700)" ]
   [ "$(left)" = "" ]
 }
@@ -237,7 +237,7 @@ END
   kill_now "$BG_PID"
   for child in $children; do wait_for "! kill -0 $child"; done
   [ -e "$D/gms-ready" ]
-  run -69 --separate-stderr gms-stat --socket "$D/gms_0.sock"
+  ends_with 69 gms-stat --socket "$D/gms_0.sock"
   rm "$D/gms_0.sock"
   start_bg second gms-serve --socket-dir "$D"
   wait_for "grep -q ready $T/second.err"
@@ -248,7 +248,7 @@ END
 
 @test "a stale ready file is removed even without a driver" {
   echo stale >"$D/gms-ready"
-  GMS_DRIVER=/nonexistent run -69 --separate-stderr serve --socket-dir "$D"
+  GMS_DRIVER=/nonexistent ends_with 69 serve --socket-dir "$D"
   [ ! -e "$D/gms-ready" ]
 }
 
@@ -276,7 +276,7 @@ END
   before=$(ls -lA "$D")
   fails 73 "serve in folder '$D': another gms-serve uses it" serve --socket-dir "$D"
   [ "$(ls -lA "$D")" = "$before" ]
-  run -73 --separate-stderr serve --socket-dir "$D" --devices 1
+  ends_with 73 serve --socket-dir "$D" --devices 1
   [ "$(stat_field state --socket "$D/gms_0.sock")" = EMPTY ]
   [ "$(cd "$D" && echo gms_[0-9]*.sock)" = "gms_0.sock gms_0_kv_cache.sock gms_0_weights.sock" ]
 }
@@ -292,7 +292,7 @@ END
 @test "a full file system is 73, and nothing but lock files stays" {
   need_mount
   # shellcheck disable=SC2016
-  run --separate-stderr unshare --map-root-user --mount sh -c '
+  observe unshare --map-root-user --mount sh -c '
     mount -t tmpfs -o nr_inodes=3 none "$0" || exit 1
     timeout 20 gms-serve --socket-dir "$0" 3>&-
     status=$?
@@ -305,7 +305,7 @@ END
 }
 
 @test "a ready descriptor that can't be written is 74, and nothing stays" {
-  run -74 --separate-stderr serve --socket-dir "$D" --ready-fd 9 -q 9>/dev/full
+  ends_with 74 serve --socket-dir "$D" --ready-fd 9 -q 9>/dev/full
   [ "$stderr" = "gms-serve: error: write to the ready descriptor: No space left on device" ]
   [ "$(left)" = "" ]
 }
@@ -481,7 +481,7 @@ END
   start_one --metrics "127.0.0.1:$PORT"
   fails 73 "listen on '127.0.0.1:$PORT': *" serve --socket-dir "$D" --metrics "127.0.0.1:$PORT"
   [ "$(left)" = "" ]
-  run -64 --separate-stderr serve --socket-dir "$D" --metrics garbage
+  ends_with 64 serve --socket-dir "$D" --metrics garbage
 }
 
 # --- Who may connect ------------------------------------------------------------------------------
@@ -497,9 +497,9 @@ end_bg() {
   usage_errors "gms-serve --socket-dir $D" "--socket-mode 0888" "--socket-mode 1000" "--socket-mode rw" "--socket-mode 00600" \
     "--allow-uid nobody" "--allow-uid -1" "--allow-uid 1,,2" "--allow-uid 4294967295" \
     "--allow-gid users" "--allow-gid 4294967296"
-  run --separate-stderr serve --allow-uid 0,nobody
+  observe serve --allow-uid 0,nobody
   [ "${stderr_lines[0]}" = "gms-serve: error: --allow-uid: 'nobody' is not a user or group id" ]
-  run --separate-stderr serve --socket-mode 0999
+  observe serve --socket-mode 0999
   [ "${stderr_lines[0]}" = "gms-serve: error: --socket-mode: '0999' is not octal, 0 to 0777" ]
   [ "$(left)" = "" ]
 }
@@ -518,14 +518,14 @@ end_bg() {
   chmod 711 "$T"
   as_nobody() { setpriv --reuid 65534 --regid 65534 --groups "$1" gms-stat --socket "$T/one.sock"; }
   start_one --socket-mode 0666 --allow-gid 777
-  run -69 --separate-stderr as_nobody 776
+  ends_with 69 as_nobody 776
   run -0 as_nobody 776,777
   end_bg
   start_one --socket-mode 0666 --allow-uid 1,65534
   run -0 as_nobody 776
   end_bg
   start_one --allow-uid 65534
-  run -77 --separate-stderr as_nobody 776
+  ends_with 77 as_nobody 776
 }
 
 @test "a client refuses a server of another user, unless an option names the user" {
@@ -552,28 +552,28 @@ end_bg() {
   local client
   for client in "${clients[@]}"; do
     # shellcheck disable=SC2086
-    run -77 --separate-stderr $client
+    ends_with 77 $client
     [ "${#stderr_lines[@]}" -eq 1 ]
     [[ ${stderr_lines[0]} == *": error: connect to socket '$S': it is served by user 65534, not by root "* ]]
     # shellcheck disable=SC2086
-    GMS_SERVER_UID=65533 run -77 --separate-stderr $client
+    GMS_SERVER_UID=65533 ends_with 77 $client
   done
-  run -0 --separate-stderr gms-stat --socket "$S" --server-uid 65534
+  ends_with 0 gms-stat --socket "$S" --server-uid 65534
   GMS_SERVER_UID=65534 run -0 gms-probe sockets --socket-dir "$T/nobody" --devices 0 --tags weights
   # The simulated memory, too, belongs to the server's user.
   export GMS_SIM_DIR=$T/nobody/sim
-  run -0 --separate-stderr gms-load --socket "$S" --server-uid 65534 --role rw "$T/m.safetensors"
-  run -0 --separate-stderr gms-remap-check --socket "$S" --server-uid 65534 --map
-  run -0 --separate-stderr gms-save --socket "$S" --server-uid 65534 "$T/snapshot"
-  run -0 --separate-stderr gms-load --socket "$S" --server-uid 65534 --unpublish
+  ends_with 0 gms-load --socket "$S" --server-uid 65534 --role rw "$T/m.safetensors"
+  ends_with 0 gms-remap-check --socket "$S" --server-uid 65534 --map
+  ends_with 0 gms-save --socket "$S" --server-uid 65534 "$T/snapshot"
+  ends_with 0 gms-load --socket "$S" --server-uid 65534 --unpublish
 }
 
 @test "the user of an accepted server must be a number" {
   for text in nobody -1 4294967295 ""; do
-    run -64 --separate-stderr gms-stat --socket "$T/s" --server-uid "$text"
+    ends_with 64 gms-stat --socket "$T/s" --server-uid "$text"
     [ "${stderr_lines[0]}" = "gms-stat: error: --server-uid: '$text' is not a user id" ]
   done
-  GMS_SERVER_UID=nobody run -78 --separate-stderr gms-stat --socket "$T/s"
+  GMS_SERVER_UID=nobody ends_with 78 gms-stat --socket "$T/s"
   [ "${stderr_lines[0]}" = "gms-stat: error: read GMS_SERVER_UID: 'nobody' is not a user id" ]
 }
 

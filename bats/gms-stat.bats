@@ -30,7 +30,7 @@ setup() {
 
 @test "the state as text, without a driver" {
   start_weights
-  GMS_DRIVER=/nonexistent run -0 --separate-stderr gms-stat
+  GMS_DRIVER=/nonexistent ends_with 0 gms-stat
   [ "$stderr" = "" ]
   [ "${#lines[@]}" -eq 11 ]
   [ "${lines[0]}" = "socket            $S" ]
@@ -41,7 +41,7 @@ setup() {
 
 @test "the state as JSON: one object with the protocol's names" {
   start_layout 1000 5000000
-  run -0 --separate-stderr gms-stat --json --list --events
+  ends_with 0 gms-stat --json --list --events
   [ "${#lines[@]}" -eq 1 ]
   local key
   for key in state has_rw_session ro_session_count waiting_writers committed is_ready \
@@ -55,7 +55,7 @@ setup() {
 
 @test "--list and --events print the layout and its history and leave no session behind" {
   start_layout 1000 5000000
-  run -0 --separate-stderr gms-stat --list --events
+  ends_with 0 gms-stat --list --events
   [[ $output == *$'\nevents (2, oldest first, with allocations)\n  rw_connected '*$'\n  committed '* ]]
   [[ $output =~ allocations\ \(2,\ sizes\ in\ bytes\) ]]
   [[ $output =~ 1000\ +2097152\ +test\ +[0-9a-f-]{36} ]]
@@ -66,16 +66,16 @@ setup() {
 
 @test "while a writer holds the lock the state is printed, and --list is 75" {
   start_weights
-  run -75 --separate-stderr gms-stat --list
+  ends_with 75 gms-stat --list
   [ "${lines[-1]}" = "layout not listed: nothing is published" ]
   ask_lock writer rw "$S"
   wait_stat has_rw_session true
-  run -0 --separate-stderr gms-stat
+  ends_with 0 gms-stat
   [ "${lines[1]}" = "state             RW" ]
-  run -75 --separate-stderr gms-stat --list
+  ends_with 75 gms-stat --list
   [ "${lines[1]}" = "state             RW" ]
   [ "${lines[-1]}" = "layout not listed: a writer holds it" ]
-  run -75 --separate-stderr gms-stat --list --json
+  ends_with 75 gms-stat --list --json
   [[ $output == *'"not_listed":"a writer holds it"'* ]]
 }
 
@@ -84,10 +84,10 @@ setup() {
   ask_lock reader ro "$S"
   local reader=$BG_PID
   wait_stat ro_session_count 1
-  run -0 --separate-stderr gms-stat --list
+  ends_with 0 gms-stat --list
   ask_lock writer rw "$S"
   wait_stat waiting_writers 1
-  run -75 --separate-stderr gms-stat --list
+  ends_with 75 gms-stat --list
   [ "${lines[-1]}" = "layout not listed: a writer waits for it" ]
   kill "$reader"
   wait_stat has_rw_session true
@@ -96,13 +96,13 @@ setup() {
 @test "--all shows every server of the folder, a dead one too" {
   fails 69 "look for sockets in '$T': none found" gms-stat --all
   start_gms
-  run -0 --separate-stderr gms-stat --all
+  ends_with 0 gms-stat --all
   [ "${#lines[@]}" -eq 5 ]
   [[ ${lines[0]} =~ ^device\ +tag\ +state ]]
   [[ ${lines[1]} =~ ^\ +0\ +kv_cache\ +EMPTY\ .*$T/gms_0_kv_cache.sock$ ]]
   [[ ${lines[4]} =~ ^\ +1\ +weights\ +EMPTY\ .*$T/gms_1_weights.sock$ ]]
   dead_socket "$T/gms_7_weights.sock"
-  run -69 --separate-stderr gms-stat --all --json
+  ends_with 69 gms-stat --all --json
   [ "${#lines[@]}" -eq 5 ]
   [[ ${lines[3]} == *'"device":1,'*'"tag":"weights"'* ]]
   [[ ${lines[4]} == *'"error":"connect to socket '*'Connection refused"'* ]]
@@ -167,14 +167,14 @@ watched() {
 @test "--watch ends when its output has no reader any more, even without changes" {
   start_weights
   # shellcheck disable=SC2016
-  run -0 --separate-stderr bash -c 'gms-stat --watch 1h | head -n 1; exit $((${PIPESTATUS[0]} - 74))'
+  ends_with 0 bash -c 'gms-stat --watch 1h | head -n 1; exit $((${PIPESTATUS[0]} - 74))'
   [ "${#lines[@]}" -eq 1 ]
   [ "$stderr" = "gms-stat: error: write to standard output: Broken pipe" ]
   full_stdout gms-stat --watch
 }
 
 @test "--watch of a missing folder is 66, of an empty one waits" {
-  run -66 --separate-stderr gms-stat --all --watch --socket-dir "$T/none"
+  ends_with 66 gms-stat --all --watch --socket-dir "$T/none"
   answers 124 "" timeout 0.3 gms-stat --all --watch 100ms
 }
 
@@ -309,7 +309,7 @@ on_terminal() {
   start_bg keeper flock --shared --no-fork "${memory[0]}" sleep 1000
   local keeper=$BG_PID
   wait_for "[ \"\$(cat /proc/$keeper/comm)\" = sleep ]"
-  run -0 --separate-stderr gms-stat --holders
+  ends_with 0 gms-stat --holders
   [ "${lines[0]}" = "device 0, simulated in $(realpath "$GMS_SIM_DIR")/device-0" ]
   [ "${lines[1]}" = "memory of a layout: 2 MiB in 1 allocation" ]
   [ "${lines[2]}" = "memory of no layout: 0 B in 0 allocations" ]
@@ -318,29 +318,29 @@ on_terminal() {
   ask_lock writer rw "$S"
   wait_stat has_rw_session true
   wait_for 'gms-stat --holders | grep -qx "memory of no layout: 2 MiB in 1 allocation"'
-  run -0 --separate-stderr gms-stat --holders
+  ends_with 0 gms-stat --holders
   [ "${lines[1]}" = "memory of a layout: 0 B in 0 allocations" ]
   [[ ${lines[-1]} =~ ^\ *$keeper\ \ sleep\ +2\ MiB\ +1\ +0\ +0\ B\ +0\ +0$ ]]
-  run -0 --separate-stderr gms-stat --holders --json
+  ends_with 0 gms-stat --holders --json
   [ "${#lines[@]}" -eq 1 ]
   [[ $output == *'"no_layout":{"allocations":1,"bytes":2097152,"fds":1,"mappings":0},"pid":'$keeper',"process":"sleep"'* ]]
   kill_now "$keeper"
-  run -0 --separate-stderr gms-stat --holders
+  ends_with 0 gms-stat --holders
   [ "${lines[2]}" = "memory of no layout: 0 B in 0 allocations" ]
 }
 
 @test "--holders knows the memory of a server outside the folder by --server" {
   serve_at "$T/outside" --device 0
   publish "$T/outside" 1000
-  run -0 --separate-stderr gms-stat --holders
+  ends_with 0 gms-stat --holders
   [ "${lines[2]}" = "memory of no layout: 2 MiB in 1 allocation" ]
-  run -0 --separate-stderr gms-stat --holders --server "$T/outside"
+  ends_with 0 gms-stat --holders --server "$T/outside"
   [ "${lines[1]}" = "memory of a layout: 2 MiB in 1 allocation" ]
   [ "${lines[2]}" = "memory of no layout: 0 B in 0 allocations" ]
   [[ $output =~ gms-serve\ \(server\)\ +0\ B\ +0\ +0\ +2\ MiB\ +1\ +0 ]]
   # Servers in the folder count, too, and --server takes more than one.
   start_layout 1000
-  run -0 --separate-stderr gms-stat --holders --server "$T/outside,$T/none"
+  ends_with 0 gms-stat --holders --server "$T/outside,$T/none"
   [ "${lines[1]}" = "memory of a layout: 4 MiB in 2 allocations" ]
   fails 64 "*" gms-stat --holders --server "$(printf '%0200d' 0)"
 }
@@ -349,7 +349,7 @@ on_terminal() {
   start_gms --devices 0
   kill -TERM "$GMS_PID"
   wait_exit "$GMS_PID"
-  run -0 --separate-stderr gms-stat --holders
+  ends_with 0 gms-stat --holders
   [ "${lines[3]}" = "no server is visible: all memory is counted as memory of no layout" ]
   fails 69 "inspect simulated device '$GMS_SIM_DIR/device-99': No such file or directory" \
     gms-stat --holders --device 99
@@ -358,7 +358,7 @@ on_terminal() {
   GMS_SIM_VRAM=much fails 78 "GMS_SIM_VRAM='much': not *" gms-stat --holders
   run -78 gms-stat --holders --driver other
   if [ ! -e /proc/driver/nvidia ]; then
-    run -69 --separate-stderr gms-stat --holders --driver auto
+    ends_with 69 gms-stat --holders --driver auto
     [ "$stderr" = "gms-stat: error: look for NVIDIA devices in '/proc/driver/nvidia/gpus': No such file or directory" ]
   fi
 }
@@ -370,7 +370,7 @@ on_terminal() {
   run -0 bash -c "'$helper' all 0 | tr '\\0' '\\n'"
   [ "${lines[0]}" = "$(realpath "$GMS_SIM_DIR")/device-0" ]
   [[ ${lines[-1]} =~ ^[0-9]+\ [0-9]+\ [0-9]+\ mem-[0-9]+$ ]]
-  run -64 --separate-stderr "$helper" some 0
+  ends_with 64 "$helper" some 0
   [ "$stderr" = "fo-sim-memory: error: expected all or held, and a device" ]
   reports 74 "fo-sim-memory: error: write to standard output" bash -c "'$helper' held 0 >/dev/full"
 }

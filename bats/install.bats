@@ -45,10 +45,10 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   # These copies have no helper and no driver beside them.
   mkdir "$T/bin"
   cp "$PREFIX/bin/gms-lock" "$PREFIX/bin/gms-serve" "$T/bin"
-  run -69 --separate-stderr "$T/bin/gms-lock" acquire -q --lock "$T/lock" --gpu-free 1MiB -- echo active
+  ends_with 69 "$T/bin/gms-lock" acquire -q --lock "$T/lock" --gpu-free 1MiB -- echo active
   [[ "$stderr" == *"'$T/libexec/fo/fo-gpu': No such file or directory" ]]
   mkdir "$T/other"
-  run -69 --separate-stderr "$T/bin/gms-serve" --socket-dir "$T/other"
+  ends_with 69 "$T/bin/gms-serve" --socket-dir "$T/other"
   [[ "$stderr" == *"no simulated CUDA driver beside '$T/bin/gms-serve'"* ]]
 }
 
@@ -175,7 +175,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   wait_for "[ -e $T/gms-ready ]"
   mapfile -t environment < <(environment_of "$unit" 1 | sed "s#/run/fo#$T#;s#/run/gms#$T#")
   # shellcheck disable=SC2086  # words, as systemd makes them
-  run -1 --separate-stderr env "${environment[@]}" timeout 20 ${line%% -- *} -- false
+  ends_with 1 env "${environment[@]}" timeout 20 ${line%% -- *} -- false
   [ "${stderr_lines[0]}" = "fo-shadow: error: the engine ended with status 1, while init" ]
 }
 
@@ -254,7 +254,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   run -0 inside "/$TOOLS/bin/gms-lock" acquire --exec --id me --lock /failover.lock -- \
     "/$TOOLS/bin/gms-lock" owner --lock /failover.lock
   [ "$output" = me ]
-  run -1 --separate-stderr inside "/$TOOLS/bin/gms-probe" lock --lock /failover.lock --held
+  ends_with 1 inside "/$TOOLS/bin/gms-probe" lock --lock /failover.lock --held
   run -0 inside "/$TOOLS/bin/gms-probe" lock --lock /failover.lock
   run -0 inside "/$TOOLS/bin/fo-podgen" <"$FO_ROOT/packaging/k8s/kustomize/dgd.yaml"
   [[ "$output" == *"kind: ResourceClaimTemplate"* ]]

@@ -160,7 +160,7 @@ END
         continue
         ;;
     esac
-    run --separate-stderr fo-podgen -f "$file"
+    observe fo-podgen -f "$file"
     if [ "$status" -ne "$wanted" ] || { [ "$wanted" -ne 0 ] && [ "$output" != "" ]; }; then
       wrong "$file: status $status: $output"
     fi
@@ -251,7 +251,7 @@ END
   checked "${FILES[@]}"
   say '^ *multinode:' "${with_failover[@]}"
   [ "${#FILES[@]}" -ge 1 ]
-  run -65 --separate-stderr fo-podgen -f "${FILES[0]}"
+  ends_with 65 fo-podgen -f "${FILES[0]}"
   [ "$output" = "" ]
   [[ "$stderr" == *"failover is not supported with multinode deployments"* ]]
 }

@@ -74,7 +74,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
     refused "without TLS" "$command" --lock "k8s:ns/pair?token-file=$T/token&api=http://10.0.0.1:1"
   done
   export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=x
-  run -78 --separate-stderr lock owner --lock k8s:ns/pair
+  ends_with 78 lock owner --lock k8s:ns/pair
   [[ $stderr == *"KUBERNETES_SERVICE_HOST '127.0.0.1' and KUBERNETES_SERVICE_PORT 'x' are not the address of an API server" ]]
 }
 
@@ -93,7 +93,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   kill -TERM "$HOLDER"
   await_command engine-1
   [ "$(cat "$T/engine-1.err")" = "" ]
-  KUBERNETES_SERVICE_HOST=localhost run -78 --separate-stderr lock owner --lock "$LOCK"
+  KUBERNETES_SERVICE_HOST=localhost ends_with 78 lock owner --lock "$LOCK"
 }
 
 @test "the example Role has exactly the permissions that are needed" {
@@ -107,9 +107,9 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   kill -TERM "$HOLDER"
   await_command engine-1
   [ "$(cat "$T/engine-1.err")" = "" ]
-  run -77 --separate-stderr lock acquire --lock "k8s:default/other$base" -- true
+  ends_with 77 lock acquire --lock "k8s:default/other$base" -- true
   [[ $stderr == "gms-lock: error: get Lease 'default/other': the API server answers 403: "* ]]
-  run -77 --separate-stderr lock acquire --lock "k8s:other/failover-pair$base" -- true
+  ends_with 77 lock acquire --lock "k8s:other/failover-pair$base" -- true
   # Each permission is needed.
   local verb
   for verb in get update create; do

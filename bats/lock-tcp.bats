@@ -132,7 +132,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 }
 
 @test "without TLS only loopback addresses are allowed, 64" {
-  run -64 --separate-stderr lock acquire --lock tcp:192.0.2.1:7 -- true
+  ends_with 64 lock acquire --lock tcp:192.0.2.1:7 -- true
   [[ ${stderr_lines[0]} == "gms-lock: error: query lock server 'tcp:192.0.2.1:7': connect to '192.0.2.1:7': not a loopback address: needs TLS, with a ca" ]]
 }
 
@@ -169,7 +169,7 @@ start_tls() {
   start_tls
   local options
   for options in "ca=$T/ca.crt" "$(tls_options stranger ca)" "$(tls_options client other)"; do
-    run -78 --separate-stderr lock acquire --lock "$LOCK?$options" --id a -- true
+    ends_with 78 lock acquire --lock "$LOCK?$options" --id a -- true
     [[ $stderr == "gms-lock: error: query lock server '$LOCK': TLS with ${LOCK#tcp:}"* ]] ||
       [[ $stderr == "gms-lock: error: TLS with ${LOCK#tcp:}"* ]]
     run -78 gms-lock status --lock "$LOCK?$options"
@@ -239,7 +239,7 @@ start_tls() {
   local command
   for command in "acquire --nonblock -- true" "acquire -- true" status owner; do
     # shellcheck disable=SC2086
-    run -78 --separate-stderr lock ${command%% *} --lock "$LOCK" ${command#"${command%% *}"}
+    ends_with 78 lock ${command%% *} --lock "$LOCK" ${command#"${command%% *}"}
     [[ $stderr == "gms-lock: error: query lock server '$LOCK': this port needs TLS: set ca, cert and key" ]]
   done
   grep -q "gms-lockd: warning: TLS with 127.0.0.1:" "$T/lockd.err"
@@ -247,7 +247,7 @@ start_tls() {
 
 @test "a server with an expired certificate is refused, 69, and waited for" {
   start_tls old
-  run -69 --separate-stderr timeout 20 gms-lock status --lock "$LOCK?$(tls_options client ca)"
+  ends_with 69 timeout 20 gms-lock status --lock "$LOCK?$(tls_options client ca)"
   [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:}: the certificate was rejected: certificate has expired" ]
   local server=$BG_PID port=${LOCK#tcp:}
   LOCK="$LOCK?$(tls_options client ca)"
@@ -262,7 +262,7 @@ start_tls() {
 
 @test "a client with an expired certificate is refused, 69" {
   start_tls
-  run -69 --separate-stderr timeout 20 gms-lock status --lock "$LOCK?$(tls_options old ca)"
+  ends_with 69 timeout 20 gms-lock status --lock "$LOCK?$(tls_options old ca)"
   [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:} 'server': sslv3 alert certificate expired" ]
   wait_for "grep -q 'warning: TLS with 127.0.0.1:[0-9]*: the certificate was rejected: certificate has expired' $T/lockd.err"
 }

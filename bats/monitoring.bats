@@ -74,7 +74,7 @@ start_prometheus() {
   need_promtool
   need_gnuplot
   start_prometheus
-  run -0 --separate-stderr draw --url "$URL" --end "$END" --seconds 600 "$T/pictures"
+  ends_with 0 draw --url "$URL" --end "$END" --seconds 600 "$T/pictures"
   [ -z "$stderr" ]
   [ "${#lines[@]}" -eq "$(jq '[.panels[] | select(.type == "row")] | length' "$DASHBOARD")" ]
   local title
@@ -91,7 +91,7 @@ start_prometheus() {
 
 @test "a bad command line is 64, no Prometheus 69, a refused query 76, an unwritable picture 73" {
   fails() {
-    run "-$1" --separate-stderr draw "${@:3}"
+    ends_with "$1" draw "${@:3}"
     [ -z "$output" ]
     # shellcheck disable=SC2053
     [[ ${stderr_lines[0]} == "draw: error: "$2 ]] || { echo "$stderr"; return 1; }

@@ -43,7 +43,7 @@ stub_root() {
   stub_missing socat jq
   stub_root
   stub apt-get 'case $* in *--assume-no*) echo "0 upgraded, 2 newly installed"; echo "Need to get 9 kB"; exit 1 ;; esac'
-  run -0 --separate-stderr "$FO_ROOT/packaging/install-deps"
+  ends_with 0 "$FO_ROOT/packaging/install-deps"
   [ "${lines[0]}" = "installing: jq socat" ]
   [ "${lines[1]}" = "0 upgraded, 2 newly installed" ]
   [ "${lines[2]}" = "Need to get 9 kB" ]
@@ -57,7 +57,7 @@ stub_root() {
   stub_missing socat jq etcd-server nodejs libgtest-dev
   stub_root
   stub apt-get
-  run -0 --separate-stderr "$FO_ROOT/packaging/install-deps" --demo
+  ends_with 0 "$FO_ROOT/packaging/install-deps" --demo
   run -0 grep '^apt-get.* install' "$T/calls"
   [ "${lines[-1]}" = "apt-get -q -y install --no-install-recommends jq" ]
   run -0 "$FO_ROOT/packaging/install-deps" --demo --list
@@ -105,7 +105,7 @@ stub_root() {
   stub_root
   stub id 'echo 1000'
   stub sudo 'if [ "$1" = -n ]; then shift; fi; exec "$@"'
-  run -0 --separate-stderr "$FO_ROOT/packaging/install-deps" </dev/null
+  ends_with 0 "$FO_ROOT/packaging/install-deps" </dev/null
   run -0 grep '^sudo' "$T/calls"
   [[ "${lines[1]}" == "sudo -n env DEBIAN_FRONTEND=noninteractive apt-get "*" install "*" socat" ]]
 }
@@ -115,7 +115,7 @@ stub_root() {
   stub apt-get
   stub id 'echo 1000'
   stub sudo 'exit 1'
-  run -69 --separate-stderr "$FO_ROOT/packaging/install-deps" </dev/null
+  ends_with 69 "$FO_ROOT/packaging/install-deps" </dev/null
   [[ "${stderr_lines[0]}" == "install-deps: error: install packages: "* ]]
   [ "${stderr_lines[1]}" = "These are missing: jq socat" ]
 }
@@ -123,11 +123,11 @@ stub_root() {
 @test "scripts refuse unknown arguments" {
   local script
   for script in packaging/install-deps packaging/test packaging/package tests/k8s/install; do
-    run -64 --separate-stderr "$FO_ROOT/$script" --frob
+    ends_with 64 "$FO_ROOT/$script" --frob
     [ "${stderr_lines[1]}" = "Try '$script --help'" ] || { echo "$script: $stderr"; return 1; }
   done
-  run -64 --separate-stderr "$FO_ROOT/packaging/test" --preset
-  run -64 --separate-stderr "$FO_ROOT/tests/k8s/install"
+  ends_with 64 "$FO_ROOT/packaging/test" --preset
+  ends_with 64 "$FO_ROOT/tests/k8s/install"
 }
 
 # fake_checkout: creates a checkout with three tests and a build that succeeds. The tests report
@@ -162,7 +162,7 @@ fake_checkout() {
 @test "test counts GoogleTest, fuzzers and Bats together" {
   fake_checkout
   cd /
-  run -0 --separate-stderr "$T/checkout/packaging/test"
+  ends_with 0 "$T/checkout/packaging/test"
   [ "${lines[-1]}" = "15 passed, 0 failed, 2 skipped" ]
   run -0 cat "$T/calls"
   [ "${lines[0]}" = "cmake --preset release" ]
@@ -175,15 +175,15 @@ fake_checkout() {
 
 @test "test installs the checks of manifests, and runs without them if that fails" {
   fake_checkout
-  TYPES_STATUS=69 run -0 --separate-stderr "$T/checkout/packaging/test" --preset asan
+  TYPES_STATUS=69 ends_with 0 "$T/checkout/packaging/test" --preset asan
   [ "${lines[0]}" = "types build/asan" ]
   # Only status 69 is ignored.
-  TYPES_STATUS=64 run -64 --separate-stderr "$T/checkout/packaging/test"
+  TYPES_STATUS=64 ends_with 64 "$T/checkout/packaging/test"
 }
 
 @test "Kubernetes' types are fetched once" {
   stub npm 'exit "${NPM_STATUS:-0}"'
-  NPM_STATUS=1 run -69 --separate-stderr "$FO_ROOT/tests/k8s/install" "$T/build"
+  NPM_STATUS=1 ends_with 69 "$FO_ROOT/tests/k8s/install" "$T/build"
   [ "$stderr" = "install: error: install Kubernetes' types: npm ci failed" ]
   run -0 "$FO_ROOT/tests/k8s/install" "$T/build"
   answers 0 "" "$FO_ROOT/tests/k8s/install" "$T/build"
@@ -196,13 +196,13 @@ fake_checkout() {
 
 @test "CI runs test" {
   fake_checkout
-  run -0 --separate-stderr "$T/checkout/.ci/run"
+  ends_with 0 "$T/checkout/.ci/run"
   [ "${lines[-1]}" = "15 passed, 0 failed, 2 skipped" ]
 }
 
 @test "test takes a preset and a filter, and builds what that needs" {
   fake_checkout
-  run -0 --separate-stderr "$T/checkout/packaging/test" --preset asan --only 'Lock.*'
+  ends_with 0 "$T/checkout/packaging/test" --preset asan --only 'Lock.*'
   [ "${lines[-1]}" = "9 passed, 0 failed, 1 skipped" ]
   run -0 cat "$T/calls"
   [ "${#lines[@]}" -eq 3 ]
@@ -213,7 +213,7 @@ fake_checkout() {
 
 @test "test builds the programs for a filter that matches Bats tests" {
   fake_checkout
-  run -0 --separate-stderr "$T/checkout/packaging/test" --only 'a lock'
+  ends_with 0 "$T/checkout/packaging/test" --only 'a lock'
   [ "${lines[-1]}" = "2 passed, 0 failed, 1 skipped" ]
   run -0 grep -v '^parallel' "$T/calls"
   [ "${#lines[@]}" -eq 3 ]
@@ -223,7 +223,7 @@ fake_checkout() {
 
 @test "test builds fuzzers for a filter that matches one" {
   fake_checkout
-  run -0 --separate-stderr "$T/checkout/packaging/test" --only 'Fuzz.s'
+  ends_with 0 "$T/checkout/packaging/test" --only 'Fuzz.s'
   run -0 cat "$T/calls"
   [ "${#lines[@]}" -eq 3 ]
   [ "${lines[1]}" = "cmake --build --preset fuzz" ]
@@ -232,7 +232,7 @@ fake_checkout() {
 
 @test "test --quick skips what takes long" {
   fake_checkout
-  run -0 --separate-stderr "$T/checkout/packaging/test" --quick
+  ends_with 0 "$T/checkout/packaging/test" --quick
   [ "${lines[-1]}" = "11 passed, 0 failed, 2 skipped" ]
   run -0 grep -E '^(cmake|ctest|bats)' "$T/calls"
   [ "${#lines[@]}" -eq 4 ]
@@ -278,7 +278,7 @@ quick_again() {
 
 @test "test reports that no name matches, and lists the names" {
   fake_checkout
-  run -1 --separate-stderr "$T/checkout/packaging/test" --only xyzzy
+  ends_with 1 "$T/checkout/packaging/test" --only xyzzy
   [ "$output" = "" ]
   [ "$stderr" = "test: error: --only 'xyzzy': no test has such a name; packaging/test --list prints them" ]
   answers 0 $'Lock.Waits\na lock\nFuzz.session' "$T/checkout/packaging/test" --list
@@ -302,36 +302,36 @@ quick_again() {
 
 @test "test fails when a test failed" {
   fake_checkout
-  BATS_STATUS=1 BATS_REPORT='1..2\nok 1 a\nnot ok 2 b\n' run -1 --separate-stderr "$T/checkout/packaging/test"
+  BATS_STATUS=1 BATS_REPORT='1..2\nok 1 a\nnot ok 2 b\n' ends_with 1 "$T/checkout/packaging/test"
   [ "${lines[-1]}" = "14 passed, 1 failed, 1 skipped" ]
   CTEST_STATUS=8 CTEST_REPORT='tests="10" failures="2" disabled="0" skipped="0"' \
-    run -1 --separate-stderr "$T/checkout/packaging/test"
+    ends_with 1 "$T/checkout/packaging/test"
   [ "${lines[-1]}" = "14 passed, 2 failed, 1 skipped" ]
   FUZZ_STATUS=8 FUZZ_REPORT='tests="4" failures="1" disabled="0" skipped="0"' \
-    run -1 --separate-stderr "$T/checkout/packaging/test"
+    ends_with 1 "$T/checkout/packaging/test"
   [ "${lines[-1]}" = "14 passed, 1 failed, 2 skipped" ]
   [ "$stderr" = "" ]
 }
 
 @test "test fails when no test ran" {
   fake_checkout
-  CTEST_REPORT='' FUZZ_REPORT='' BATS_REPORT='1..0\n' run -1 --separate-stderr "$T/checkout/packaging/test"
+  CTEST_REPORT='' FUZZ_REPORT='' BATS_REPORT='1..0\n' ends_with 1 "$T/checkout/packaging/test"
   [ "${lines[-1]}" = "0 passed, 0 failed, 0 skipped" ]
 }
 
 @test "test fails when a runner was aborted" {
   fake_checkout
-  CTEST_STATUS=1 CTEST_REPORT='' run -1 --separate-stderr "$T/checkout/packaging/test"
+  CTEST_STATUS=1 CTEST_REPORT='' ends_with 1 "$T/checkout/packaging/test"
   [ "$stderr" = "test: error: did not run to the end: ctest" ]
-  FUZZ_STATUS=1 FUZZ_REPORT='' run -1 --separate-stderr "$T/checkout/packaging/test"
+  FUZZ_STATUS=1 FUZZ_REPORT='' ends_with 1 "$T/checkout/packaging/test"
   [ "$stderr" = "test: error: did not run to the end: fuzz" ]
-  BATS_STATUS=1 BATS_REPORT='' run -1 --separate-stderr "$T/checkout/packaging/test"
+  BATS_STATUS=1 BATS_REPORT='' ends_with 1 "$T/checkout/packaging/test"
   [ "$stderr" = "test: error: did not run to the end: bats" ]
 }
 
 @test "test stops when the build fails" {
   fake_checkout
   stub cmake 'exit 3'
-  run -3 --separate-stderr "$T/checkout/packaging/test"
+  ends_with 3 "$T/checkout/packaging/test"
   run -1 grep -E '^(ctest|bats)' "$T/calls"
 }

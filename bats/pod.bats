@@ -384,20 +384,20 @@ stop_pod() {
 @test "an error of the stand-in is not reported as a missing permission" {
   plain_pod
   start_pod
-  run -71 --separate-stderr timeout 20 "$KUBELET" run --root "$T/other" --tools "$T/none" "$T/pod.json" 3>&-
+  ends_with 71 timeout 20 "$KUBELET" run --root "$T/other" --tools "$T/none" "$T/pod.json"
   [[ $stderr == "kubelet: error: make a pod's namespaces: "*"mount: No such file or directory: '$T/none'" ]]
   # This "true" always fails.
   mkdir -p "$T/tools/bin"
   printf '#!/bin/sh\nexit 3\n' >"$T/tools/bin/true"
   chmod +x "$T/tools/bin/true"
-  run -71 --separate-stderr timeout 20 "$KUBELET" run --root "$T/pod2" --tools "$T/tools" "$T/pod.json" 3>&-
+  ends_with 71 timeout 20 "$KUBELET" run --root "$T/pod2" --tools "$T/tools" "$T/pod.json"
   [ "$stderr" = "kubelet: error: run 'true' in a container: exit status 3" ]
 }
 
 @test "the stand-in reports that namespaces are not permitted" {
   unshare --user --map-root-user true || skip_because namespaces "no user namespaces here"
   generate
-  run -77 --separate-stderr unshare --user --map-root-user sh -c \
+  ends_with 77 unshare --user --map-root-user sh -c \
     'echo 0 >/proc/sys/user/max_net_namespaces && exec "$0" run --root "$1/pod" "$1/pod.json"' \
     "$KUBELET" "$T" 3>&-
   [[ $stderr == "kubelet: error: make a pod's namespaces: "* ]]
@@ -417,7 +417,7 @@ stop_pod() {
     '.spec.containers[0].securityContext = {"runAsNonRoot": true}'; do
     cp "$T/good.json" "$T/pod.json"
     edit "$change"
-    run --separate-stderr timeout 20 "$KUBELET" run --root "$T/pod" "$T/pod.json" 3>&-
+    observe timeout 20 "$KUBELET" run --root "$T/pod" "$T/pod.json"
     [ "$status" -eq 65 ] || { echo "status $status after $change"; return 1; }
     [[ $stderr == "kubelet: error: $T/pod.json: "* ]]
     [ "${#stderr_lines[@]}" -eq 1 ]

@@ -150,7 +150,7 @@ start_vllm_pair() {
   start_weights
   export STAND_IN_CONNECT_TIME=500ms
   vllm_command 0
-  run -1 --separate-stderr timeout 30 "${VLLM[@]}" 3>&-
+  ends_with 1 timeout 30 "${VLLM[@]}"
   [[ ${stderr_lines[0]} == "vllm: error: the engine core died: connect to socket "*"_kv_cache.sock'"* ]]
   start_vllm 0
   expect_exit "${SHADOWS[0]}" 1
@@ -160,7 +160,7 @@ start_vllm_pair() {
 
 @test "vLLM without the worker class does not support the load format gms" {
   start_both_tags
-  run -1 --separate-stderr timeout 30 vllm serve model --load-format gms --enable-sleep-mode 3>&-
+  ends_with 1 timeout 30 vllm serve model --load-format gms --enable-sleep-mode
   [ "${#stderr_lines[@]}" -eq 1 ]
   [[ $stderr == "vllm: error: "*"Load format \`gms\` is not supported"* ]]
 }

@@ -178,6 +178,24 @@ kill_now() {
   expect_exit "$1" 137
 }
 
+# observe COMMAND...: as run --separate-stderr, which starts five more processes. ends_with STATUS
+# COMMAND...: shows what it prints, and fails if it ends with another status.
+# shellcheck disable=SC2034  # for the test, as after run
+observe() {
+  local files=$BATS_TEST_TMPDIR
+  status=0
+  ("$@") >"$files/stdout" 2>"$files/stderr" 3>&- || status=$?
+  output=$(<"$files/stdout")
+  stderr=$(<"$files/stderr")
+  IFS=$'\n' read -rd '' -a lines <"$files/stdout" || :
+  IFS=$'\n' read -rd '' -a stderr_lines <"$files/stderr" || :
+}
+ends_with() {
+  observe "${@:2}"
+  echo "$output$stderr"
+  [ "$status" -eq "$1" ] || { echo "status $status instead of $1"; return 1; }
+}
+
 # fails STATUS PATTERN COMMAND...: it ends with STATUS and prints nothing but one line, an error of
 # $TOOL that matches; after a usage error, a second line names --help. warns: it is a warning.
 fails() { prints_only error "$@"; }
@@ -186,10 +204,8 @@ warns() { prints_only warning "$@"; }
 TOOL=${BATS_TEST_FILENAME##*/}
 TOOL=${TOOL%.bats}
 TOOL=${TOOL/#lock-*/gms-lock}
-# shellcheck disable=SC2154  # run sets output, stderr and stderr_lines
 prints_only() {
-  run "-$2" --separate-stderr "${@:4}" 3>&-
-  echo "$output$stderr"
+  ends_with "$2" "${@:4}"
   [ "$output" = "" ]
   [ "${#stderr_lines[@]}" -eq $(($2 == 64 ? 2 : 1)) ]
   # shellcheck disable=SC2053  # a pattern
@@ -199,14 +215,12 @@ prints_only() {
 # answers STATUS TEXT COMMAND...: it ends with STATUS, and prints this text on its standard output, and
 # nothing else. reports: it prints it on its standard error.
 answers() {
-  run "-$1" --separate-stderr "${@:3}" 3>&-
-  echo "$output$stderr"
+  ends_with "$1" "${@:3}"
   [ "$output" = "$2" ]
   [ "$stderr" = "" ]
 }
 reports() {
-  run "-$1" --separate-stderr "${@:3}" 3>&-
-  echo "$output$stderr"
+  ends_with "$1" "${@:3}"
   [ "$output" = "" ]
   [ "$stderr" = "$2" ]
 }
@@ -224,13 +238,12 @@ none_wrong() { [ -z "${WRONG:-}" ]; }
 
 # usage_errors COMMAND ARGUMENTS...: each of these, split into words and appended to the command, is
 # a usage error of its tool, in one line.
-# shellcheck disable=SC2154  # run sets output and stderr_lines
 usage_errors() {
   local command=$1 tool=${1%% *} args
   shift
   for args; do
     # shellcheck disable=SC2086
-    run --separate-stderr timeout 20 $command $args </dev/null 3>&-
+    observe timeout 20 $command $args </dev/null
     [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
     [ "$output" = "" ]
     [[ ${stderr_lines[0]} == "$tool: error: "* ]]
