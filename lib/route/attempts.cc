@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/finally.h"
 #include "base/text.h"
 #include "fleet/health.h"
 #include "http/connection.h"
@@ -39,51 +40,6 @@ constexpr base::Duration kPauseAfterFailure = std::chrono::seconds(1);
 constexpr base::Duration kBudgetLook = std::chrono::milliseconds(50);
 // Workers that may fail an answer that has begun, without a token in between.
 constexpr unsigned kMaxFruitlessResumes = 3;
-
-// The call through which a job is with its worker.
-class Called {
- public:
-  Called(Job& job, UpstreamCall& call) : job_(job) {
-    job.call = &call;
-    if (job.is_killed) call.cut();
-  }
-  ~Called() { job_.call = nullptr; }
-  Called(const Called&) = delete;
-  Called& operator=(const Called&) = delete;
-
- private:
-  Job& job_;
-};
-
-// A job that waits for its client to read.
-class Blocked {
- public:
-  Blocked(Job& job, Reply& reply) : job_(job) {
-    job.blocked_reply = &reply;
-    job.blocked_since = Clock::now();
-  }
-  ~Blocked() { job_.blocked_reply = nullptr; }
-  Blocked(const Blocked&) = delete;
-  Blocked& operator=(const Blocked&) = delete;
-
- private:
-  Job& job_;
-};
-
-// A job's place on its worker.
-class Placed {
- public:
-  Placed(Dispatcher& dispatcher, Job& job) : dispatcher_(dispatcher), job_(job) {}
-  ~Placed() { dispatcher_.release(job_, answer_tokens_); }
-  void set_answer_tokens(std::uint64_t tokens) { answer_tokens_ = tokens; }
-  Placed(const Placed&) = delete;
-  Placed& operator=(const Placed&) = delete;
-
- private:
-  Dispatcher& dispatcher_;
-  Job& job_;
-  std::uint64_t answer_tokens_ = 0;
-};
 
 std::optional<base::Duration> read_retry_after(const http::ResponseHead& head) {
   const std::optional<std::uint64_t> count =
@@ -208,7 +164,7 @@ class Attempts {
   };
   enum class Next { kAgain, kDone };
 
-  awaitable<Next> attempt(Placed& placed);
+  awaitable<Next> attempt(std::uint64_t& answer_tokens);
   awaitable<Attempt> ask(std::string& reason);
   awaitable<Next> leave(bool is_conviction);
   awaitable<Attempt> call(std::string& reason, const std::string& snapshot = {});
@@ -313,7 +269,9 @@ awaitable<void> Attempts::deliver() {
                  http::format_sse_comment("fo-route: resumed " + std::to_string(announced_) + how));
   }
   job_.bytes_sent += bytes.size();
-  const Blocked blocked(job_, reply_);
+  job_.blocked_reply = &reply_;
+  job_.blocked_since = Clock::now();
+  const base::Finally unblock([this] { job_.blocked_reply = nullptr; });
   if (is_first) {
     http::ResponseHead head = exchange_.head();
     add_ids(head.headers);
@@ -387,7 +345,9 @@ awaitable<Attempt> Attempts::call(std::string& reason, const std::string& snapsh
   times.may_pause = !facts || facts->may_pause;
   if (facts && facts->hides_reasoning) times.first_token = times.answer;
   UpstreamCall call(parts_.pool, worker, exchange_, times, job_.prompt_tokens);
-  const Called called(job_, call);
+  job_.call = &call;
+  const base::Finally forget_call([this] { job_.call = nullptr; });
+  if (job_.is_killed) call.cut();
   const auto deliver_all = [this] { return deliver(); };
   const auto on_tokens = [this](base::Duration gap, bool is_first) {
     if (is_first) {
@@ -760,7 +720,7 @@ awaitable<Attempts::Next> Attempts::leave(bool is_conviction) {
   co_return co_await resume(LossReason::kDrained, attempt, outcome, "the worker is drained");
 }
 
-awaitable<Attempts::Next> Attempts::attempt(Placed& placed) {
+awaitable<Attempts::Next> Attempts::attempt(std::uint64_t& answer_tokens) {
   const WorkerPtr worker = job_.worker;
   parts_.dispatcher.suspects().begin(job_.number, worker->number);
   const TimePoint began = Clock::now();
@@ -786,7 +746,7 @@ awaitable<Attempts::Next> Attempts::attempt(Placed& placed) {
     co_return co_await after_failure(worker, attempt, outcome, reason);
   }
   note_prompt();
-  placed.set_answer_tokens(exchange_.delivered_tokens());
+  answer_tokens = exchange_.delivered_tokens();
   note_success(began);
   co_return Next::kDone;
 }
@@ -842,8 +802,9 @@ awaitable<void> Attempts::run() {
       co_return;
     }
     // Made before the next co_await, which may throw.
-    Placed placed(parts_.dispatcher, job_);
-    const Next next = co_await attempt(placed);
+    std::uint64_t answer_tokens = 0;
+    const base::Finally release([&] { parts_.dispatcher.release(job_, answer_tokens); });
+    const Next next = co_await attempt(answer_tokens);
     if (next == Next::kDone) co_return;
   }
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/finally.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "fleet/card/digest.h"
@@ -94,21 +95,6 @@ const char* code_of_early_error(int status) {
   return status == 503 ? "overloaded" : "malformed_request";
 }
 
-// A job in the list of those that are in the router.
-class Listed {
- public:
-  Listed(std::map<std::string, Job*>& jobs, Job& job) : jobs_(jobs), id_(job.id) {
-    jobs_[id_] = &job;
-  }
-  ~Listed() { jobs_.erase(id_); }
-  Listed(const Listed&) = delete;
-  Listed& operator=(const Listed&) = delete;
-
- private:
-  std::map<std::string, Job*>& jobs_;
-  std::string id_;
-};
-
 Response json_response(json body) {
   return {200, "application/json", fo::json::dump(std::move(body)), {}};
 }
@@ -136,54 +122,6 @@ ApiError unknown_key() {
 
 struct Router::State : RouterParts {
   using RouterParts::RouterParts;
-
-  // Counts a request at its end, whatever ends it.
-  class Counted {
-   public:
-    Counted(State& state, const Job& job) : state_(state), job_(job) {}
-    ~Counted() { ++state_.metrics.requests[{job_.model, job_.status, kTierNames.at(job_.tier)}]; }
-    Counted(const Counted&) = delete;
-    Counted& operator=(const Counted&) = delete;
-
-   private:
-    State& state_;
-    const Job& job_;
-  };
-
-  // A request that its client's limits count.
-  class Running {
-   public:
-    Running(State& state, const Job& job) : state_(state), job_(job) {}
-    ~Running() {
-      // A client that goes has not got all that its worker generated.
-      const bool has_gone = job_.status == kClientGoneStatus;
-      const std::uint64_t answered =
-          has_gone ? job_.exchange.tokens() : job_.exchange.delivered_tokens();
-      state_.admission.end(job_.key, job_.admitted_tokens,
-                           job_.had_worker ? job_.prompt_tokens + answered : 0, time_now());
-    }
-    Running(const Running&) = delete;
-    Running& operator=(const Running&) = delete;
-
-   private:
-    State& state_;
-    const Job& job_;
-  };
-
-  // A request whose long body is read on a thread.
-  class Reader {
-   public:
-    explicit Reader(State& state) : state_(state) { ++state_.readers; }
-    ~Reader() {
-      --state_.readers;
-      state_.reader_ended.notify();
-    }
-    Reader(const Reader&) = delete;
-    Reader& operator=(const Reader&) = delete;
-
-   private:
-    State& state_;
-  };
 
   // A request that the router answers itself.
   struct Own {
@@ -243,7 +181,11 @@ void Router::State::refuse(const Own& own, RefusalReason reason, const ApiError&
 awaitable<ReadRequest> Router::State::read(const Request& from, Api api, std::size_t tier) {
   if (from.body.size() <= kMaxShortBytes) co_return read_request(from, api, options.rules, tier);
   while (readers >= kMaxReaders) co_await reader_ended.wait();
-  const Reader counted(*this);
+  ++readers;
+  const base::Finally end_reading([this] {
+    --readers;
+    reader_ended.notify();
+  });
   // The options may be replaced meanwhile.
   const RequestRules rules = options.rules;
   const ResumeSettings resume = options.resume;
@@ -389,9 +331,19 @@ awaitable<void> Router::State::handle(const Request& from, Reply& reply) {
     refuse(own, error->status == 429 ? RefusalReason::kLimit : RefusalReason::kModel, *error);
     co_return;
   }
-  const Running running(*this, job);
-  const Counted counted(*this, job);
-  const Listed listed(jobs, job);
+  const base::Finally end_admission([&] {
+    // A client that goes has not got all that its worker generated.
+    const bool has_gone = job.status == kClientGoneStatus;
+    const std::uint64_t answered =
+        has_gone ? job.exchange.tokens() : job.exchange.delivered_tokens();
+    admission.end(job.key, job.admitted_tokens, job.had_worker ? job.prompt_tokens + answered : 0,
+                  time_now());
+  });
+  const base::Finally count([&] {
+    ++metrics.requests[{job.model, job.status, kTierNames.at(job.tier)}];
+  });
+  jobs[job.id] = &job;
+  const base::Finally unlist([&] { jobs.erase(job.id); });
   reply.cancel_when_client_goes();
   co_await answer(*this, job, reply);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/finally.h"
 #include "base/units.h"
 #include "http/client.h"
 #include "json/object.h"
@@ -18,7 +19,6 @@ namespace {
 
 using base::Deadline;
 using base::Error;
-using base::ExitStatus;
 using boost::asio::awaitable;
 using nlohmann::json;
 
@@ -47,18 +47,6 @@ std::vector<KvRange> ranges_from(const KvOffer& offer, std::size_t index) {
   }
   return ranges;
 }
-
-// Counts one of the KV caches that are being sent.
-class Sending {
- public:
-  explicit Sending(std::size_t& count) : count_(count) { ++count_; }
-  ~Sending() { --count_; }
-  Sending(const Sending&) = delete;
-  Sending& operator=(const Sending&) = delete;
-
- private:
-  std::size_t& count_;
-};
 
 // Queries a source. The option `on_data`, if it is set, receives the body. Throws ApiError 502 with
 // the reason if the source fails.
@@ -165,7 +153,8 @@ std::string KvTransfer::offer(const http::Request& request) const {
 awaitable<void> KvTransfer::send(std::shared_ptr<KvTransfer> self, const http::Request& request,
                                  http::Reply& reply) {
   if (self->sending_ == kMaxSending) throw ApiError(503, "too many KV caches are being sent");
-  const Sending sending(self->sending_);
+  ++self->sending_;
+  const base::Finally uncount([&] { --self->sending_; });
   const Running& running = self->find(request);
   const auto tokens = base::parse_uint(request.parameter("tokens").value_or(""));
   if (!tokens || *tokens == 0 || *tokens > running.generation_.computed_tokens()) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/finally.h"
 #include "loop/blocking.h"
 #include "loop/pause.h"
 #include "route/answer/outcome.h"
@@ -203,12 +204,8 @@ awaitable<void> UpstreamCall::read(Deadline deadline) {
 }
 
 awaitable<void> UpstreamCall::on_thread(std::function<void()> step) {
-  struct Lent {
-    explicit Lent(Exchange& its_exchange) : exchange(its_exchange) { exchange.set_on_thread(true); }
-    ~Lent() { exchange.set_on_thread(false); }
-    Exchange& exchange;
-  };
-  const Lent lent(exchange_);
+  exchange_.set_on_thread(true);
+  const base::Finally take_back([this] { exchange_.set_on_thread(false); });
   co_await loop::run_blocking<void>(std::move(step));
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/finally.h"
 #include "loop/event.h"
 #include "os/file/random.h"
 #include "os/log.h"
@@ -534,11 +535,8 @@ std::optional<SetKey> Dispatcher::State::choose_by_weight(const std::string& mod
 // False if too many wait already, or the deadline has passed.
 awaitable<bool> Dispatcher::State::wait_without_set(Deadline deadline) {
   if (deadline.expired() || without_set >= options.queue.requests) co_return false;
-  struct Counted {
-    explicit Counted(std::size_t& its_count) : count(its_count) { ++count; }
-    ~Counted() { --count; }
-    std::size_t& count;
-  } counted(without_set);
+  ++without_set;
+  const base::Finally uncount([this] { --without_set; });
   co_await sets_changed.wait(deadline.sooner(Deadline::after(kLook)));
   co_return true;
 }
