@@ -1,14 +1,11 @@
 // Runs a blocking call on its own thread while the loop continues.
 #pragma once
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <cstdint>
 #include <exception>
@@ -19,9 +16,10 @@
 #include <type_traits>
 #include <variant>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "loop/adopt.h"
+#include "loop/event.h"
 
 namespace fo::loop {
 
@@ -31,14 +29,10 @@ namespace fo::loop {
 /// be started.
 template <typename T>
 boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
-  namespace asio = boost::asio;
   std::optional<std::conditional_t<std::is_void_v<T>, std::monostate, T>> result;
   std::exception_ptr failure;
   base::UniqueFd done(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!done) base::throw_errno(errno, "create an eventfd");
-  const std::string what = "watch an eventfd";
-  asio::posix::stream_descriptor event(co_await asio::this_coro::executor);
-  adopt(event, duplicate(done.get(), what), what);
   const auto run = [&] {
     try {
       if constexpr (std::is_void_v<T>) {
@@ -58,12 +52,10 @@ boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
   } catch (const std::system_error& error) {
     throw base::Error(base::ExitStatus::kTryAgain, "start a thread", error.code());
   }
-  // A spurious wake-up is possible: asio may pass on the event of another descriptor.
+  // A wait may end early.
   std::uint64_t count = 0;
   while (::read(done.get(), &count, sizeof count) != sizeof count) {
-    boost::system::error_code ignored;
-    co_await event.async_wait(asio::posix::stream_descriptor::wait_read,
-                              asio::redirect_error(asio::use_awaitable, ignored));
+    co_await until_ready(done.get(), POLLIN, base::Deadline::never());
   }
   thread.join();
   if (failure) std::rethrow_exception(failure);

@@ -2,17 +2,14 @@
 
 #include <ares.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/timerfd.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -20,7 +17,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "loop/adopt.h"
+#include "loop/event.h"
 
 namespace fo::net {
 namespace {
@@ -69,23 +66,17 @@ ares_ssize_t send(ares_socket_t fd, const iovec* pieces, int count, void*) {
 constexpr ares_socket_functions kSocketFunctions{open_socket, close_socket, connect_socket, receive,
                                                  send};
 
-// One lookup. One epoll set contains everything that may end a wait: c-ares's sockets, and a timer
-// for its timeouts and the deadline. So there is a single thing to wait for, and no callback into a
-// coroutine that has ended.
+// One lookup. One epoll set contains c-ares's sockets. So there is a single descriptor to wait for,
+// and no callback into a coroutine that has ended.
 class Lookup {
  public:
-  Lookup(const asio::any_io_executor& loop, const std::string& host, const base::Deadline& deadline)
+  Lookup(const std::string& host, const base::Deadline& deadline)
       : what_("resolve " + base::quoted(host)),
         deadline_(deadline),
-        timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
-        events_(loop) {
-    if (!timer_) base::throw_errno(errno, ExitStatus::kOsError, what_ + ": create a timer");
-    UniqueFd events(::epoll_create1(EPOLL_CLOEXEC));
-    if (!events)
+        events_(::epoll_create1(EPOLL_CLOEXEC)) {
+    if (!events_) {
       base::throw_errno(errno, ExitStatus::kOsError, what_ + ": create an epoll descriptor");
-    loop::adopt(events_, std::move(events), what_ + ": watch an epoll descriptor");
-    watch(timer_.get(), EPOLLIN);
-    check_watch();
+    }
   }
   Lookup(const Lookup&) = delete;
   Lookup& operator=(const Lookup&) = delete;
@@ -103,8 +94,7 @@ class Lookup {
     while (!status_) {
       check_watch();
       if (deadline_.expired()) throw Error(ExitStatus::kTryAgain, what_ + ": timed out");
-      set_timer();
-      co_await events_.async_wait(asio::posix::stream_descriptor::wait_read, asio::use_awaitable);
+      co_await loop::until_ready(events_.get(), POLLIN, next_try());
       process();
     }
     check(*status_);
@@ -132,7 +122,7 @@ class Lookup {
 
   // Called by c-ares, so it must not throw.
   void watch(int fd, std::uint32_t events) noexcept {
-    const int set = events_.native_handle();
+    const int set = events_.get();
     epoll_event event{};
     event.events = events;
     event.data.fd = fd;
@@ -178,37 +168,23 @@ class Lookup {
                 what_ + ": " + ::ares_strerror(status));
   }
 
-  // Sets the timer to c-ares's next timeout or the deadline, whichever is earlier.
-  void set_timer() {
+  // c-ares's next timeout or the deadline, whichever is earlier.
+  [[nodiscard]] base::Deadline next_try() const {
     timeval buffer{};
-    std::optional<base::Duration> wait = deadline_.remaining();
-    if (const timeval* timeout = ::ares_timeout(channel_.get(), nullptr, &buffer)) {
-      const base::Duration left =
-          std::chrono::seconds(timeout->tv_sec) + std::chrono::microseconds(timeout->tv_usec);
-      wait = wait ? std::min(*wait, left) : left;
-    }
-    itimerspec at{};
-    if (wait) {
-      // Zero would disarm the timer.
-      const base::Duration pause = std::max(*wait, base::Duration(1));
-      at.it_value.tv_sec = pause / std::chrono::seconds(1);
-      at.it_value.tv_nsec = (pause % std::chrono::seconds(1)).count();
-    }
-    if (::timerfd_settime(timer_.get(), 0, &at, nullptr) != 0) {
-      base::throw_errno(errno, ExitStatus::kOsError, what_ + ": set a timer");
-    }
+    const timeval* const timeout = ::ares_timeout(channel_.get(), nullptr, &buffer);
+    if (timeout == nullptr) return deadline_;
+    return deadline_.sooner(base::Deadline::after(std::chrono::seconds(timeout->tv_sec) +
+                                                  std::chrono::microseconds(timeout->tv_usec)));
   }
 
   void process() {
     std::array<epoll_event, kMaxEvents> ready{};
-    const int count =
-        ::epoll_wait(events_.native_handle(), ready.data(), static_cast<int>(ready.size()), 0);
+    const int count = ::epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
     if (count < 0 && errno != EINTR) {
       base::throw_errno(errno, ExitStatus::kOsError, what_ + ": wait for a server");
     }
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = ready.at(static_cast<std::size_t>(i));
-      if (event.data.fd == timer_.get()) continue;
       const bool broken = (event.events & (EPOLLERR | EPOLLHUP)) != 0;
       const bool readable = broken || (event.events & EPOLLIN) != 0;
       const bool writable = broken || (event.events & EPOLLOUT) != 0;
@@ -241,8 +217,7 @@ class Lookup {
 
   std::string what_;
   base::Deadline deadline_;
-  UniqueFd timer_;
-  asio::posix::stream_descriptor events_;
+  UniqueFd events_;
   int watch_error_ = 0;
   std::optional<int> status_;
   std::unique_ptr<ares_addrinfo, FreeResult> result_;
@@ -272,8 +247,7 @@ awaitable<std::vector<tcp::endpoint>> resolve(std::string host, std::uint16_t po
     found.emplace_back(*address, port);
     co_return found;
   }
-  const asio::any_io_executor loop = co_await asio::this_coro::executor;
-  Lookup lookup(loop, host, deadline);
+  Lookup lookup(host, deadline);
   found = co_await lookup.run(host, port, name_servers);
   co_return found;
 }

@@ -1,11 +1,6 @@
 #include "lock/lease/kube_client.h"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/deferred.hpp>
-#include <boost/asio/experimental/parallel_group.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <functional>
 #include <string>
 #include <tuple>
@@ -17,8 +12,10 @@
 #include "lock/grant.h"
 #include "lock/lease/kube_identity.h"
 #include "loop/backoff.h"
+#include "loop/both.h"
 #include "loop/pause.h"
 #include "loop/run.h"
+#include "loop/spawn.h"
 #include "os/file/random.h"
 #include "os/log.h"
 #include "text/time_text.h"
@@ -277,18 +274,10 @@ awaitable<KubeClient::Look> KubeClient::watch() {
       note(kube::decode_lease(event.object.text, leases_, name_));
       return free_at(*seen_) > BootClock::now();
     };
-    const asio::any_io_executor loop = co_await asio::this_coro::executor;
     awaitable<kube::Client::WatchEnd> watch =
         kube_.watch_once(leases_, std::move(selection), version,
                          Deadline::after(watch_time_.next()), std::move(on_event));
-    auto either = asio::experimental::make_parallel_group(
-        asio::co_spawn(loop, std::move(watch), asio::deferred),
-        asio::co_spawn(loop, wait_until_free(), asio::deferred));
-    auto [order, failure, end, broken_off] = co_await std::move(either).async_wait(
-        asio::experimental::wait_for_one(), asio::use_awaitable);
-    if (order[0] == 0 && failure) std::rethrow_exception(failure);
-    if (order[0] == 1 && broken_off) std::rethrow_exception(broken_off);
-    if (order[0] == 1) co_return Look::kTake;
+    co_await loop::run_both(loop::without_result(std::move(watch)), wait_until_free());
   } catch (const kube::Refused& refused) {
     if (refused.http_status() != 403) {
       throw Postponed(refused.what(), refused.retry_after());
