@@ -8,6 +8,7 @@
 #include "http/client.h"
 #include "json/object.h"
 #include "json/probe_result.h"
+#include "text/ascii.h"
 
 namespace fo::http {
 namespace {
@@ -19,9 +20,7 @@ constexpr base::ByteCount kMaxPageBytes = base::kMiB;
 // The value at a path; nullptr if there is none.
 const json* find_value(const json& root, std::string_view path) {
   const json* at = &root;
-  for (;;) {
-    const std::size_t dot = path.find('.');
-    const std::string name(path.substr(0, dot));
+  for (const std::string_view name : text::split(path, '.')) {
     if (at->is_object()) {
       const auto found = at->find(name);
       if (found == at->end()) return nullptr;
@@ -31,9 +30,8 @@ const json* find_value(const json& root, std::string_view path) {
       if (!at->is_array() || !index || *index >= at->size()) return nullptr;
       at = &(*at)[*index];
     }
-    if (dot == std::string_view::npos) return at;
-    path.remove_prefix(dot + 1);
   }
+  return at;
 }
 
 // The first mismatch in an answer's fields; empty if all match.

@@ -137,11 +137,7 @@ bool split_target(std::string_view target, std::string& path, Fields& query) {
   path = *decoded;
   query.clear();
   if (mark == std::string_view::npos) return true;
-  std::string_view rest = target.substr(mark + 1);
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find('&'), rest.size());
-    const std::string_view pair = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  for (const std::string_view pair : text::split(target.substr(mark + 1), '&')) {
     if (pair.empty()) continue;
     const std::size_t equals = std::min(pair.find('='), pair.size());
     const std::optional<std::string> key = decode(pair.substr(0, equals), true);

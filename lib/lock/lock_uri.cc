@@ -128,9 +128,7 @@ class Parser {
 
   void parameters(std::string_view text) {
     std::vector<std::string_view> seen;
-    for (;;) {
-      const std::size_t end = std::min(text.find('&'), text.size());
-      const std::string_view one = text.substr(0, end);
+    for (const std::string_view one : text::split(text, '&')) {
       const std::size_t equals = std::min(one.find('='), one.size());
       const std::string_view name = one.substr(0, equals);
       if (std::find(allowed_.begin(), allowed_.end(), name) == allowed_.end()) {
@@ -146,8 +144,6 @@ class Parser {
       seen.push_back(name);
       if (equals + 1 >= one.size()) refuse("parameter " + base::quoted(name) + " has no value");
       parameter(name, one.substr(equals + 1));
-      if (end == text.size()) return;
-      text.remove_prefix(end + 1);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -29,16 +30,11 @@ bool is_label(std::string_view label) {
 
 bool is_name(std::string_view text) {
   if (text.size() > kMaxNameBytes) return false;
-  for (;;) {
-    const std::size_t dot = text.find('.');
-    const std::string_view label = text.substr(0, dot);
-    if (!is_label(label)) return false;
-    if (dot == std::string_view::npos) {
-      // A name that ends in a number is an invalid numeric address.
-      return !std::all_of(label.begin(), label.end(), text::is_digit);
-    }
-    text.remove_prefix(dot + 1);
-  }
+  const std::vector<std::string_view> labels = text::split(text, '.');
+  const std::string_view last = labels.back();
+  // A name that ends in a number is an invalid numeric address.
+  return std::all_of(labels.begin(), labels.end(), is_label) &&
+         !std::all_of(last.begin(), last.end(), text::is_digit);
 }
 
 std::optional<std::string> numeric_host(std::string_view text) {

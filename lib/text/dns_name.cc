@@ -1,7 +1,7 @@
 #include "text/dns_name.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <vector>
 
 #include "text/ascii.h"
 
@@ -15,12 +15,8 @@ bool is_dns_label(std::string_view text) {
 
 bool is_dns_subdomain(std::string_view text) {
   if (text.size() > 253) return false;
-  while (true) {
-    const std::size_t dot = std::min(text.find('.'), text.size());
-    if (!is_dns_label(text.substr(0, dot))) return false;
-    if (dot == text.size()) return true;
-    text.remove_prefix(dot + 1);
-  }
+  const std::vector<std::string_view> labels = split(text, '.');
+  return std::all_of(labels.begin(), labels.end(), is_dns_label);
 }
 
 }  // namespace fo::text

@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "os/file/file.h"
 #include "os/process/process.h"
+#include "text/ascii.h"
 
 namespace fo::os {
 namespace {
@@ -50,15 +51,6 @@ std::array<std::string_view, 8> split_words(std::string_view line) {
     line.remove_prefix(end);
   }
   return words;
-}
-
-template <typename Visit>
-void for_each_line(std::string_view text, Visit visit) {
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    visit(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
 }
 
 std::optional<std::uint64_t> parse_number(std::string_view text, int base) {
@@ -190,37 +182,37 @@ FileKey file_key(int fd) {
   const auto mounts = read_proc("/proc/self/mountinfo");
   if (!fd_info || !mounts) return key;
   std::string_view mount;
-  for_each_line(*fd_info, [&](std::string_view line) {
+  for (const std::string_view line : text::split(*fd_info, '\n')) {
     const auto words = split_words(line);
     if (words[0] == "mnt_id:") mount = words[1];
     if (words[0] == "ino:") key.inode = parse_number(words[1], 10).value_or(key.inode);
-  });
-  for_each_line(*mounts, [&](std::string_view line) {
+  }
+  for (const std::string_view line : text::split(*mounts, '\n')) {
     const auto words = split_words(line);
-    if (words[0] != mount) return;
+    if (words[0] != mount) continue;
     if (const auto device = parse_key(words[2], 10)) {
       key.major = device->major;
       key.minor = device->minor;
     }
-  });
+  }
   return key;
 }
 
 FileLocks parse_file_locks(std::string_view text, const FileKey& key) {
   FileLocks locks;
-  for_each_line(text, [&](std::string_view line) {
+  for (const std::string_view line : text::split(text, '\n')) {
     auto words = split_words(line);
     const bool waits = words[1] == "->";
     if (waits) std::move(words.begin() + 2, words.end(), words.begin() + 1);
-    if (words[1] != "FLOCK" || words[3] != "WRITE" || parse_key(words[5], 16) != key) return;
+    if (words[1] != "FLOCK" || words[3] != "WRITE" || parse_key(words[5], 16) != key) continue;
     const auto pid = parse_number(words[4], 10);
-    if (!pid) return;
+    if (!pid) continue;
     if (waits) {
       locks.waiters.push_back(static_cast<pid_t>(*pid));
     } else {
       locks.holder = static_cast<pid_t>(*pid);
     }
-  });
+  }
   return locks;
 }
 
