@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "cli/screen/output.h"
 #include "commands.h"
-#include "engine_options.h"
 #include "fleet/card/card.h"
 #include "fleet/engine_query.h"
 #include "json/object.h"

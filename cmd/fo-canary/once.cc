@@ -8,7 +8,6 @@
 #include "canary/check/full_check.h"
 #include "cli/screen/output.h"
 #include "commands.h"
-#include "engine_options.h"
 #include "fleet/engine_query.h"
 #include "json/object.h"
 #include "loop/run.h"
@@ -74,7 +73,7 @@ int once(const Options& options) {
       canary::make_engine_address(options.workers.front(), worker_tls(options),
                                   fleet::key_headers(options.worker_key_file), model);
   const FullCheck check =
-      loop::run_to_end(canary::check_fully(engine, file, checker_options(options)));
+      loop::run_to_end(canary::check_fully(engine, file, options.checker));
   if (options.common.json) {
     cli::print_line(as_json(check));
   } else {

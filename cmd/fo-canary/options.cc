@@ -21,15 +21,15 @@ constexpr base::Duration kDay = std::chrono::hours(24);
 void declare_check(CLI::App& app, Options& options) {
   cli::add_list(app, "--canaries", options.canaries, "a file of fo-canary learn", "FILE")
       ->required();
-  app.add_option("--tolerance", options.rules.tolerance,
+  app.add_option("--tolerance", options.checker.rules.tolerance,
                  "of log-probabilities, beyond their learned spread")
       ->check(CLI::NonNegativeNumber & cli::not_nan())
       ->capture_default_str()
       ->type_name("N");
-  cli::add_number(app, "--retries", options.retries, "repetitions of a failed check", 0, 1000);
-  cli::add_positive_duration(app, "--answer-timeout", options.rules.timeout, "of a whole answer",
+  cli::add_number(app, "--retries", options.checker.retries, "repetitions of a failed check", 0, 1000);
+  cli::add_positive_duration(app, "--answer-timeout", options.checker.rules.timeout, "of a whole answer",
                              kDay);
-  cli::add_positive_duration(app, "--hung-after", options.hung_after,
+  cli::add_positive_duration(app, "--hung-after", options.checker.hung_after,
                              "without a token while requests run, a worker is hung", kDay);
 }
 
@@ -129,6 +129,13 @@ void declare(CLI::App& app, Options& options) {
 
 std::unique_ptr<fleet::Registry> open_registry(const Options& options) {
   return fleet::make_registry(options.registry, options.state_registry);
+}
+
+std::optional<net::TlsFiles> worker_tls(const Options& options) {
+  if (options.worker_ca.empty()) return std::nullopt;
+  net::TlsFiles files;
+  files.ca = options.worker_ca;
+  return files;
 }
 
 std::string admin_path(const Options& options) {

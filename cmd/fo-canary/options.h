@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "base/units.h"
-#include "canary/check/attempt.h"
+#include "canary/check/checker_options.h"
 #include "cli/app.h"
 #include "fleet/registry/uri.h"
+#include "net/tls_files.h"
 
 namespace CLI {
 class App;
@@ -30,9 +31,7 @@ struct Options {
   std::string worker_ca;
   /// The paths of files of canaries.
   std::vector<std::string> canaries;
-  canary::AttemptRules rules;
-  std::uint64_t retries = 2;
-  base::Duration hung_after = std::chrono::seconds(30);
+  canary::CheckerOptions checker;
 
   // --- learn
   /// Name of the model, also for once; if empty there, the model of the file.
@@ -81,6 +80,9 @@ void declare(CLI::App& app, Options& options);
 
 /// The registry that the options name. Throws what fleet::make_registry throws.
 std::unique_ptr<fleet::Registry> open_registry(const Options& options);
+
+/// The authority of the engines' certificates; without one, https is refused.
+std::optional<net::TlsFiles> worker_tls(const Options& options);
 
 /// The admin socket of the daemon.
 std::string admin_path(const Options& options);

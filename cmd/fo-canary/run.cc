@@ -1,12 +1,9 @@
 #include <algorithm>
-#include <chrono>
-#include <cstdint>
 
 #include "base/error.h"
 #include "canary/daemon/serve.h"
 #include "canary/xid/kernel_log.h"
 #include "commands.h"
-#include "engine_options.h"
 #include "fleet/engine_query.h"
 #include "os/file/file.h"
 #include "os/process/process.h"
@@ -40,7 +37,7 @@ int run_daemon(const Options& options) {
   workers.tls = worker_tls(options);
   workers.headers = fleet::key_headers(options.worker_key_file);
   workers.intervals.content = options.interval;
-  serve.checker = checker_options(options);
+  serve.checker = options.checker;
   workers.lifetime = 3 * options.interval + serve.checker.longest();
   for (const std::string& text : options.xid_logs) {
     const std::size_t end = text.find('=');
