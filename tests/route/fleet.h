@@ -150,6 +150,10 @@ class Fleet {
     port_ = server_.listen("127.0.0.1:0");
     loop::spawn(executor(), router_.run_periodic_tasks());
   }
+  explicit Fleet(std::size_t engines, route::RouterOptions options = in_turns())
+      : Fleet(std::move(options)) {
+    add_engines(engines);
+  }
   Fleet(const Fleet&) = delete;
   Fleet& operator=(const Fleet&) = delete;
   ~Fleet() = default;

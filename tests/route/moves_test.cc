@@ -45,8 +45,7 @@ class Moves : public FdCounting {
 };
 
 TEST_F(Moves, TheStreamsOfADrainedWorkerGoOnElsewhere) {
-  Fleet fleet(move_at_once());
-  fleet.add_engines(2);
+  Fleet fleet(2, move_at_once());
   const json body = stream(400);
   const std::string text = fleet.text_of(body);
   for (const std::size_t engine : {0U, 1U}) {
@@ -94,8 +93,7 @@ TEST_F(Moves, AreCountedByTheGroupsOfTheWorkers) {
 }
 
 TEST_F(Moves, StreamsThatMoveTogetherGoToDifferentWorkers) {
-  Fleet fleet(move_at_once());
-  fleet.add_engines(1);
+  Fleet fleet(1, move_at_once());
   const json body = stream(400);
   fleet.engine(0).knobs().gap = std::chrono::milliseconds(10);
   const std::vector<Client> calls = begin_streams(fleet, 8, body);
@@ -149,8 +147,7 @@ TEST_F(MovesAfterAFailure, TheOnlyOtherWorkerIsAskedAgain) {
 }
 
 TEST_F(Moves, AResumedStreamMovesOnceItsNewWorkerHasBroughtAToken) {
-  Fleet fleet(move_at_once());
-  fleet.add_engines(2);
+  Fleet fleet(2, move_at_once());
   const json body = stream(400);
   const std::string text = fleet.text_of(body);
   for (const std::size_t engine : {0U, 1U}) {
@@ -178,8 +175,7 @@ TEST_F(Moves, AResumedStreamMovesOnceItsNewWorkerHasBroughtAToken) {
 }
 
 TEST_F(Moves, AStreamThatHasMovedMovesAgain) {
-  Fleet fleet(move_at_once());
-  fleet.add_engines(1);
+  Fleet fleet(1, move_at_once());
   const json body = stream(400);
   const std::string text = fleet.text_of(body);
   fleet.engine(0).knobs().gap = std::chrono::milliseconds(10);
@@ -197,8 +193,7 @@ TEST_F(Moves, AStreamThatHasMovedMovesAgain) {
 }
 
 TEST_F(Moves, AStreamThatCannotContinueEndsWhereItIs) {
-  Fleet fleet(move_at_once());
-  fleet.add_engines(2);
+  Fleet fleet(2, move_at_once());
   json body = stream(60);
   body["presence_penalty"] = 1;
   for (const std::size_t engine : {0U, 1U}) {
@@ -213,8 +208,7 @@ TEST_F(Moves, AStreamThatCannotContinueEndsWhereItIs) {
 }
 
 TEST_F(Moves, WithoutAnotherWorkerStreamsStay) {
-  Fleet fleet(move_at_once());
-  fleet.add_engines(1);
+  Fleet fleet(1, move_at_once());
   const json body = stream(60);
   fleet.engine(0).knobs().gap = std::chrono::milliseconds(20);
   const std::vector<Client> calls = begin_streams(fleet, 2, body);
@@ -225,8 +219,7 @@ TEST_F(Moves, WithoutAnotherWorkerStreamsStay) {
 
 // As an engine does that ends its streams for a switchover, which is then undone.
 TEST_F(Moves, AStreamThatADrainHasCutGoesOnWhereTheDrainIsUndone) {
-  Fleet fleet(move_at_once());
-  fleet.add_engine();
+  Fleet fleet(1, move_at_once());
   const json body = stream(40);
   const std::string text = fleet.text_of(body);
   oracle::Knobs& knobs = fleet.engine(0).knobs();
@@ -245,8 +238,7 @@ TEST_F(Moves, AStreamThatADrainHasCutGoesOnWhereTheDrainIsUndone) {
 }
 
 TEST_F(Moves, WhatAConvictedWorkerDeliveredIsNotContinued) {
-  Fleet fleet;
-  fleet.add_engines(2);
+  Fleet fleet(2);
   const json body = stream(400);
   for (const std::size_t engine : {0U, 1U}) {
     fleet.engine(engine).knobs().gap = std::chrono::milliseconds(10);

@@ -85,8 +85,7 @@ TEST_F(RouterAuthorization, AWorkersRefusalOfAClientsKeyConcernsNoOtherClient) {
 TEST_F(RouterAuthorization, AContinuationHasTheClientsKey) {
   route::RouterOptions options = in_turns();
   options.rules.pass_authorization = true;
-  DisturbedFleet fleet(std::move(options));
-  fleet.add_engine();
+  DisturbedFleet fleet(1, std::move(options));
   std::string request;
   ScriptedWorker worker(fleet.executor(), [&](http::test::Peer& peer, std::string from) {
     request = std::move(from);

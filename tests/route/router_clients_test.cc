@@ -212,8 +212,7 @@ TEST(RouterClients, TokensOfAnAnswerInOnePieceCountEvenIfItsClientLeaves) {
   route::RouterOptions options = in_turns();
   options.keys.emplace();
   (*options.keys)[fleet::sha256_hex("k")] = {.tokens_per_minute = 1000};
-  Fleet fleet(std::move(options));
-  fleet.add_engine();
+  Fleet fleet(1, std::move(options));
   oracle::Knobs& knobs = fleet.engine(0).knobs();
   knobs.fail = oracle::parse_fault("stall@500");
   knobs.fail_next = 1;
@@ -429,8 +428,7 @@ TEST_F(Overload, ARequestThatIsTooLargeForTheOthersCachesWaitsForAnIdleWorker) {
 TEST_F(Overload, WithoutAWorkerARequestWaitsAndThenFails) {
   route::RouterOptions options = in_turns();
   options.dispatch.queue.timeout = std::chrono::milliseconds(200);
-  Fleet fleet(std::move(options));
-  fleet.add_engine();
+  Fleet fleet(1, std::move(options));
   fleet.kill(0);
   fleet.run_until([&] { return !fleet.worker(0).is_reachable; });
   const Client call = fleet.ask(chat(true));

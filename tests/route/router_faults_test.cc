@@ -55,8 +55,7 @@ class EachFault : public FdCounting, public testing::WithParamInterface<const ch
 class FaultBeforeTheFirstToken : public EachFault {};
 
 TEST_P(FaultBeforeTheFirstToken, AnotherWorkerAnswers) {
-  Fleet fleet;
-  fleet.add_engines(2);
+  Fleet fleet(2);
   const std::string text = fleet.text_of(chat(true));
   for (const bool is_streamed : {true, false}) {
     set_fault(fleet, 0, GetParam(), 1);
@@ -84,8 +83,7 @@ class FaultInAnAnswer : public EachFault {};
 
 // Dynamo: test_request_migration_*, stream.
 TEST_P(FaultInAnAnswer, AStreamEndsWithAnHonestError) {
-  Fleet fleet;
-  fleet.add_engines(2);
+  Fleet fleet(2);
   const std::string text = fleet.text_of(chat(true, 16));
   const Client call = fleet.ask(chat(true, 16, {{"fail", GetParam()}, {"gap", "2ms"}}));
   EXPECT_EQ(call->status(), 200);
@@ -103,8 +101,7 @@ TEST_P(FaultInAnAnswer, AStreamEndsWithAnHonestError) {
 
 // Dynamo: the same, unary.
 TEST_P(FaultInAnAnswer, AnAnswerInOnePieceComesFromAnotherWorker) {
-  Fleet fleet;
-  fleet.add_engines(2);
+  Fleet fleet(2);
   set_fault(fleet, 0, GetParam(), 1);
   const Client call = fleet.ask(chat(false, 16));
   EXPECT_EQ(call->status(), 200);
@@ -183,8 +180,7 @@ class RouterFaults : public FdCounting {};
 
 // Dynamo: decode_worker, sglang_engine, …: the process is killed.
 TEST_F(RouterFaults, AKilledWorkersRequestsWithoutATokenAreAnsweredByAnother) {
-  Fleet fleet;
-  fleet.add_engines(2);
+  Fleet fleet(2);
   fleet.engine(0).knobs().fail = oracle::parse_fault("stall@start");
   std::vector<Client> calls;
   for (int i = 0; i < 8; ++i) calls.push_back(fleet.begin(chat(i % 2 == 0)));
@@ -218,8 +214,7 @@ TEST_F(RouterFaults, ARefusedConnectionIsNoFault) {
 
 // A standby binds the same address.
 TEST_F(RouterFaults, ARequestWaitsForTheOnlyWorkerToComeBack) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   fleet.kill(0);
   const Client call = fleet.begin(chat(false));
   fleet.run_until([&] { return !fleet.worker(0).is_reachable; });
@@ -231,8 +226,7 @@ TEST_F(RouterFaults, ARequestWaitsForTheOnlyWorkerToComeBack) {
 
 TEST_F(RouterFaults, AServerErrorOfTwoWorkersIsTheClients) {
   for (const char* fault : {"error@start", "error@0"}) {
-    Fleet fleet;
-    fleet.add_engines(3);
+    Fleet fleet(3);
     for (std::size_t i = 0; i < 3; ++i) set_fault(fleet, i, fault, 0);
     const Client call = fleet.ask(chat(true));
     EXPECT_EQ(call->status(), 500);
@@ -246,8 +240,7 @@ TEST_F(RouterFaults, AServerErrorOfTwoWorkersIsTheClients) {
 }
 
 TEST_F(RouterFaults, AServerErrorOfALoneWorkerSaysNothingOfIt) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   set_fault(fleet, 0, "error@start", 1);
   EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
   EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
@@ -296,8 +289,7 @@ TEST_F(RouterFaults, AnErrorThatNamesTheClientsFaultIsPassedOn) {
 }
 
 TEST_F(RouterFaults, OtherErrorsOfTheRequestArePassedOn) {
-  Fleet fleet;
-  fleet.add_engines(2);
+  Fleet fleet(2);
   for (const std::uint64_t status : {400U, 409U, 413U, 422U}) {
     refuse(fleet, 0, status);
     refuse(fleet, 1, status);
@@ -312,8 +304,7 @@ TEST_F(RouterFaults, OtherErrorsOfTheRequestArePassedOn) {
 
 TEST_F(RouterFaults, AWorkersRefusalOfTheRouterIsNeverTheClients) {
   for (const std::uint64_t status : {401U, 403U, 404U}) {
-    Fleet fleet;
-    fleet.add_engines(2);
+    Fleet fleet(2);
     refuse(fleet, 0, status, 10);
     for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.ask(chat(false))->status(), 200) << status;
     EXPECT_EQ(fleet.counts(0).refused, 1U) << "the worker is out";
@@ -332,8 +323,7 @@ TEST_F(RouterFaults, AWorkersRefusalOfTheRouterIsNeverTheClients) {
 
 TEST_F(RouterFaults, AnOverloadedWorkersRequestGoesToAnother) {
   for (const std::uint64_t status : {429U, 503U, 529U}) {
-    Fleet fleet;
-    fleet.add_engines(2);
+    Fleet fleet(2);
     fleet.engine(0).knobs().retry_after = std::chrono::seconds(20);
     refuse(fleet, 0, status);
     EXPECT_EQ(fleet.ask(chat(false))->status(), 200) << status;
@@ -389,16 +379,14 @@ TEST_F(RouterFaults, AnEngineWithAQueueGetsNoMoreThanItRuns) {
 }
 
 TEST_F(RouterFaults, ALoneOverloadedWorkerIsAskedAgain) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   refuse(fleet, 0, 503);
   EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
   EXPECT_EQ(fleet.counts(0).requests, 2U);
 }
 
 TEST_F(RouterFaults, ALoneBusyWorkerIsAskedUntilTheTimeoutOfTheQueue) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   refuse(fleet, 0, 429, 3);
   EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
   EXPECT_EQ(fleet.counts(0).requests, 4U);
@@ -408,8 +396,7 @@ TEST_F(RouterFaults, AFleetThatRemainsBusyIsOverloaded) {
   route::RouterOptions options = in_turns();
   options.dispatch.queue.timeout = std::chrono::milliseconds(1);
   options.dispatch.overload_status = 529;
-  Fleet fleet(std::move(options));
-  fleet.add_engines(3);
+  Fleet fleet(3, std::move(options));
   for (std::size_t i = 0; i < 3; ++i) refuse(fleet, i, 503, 1);
   const Client call = fleet.ask(chat(false));
   EXPECT_EQ(call->status(), 529);
@@ -419,8 +406,7 @@ TEST_F(RouterFaults, AFleetThatRemainsBusyIsOverloaded) {
 
 // Its process may be one that ends: only the second retry is put off.
 TEST_F(RouterFaults, ALoneWorkerThatResetsItsConnectionsIsAskedAgainAfterAPause) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   set_fault(fleet, 0, "reset@start", 2);
   const auto begin = base::Deadline::Clock::now();
   EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
@@ -430,8 +416,7 @@ TEST_F(RouterFaults, ALoneWorkerThatResetsItsConnectionsIsAskedAgainAfterAPause)
 
 // The least limit of the router is 5 s.
 TEST_F(RouterFaults, AWorkerThatAnswersOnly503IsOutAsIfItsConnectionWasRefused) {
-  Fleet fleet;
-  fleet.add_engines(2);
+  Fleet fleet(2);
   route::Worker& worker = fleet.worker(0);
   const auto now = base::Deadline::Clock::now();
   for (const int seconds : {11, 5}) {
@@ -446,8 +431,7 @@ TEST_F(RouterFaults, AWorkerThatAnswersOnly503IsOutAsIfItsConnectionWasRefused) 
 }
 
 TEST_F(RouterFaults, AWorkerWhoseStreamsAllStallIsHung) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   const Client call = fleet.ask(chat(true, 8, {{"fail", "stall@3"}}));
   EXPECT_EQ(call->error_code(), "worker_lost");
   EXPECT_TRUE(call->is_whole());
@@ -467,8 +451,7 @@ TEST_F(RouterFaults, AWorkerIsNotHungIfItsOnlyStreamMayPause) {
                                  {"oracle", {{"gap", "1s"}}}};
   route::RouterOptions options = in_turns();
   options.times.stall = std::chrono::milliseconds(200);
-  Fleet fleet(std::move(options));
-  fleet.add_engine();
+  Fleet fleet(1, std::move(options));
   EXPECT_TRUE(fleet.ask(tools)->error_code().empty());
   const Client other = fleet.ask(responses, "/v1/responses");
   EXPECT_NE(other->body().find("response.completed"), std::string::npos) << other->body();
@@ -481,8 +464,7 @@ TEST_F(RouterFaults, AWorkerIsNotHungIfItsOnlyStreamMayPause) {
 TEST_F(RouterFaults, HiddenReasoningMayTakeLongerThanAFirstToken) {
   route::RouterOptions options = in_turns();
   options.times.first_token = std::chrono::milliseconds(200);
-  Fleet fleet(std::move(options));
-  fleet.add_engine();
+  Fleet fleet(1, std::move(options));
   nlohmann::json body = chat(true, 8, {{"first_token", "1s"}});
   body["include_reasoning"] = false;
   EXPECT_EQ(fleet.ask(body)->status(), 200);
@@ -492,8 +474,7 @@ TEST_F(RouterFaults, HiddenReasoningMayTakeLongerThanAFirstToken) {
 TEST_F(RouterFaults, ASilentStreamBesideMovingOnesIsNoFault) {
   route::RouterOptions options = in_turns();
   options.times.stream = std::chrono::milliseconds(300);
-  Fleet fleet(std::move(options));
-  fleet.add_engine();
+  Fleet fleet(1, std::move(options));
   const Client moving = fleet.begin(chat(true, 10'000, {{"gap", "5ms"}}));
   const Client silent = fleet.ask(chat(true, 8, {{"fail", "stall@3"}}));
   EXPECT_EQ(silent->error_code(), "worker_lost");
@@ -506,8 +487,7 @@ TEST_F(RouterFaults, AnotherWorkerAnswersWhenTheFirstTokenIsLate) {
   for (const bool is_streamed : {true, false}) {
     route::RouterOptions options = in_turns();
     options.times.first_token = std::chrono::seconds(1);
-    Fleet fleet(std::move(options));
-    fleet.add_engines(2);
+    Fleet fleet(2, std::move(options));
     set_fault(fleet, 0, "stall@start", 1);
     const Client call = fleet.ask(chat(is_streamed));
     EXPECT_EQ(call->status(), 200);
@@ -520,8 +500,7 @@ TEST_F(RouterFaults, AnotherWorkerAnswersWhenTheFirstTokenIsLate) {
 TEST_F(RouterFaults, AShortAnswerThatIsLateBesideOthersIsOverload) {
   route::RouterOptions options = in_turns();
   options.times.first_token = std::chrono::seconds(2);
-  Fleet fleet(std::move(options));
-  fleet.add_engine();
+  Fleet fleet(1, std::move(options));
   const Client late = fleet.begin(chat(false, 8, {{"first_token", "1h"}}));
   while (fleet.counts(0).aborted == 0) EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
   EXPECT_EQ(fleet.worker(0).health.state(), HealthState::kHealthy);
@@ -611,8 +590,7 @@ TEST_F(RouterFaults, AConnectionThatEndsLongAfterItsRequestIsAFault) {
 }
 
 TEST_F(RouterFaults, AWorkerThatSaysItIsUnhealthyIsOut) {
-  Fleet fleet;
-  fleet.add_engines(2);
+  Fleet fleet(2);
   fleet.engine(0).knobs().health = "no";
   fleet.run_until([&] { return !fleet.worker(0).is_reachable; });
   const auto requests = fleet.counts(0).requests;
@@ -623,8 +601,7 @@ TEST_F(RouterFaults, AWorkerThatSaysItIsUnhealthyIsOut) {
 }
 
 TEST_F(RouterFaults, AWorkerThatLiesAboutItsHealthIsOutByItsRequests) {
-  Fleet fleet;
-  fleet.add_engines(2);
+  Fleet fleet(2);
   set_fault(fleet, 0, "cut@start", 0);
   // Its /health is 200 all the time.
   while (fleet.worker(0).health.state() != HealthState::kUnhealthy) {
@@ -650,8 +627,7 @@ TEST_F(RouterFaults, AHealthCheckWithoutAnAnswerMeansLoad) {
 }
 
 TEST_F(RouterFaults, ALoneWorkerThatFaultsStaysIn) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   for (int i = 0; i < 4; ++i) {
     // The third attempt succeeds.
     set_fault(fleet, 0, "cut@start", 2);
@@ -692,8 +668,7 @@ TEST_F(RouterFaults, AWorkerInProbationGetsOneRequestAtATime) {
 
 // Dynamo: rolling upgrade.
 TEST_F(RouterFaults, ARollingRestartUnderLoadFailsNoRequest) {
-  Fleet fleet;
-  fleet.add_engines(3);
+  Fleet fleet(3);
   Load load(fleet, {.streams = 8}, chat(true, 20, {{"gap", "1ms"}}));
   for (std::size_t i = 0; i < 3; ++i) {
     load.run(16);
@@ -713,8 +688,7 @@ TEST_F(RouterFaults, ARollingRestartUnderLoadFailsNoRequest) {
 
 // Dynamo: *_pod, without a word: nothing is drained.
 TEST_F(RouterFaults, KillsUnderLoadFailNoAnswerInOnePiece) {
-  Fleet fleet;
-  fleet.add_engines(3);
+  Fleet fleet(3);
   Load load(fleet, {.whole = 8}, chat(false, 20, {{"gap", "1ms"}}));
   for (std::size_t round = 0; round < 6; ++round) {
     const std::size_t i = round % 3;
@@ -729,8 +703,7 @@ TEST_F(RouterFaults, KillsUnderLoadFailNoAnswerInOnePiece) {
 
 // The router cannot know whether the engine died of the request, or had closed the connection.
 TEST_F(RouterFaults, ADeathOnAConnectionThatWasUsedBeforeCountsForPoison) {
-  Fleet fleet;
-  fleet.add_engines(3);
+  Fleet fleet(3);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(fleet.ask(chat(false))->status(), 200);
   const Client call = fleet.begin(chat(false, 8, {{"fail", "stall@start"}}));
   for (int deaths = 0; deaths < 2; ++deaths) {
@@ -754,8 +727,7 @@ TEST_F(RouterFaults, ADeathOnAConnectionThatWasUsedBeforeCountsForPoison) {
 TEST_F(RouterFaults, ABodyOfWhichOtherRequestsEndWellIsNoPoison) {
   route::RouterOptions options = in_turns();
   options.resume.enabled = false;
-  Fleet fleet(std::move(options));
-  fleet.add_engines(3);
+  Fleet fleet(3, std::move(options));
   for (std::size_t i = 0; i < 3; ++i) set_fault(fleet, i, "stall@0", 1);
   const Client call = fleet.begin(chat(false));
   const auto find_busy = [&](std::size_t from) {

@@ -51,8 +51,7 @@ TEST_F(RouterLevel, FollowsFromWorkersWhoseRecordsHaveAnyNumbers) {
 }
 
 TEST_F(RouterLevel, TheLastOneRefusesAllRequestsOnlyWhileThereIsNoCapacity) {
-  Fleet fleet(with_demand(1e-6));
-  fleet.add_engine();
+  Fleet fleet(1, with_demand(1e-6));
   serve_enough(fleet);
   fleet.router().pin_level(4);
   EXPECT_EQ(fleet.ask(chat(true))->status(), 200);
@@ -86,8 +85,7 @@ TEST_F(RouterLevel, ASetThatGetsNoRequestsIsNoCapacity) {
 }
 
 TEST_F(RouterLevel, ASpareTakesRequestsWhileTheCapacityIsLessThanTheDemand) {
-  Fleet fleet(with_demand());
-  fleet.add_engine();
+  Fleet fleet(1, with_demand());
   fleet.add_engine({}, [](route::Worker& worker) { worker.life = fleet::Life::kSpare; });
   EXPECT_EQ(fleet.worker(1).weight, 0);
   serve_enough(fleet);

@@ -26,8 +26,7 @@ class RouterLongBodies : public FdCounting {
 
 TEST_F(RouterLongBodies, AreResumedAsOthers) {
   for (const bool is_streamed : {true, false}) {
-    DisturbedFleet fleet;
-    fleet.add_engines(2);
+    DisturbedFleet fleet(2);
     const json body = is_streamed ? long_body() : in_one_piece(long_body());
     const json undisturbed = summary_of(fleet.ask_directly(1, body));
     fleet.fail_next(0, "exit@8");
@@ -39,8 +38,7 @@ TEST_F(RouterLongBodies, AreResumedAsOthers) {
 
 // Such a body goes to the worker as it is.
 TEST_F(RouterLongBodies, ThatCannotBeResumedAreAnswered) {
-  DisturbedFleet fleet;
-  fleet.add_engine();
+  DisturbedFleet fleet(1);
   const json body = long_body({{"n", 2}});
   EXPECT_EQ(summary_of(fleet.send_to_router(body)), summary_of(fleet.ask_directly(0, body)));
 }
@@ -49,8 +47,7 @@ TEST_F(RouterLongBodies, ThatCannotBeResumedAreAnswered) {
 TEST_F(RouterLongBodies, AreNotResumedAsText) {
   route::RouterOptions options = in_turns();
   options.rules.resume.text = true;
-  DisturbedFleet fleet(std::move(options));
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2, std::move(options));
   for (const std::size_t engine : {0U, 1U}) fleet.engine(engine).knobs().token_ids = "ignored";
   for (const bool is_known : {false, true}) {
     for (const std::size_t engine : {0U, 1U}) fleet.worker(engine).lacks_token_ids = is_known;
@@ -68,8 +65,7 @@ TEST_F(RouterLongBodies, AreReadByFewThreads) {
   const auto threads = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
   };
-  DisturbedFleet fleet;
-  fleet.add_engine();
+  DisturbedFleet fleet(1);
   const std::ptrdiff_t before = threads();
   std::ptrdiff_t most = 0;
   std::vector<Client> calls;
@@ -83,8 +79,7 @@ TEST_F(RouterLongBodies, AreReadByFewThreads) {
 }
 
 TEST_F(RouterLongBodies, ThatKillTwoEnginesAreRefusedFromThenOn) {
-  DisturbedFleet fleet;
-  fleet.add_engines(3);
+  DisturbedFleet fleet(3);
   const json body = long_body();
   for (std::size_t i = 0; i < 3; ++i) fleet.fail_next(i, "exit@0");
   EXPECT_EQ(fleet.send_to_router(body)->error_code(), "poison_request");

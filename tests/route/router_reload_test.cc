@@ -50,8 +50,7 @@ TEST_F(RouterReload, ARequestInFlightGoesOnAndTheNextOneHasTheNewOptions) {
 }
 
 TEST_F(RouterReload, ALongBodyIsReadWithTheOptionsOfItsBegin) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   json body = chat(false, 4);
   body["priority"] = 1;
   body["user"] = std::string(4 * 1024 * 1024, 'u');
@@ -68,8 +67,7 @@ TEST_F(RouterReload, ALongBodyIsReadWithTheOptionsOfItsBegin) {
 }
 
 TEST_F(RouterReload, ANewKeyIsForTheWorkersThatRefusedTheOldOneToo) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   fleet.engine(0).knobs().refuse_status = 401;
   fleet.engine(0).knobs().refuse_next = 1;
   EXPECT_EQ(fleet.ask(chat(false))->error_code(), "worker_misconfigured");
@@ -82,8 +80,7 @@ TEST_F(RouterReload, ANewKeyIsForTheWorkersThatRefusedTheOldOneToo) {
 }
 
 TEST_F(RouterReload, KeysChange) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   route::RouterOptions options = in_turns();
   options.keys.emplace();
   fleet.set_options(options);

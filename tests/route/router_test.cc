@@ -28,8 +28,7 @@ std::string json_answer(const std::string& body, const std::string& headers = ""
 }
 
 TEST_F(Router, AnAnswerIsThatOfTheEngine) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   const std::string text = fleet.text_of(chat(false));
   ASSERT_FALSE(text.empty());
   for (const bool is_streamed : {false, true}) {
@@ -44,8 +43,7 @@ TEST_F(Router, AnAnswerIsThatOfTheEngine) {
 }
 
 TEST_F(Router, NamesTheModelsOfItsWorkers) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   const Client list = fleet.get("/v1/models");
   EXPECT_EQ(list->status(), 200);
   ASSERT_EQ(list->json()["data"].size(), 1U);
@@ -55,8 +53,7 @@ TEST_F(Router, NamesTheModelsOfItsWorkers) {
 }
 
 TEST_F(Router, AnUnknownModelIs404WithTheNearestName) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   json body = chat(false);
   body["model"] = "oracel";
   const Client call = fleet.ask(body);
@@ -67,8 +64,7 @@ TEST_F(Router, AnUnknownModelIs404WithTheNearestName) {
 }
 
 TEST_F(Router, PathsThatControlAnEngineAreNotServed) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   for (const char* path :
        {"/sleep", "/wake_up", "/v1/load_lora_adapter", "/update_weights_from_disk",
         "/release_memory_occupation", "/collective_rpc", "/oracle", "/v1/../sleep",
@@ -85,8 +81,7 @@ TEST_F(Router, PathsThatControlAnEngineAreNotServed) {
 }
 
 TEST_F(Router, FieldsOfTheEnginesInsidesAreRefused) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   for (const char* field :
        {"priority", "kv_transfer_params", "bootstrap_host", "bootstrap_room", "rid", "lora_path",
         "data_parallel_rank", "session_params", "custom_logit_processor"}) {
@@ -101,8 +96,7 @@ TEST_F(Router, FieldsOfTheEnginesInsidesAreRefused) {
 }
 
 TEST_F(Router, OtherEndpointsArePassedThrough) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   const json prompt{{"model", "oracle"}, {"prompt", "Which way?"}};
   const Client tokens = fleet.ask(prompt, "/tokenize");
   ASSERT_EQ(tokens->status(), 200);
@@ -112,8 +106,7 @@ TEST_F(Router, OtherEndpointsArePassedThrough) {
 }
 
 TEST_F(Router, AnEndpointThatTheEnginesDoNotHaveIsTheClientsError) {
-  Fleet fleet;
-  fleet.add_engines(2);
+  Fleet fleet(2);
   const json input{{"model", "oracle"}, {"input", "Which way?"}};
   for (const char* path : {"/v1/audio/speech", "/v1/audio/translations"}) {
     EXPECT_EQ(fleet.ask(input, path)->status(), 404) << path;
@@ -159,8 +152,7 @@ TEST_F(Router, OnlyHeadersOfTheEndsAreForwarded) {
 }
 
 TEST_F(Router, AnInvalidRequestIdOfAClientIsReplaced) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   const Client call =
       fleet.ask(chat(true), "/v1/chat/completions", {{"x-request-id", "not valid"}});
   EXPECT_EQ(call->header("x-request-id"), call->header("x-fo-request-id"));
@@ -172,8 +164,7 @@ TEST_F(Router, ARequestThatNoWorkerGetsCostsItsKeyNoTokens) {
   options.dispatch.queue.timeout = std::chrono::milliseconds(1);
   options.keys.emplace();
   (*options.keys)[fleet::sha256_hex("k")] = {.tokens_per_minute = 100};
-  Fleet fleet(std::move(options));
-  fleet.add_engine();
+  Fleet fleet(1, std::move(options));
   json body = chat(false, 4);
   body["messages"][0]["content"] = std::string(200, 'x');
   const auto ask = [&] {
@@ -440,8 +431,7 @@ TEST_F(Router, TwoSetsOfAModelShareItsRequestsByWeight) {
 }
 
 TEST_F(Router, AnOperatorSeesRequestsAndEndsThem) {
-  Fleet fleet;
-  fleet.add_engine();
+  Fleet fleet(1);
   const auto kill_running = [&fleet] {
     const json list = fleet.requests();
     ASSERT_EQ(list.size(), 1U);

@@ -138,6 +138,10 @@ class DisturbedFleet : public Fleet {
     health_rules.faults_in_row = 1'000'000;
     health_rules.window_outcomes = 0;
   }
+  explicit DisturbedFleet(std::size_t engines, route::RouterOptions options = in_turns())
+      : DisturbedFleet(std::move(options)) {
+    add_engines(engines);
+  }
 
   /// What the engine itself answers.
   Client ask_directly(std::size_t number, const nlohmann::json& body) {

@@ -3,7 +3,6 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "route/fleet.h"
 #include "route/resume/disturbed.h"
@@ -40,8 +39,7 @@ class ResumeDeaths : public FdCounting {
 TEST_F(ResumeDeaths, AnAnswerIsResumedByARouterThatRetriesNoRequest) {
   route::RouterOptions options = in_turns();
   options.dispatch.budget.max_retries_per_request = 0;
-  DisturbedFleet fleet(std::move(options));
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2, std::move(options));
   expect_resumed(fleet.ask_with_fault(long_answer(true), "reset@6"), 1);
 }
 
@@ -49,8 +47,7 @@ TEST_F(ResumeDeaths, AnAnswerSurvivesSeveralDeaths) {
   for (const bool is_streamed : {true, false}) {
     for (const bool is_chat : {true, false}) {
       for (const std::size_t deaths : {1U, 2U, 3U}) {
-        DisturbedFleet fleet;
-        fleet.add_engines(deaths + 1);
+        DisturbedFleet fleet(deaths + 1);
         json body = long_answer(is_chat, {{"stream_options", {{"include_usage", true}}}});
         if (!is_streamed) body = in_one_piece(body);
         const json undisturbed = summary_of(fleet.ask_directly(deaths, body));
@@ -76,8 +73,7 @@ TEST_F(ResumeDeaths, AnAnswerSurvivesSeveralDeaths) {
 
 TEST_F(ResumeDeaths, AfterMoreFaultsThanWorkersTheAnswerGoesOnWhereItHasFailedBefore) {
   for (const std::size_t engines : {1U, 2U}) {
-    DisturbedFleet fleet;
-    fleet.add_engines(engines);
+    DisturbedFleet fleet(engines);
     const json body = long_answer(true);
     const json undisturbed = summary_of(fleet.ask_directly(0, body));
     for (std::size_t i = 0; i < engines; ++i) {
@@ -92,8 +88,7 @@ TEST_F(ResumeDeaths, AfterMoreFaultsThanWorkersTheAnswerGoesOnWhereItHasFailedBe
 
 // The second token of a character has to be generated with the first one, which no engine does.
 TEST_F(ResumeDeaths, TokensThatAreGeneratedAgainAreNoProgress) {
-  DisturbedFleet fleet;
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2);
   for (const std::size_t engine : {0U, 1U}) {
     fleet.fail_next(engine, "abort@1");
     fleet.engine(engine).knobs().fail_next = 1000;
@@ -107,8 +102,7 @@ TEST_F(ResumeDeaths, AWorkerThatBroughtNoTokenIsNotAskedAgain) {
   route::RouterOptions options = in_turns();
   options.times.stream = std::chrono::milliseconds(300);
   options.resume.wait = std::chrono::milliseconds(100);
-  DisturbedFleet fleet(std::move(options));
-  fleet.add_engine();
+  DisturbedFleet fleet(1, std::move(options));
   const Client call = begin_stalled(fleet, long_answer(true));
   const std::uint64_t requests = fleet.counts(0).requests;
   fleet.fail_next(0, "reset@0");
@@ -120,8 +114,7 @@ TEST_F(ResumeDeaths, AWorkerThatBroughtNoTokenIsNotAskedAgain) {
 // Before the new worker brings a token, it fails.
 TEST_F(ResumeDeaths, AFaultInTheReplaysPrefillIsSurvived) {
   for (const char* fault : {"cut@start", "reset@0", "error@start", "half@0"}) {
-    DisturbedFleet fleet;
-    fleet.add_engines(3);
+    DisturbedFleet fleet(3);
     const json body = long_answer(true);
     const json undisturbed = summary_of(fleet.ask_directly(2, body));
     // The worker after the first one in turn.
@@ -136,8 +129,7 @@ TEST_F(ResumeDeaths, AFaultInTheReplaysPrefillIsSurvived) {
 
 // An engine that dies of the same request again is one death too many.
 TEST_F(ResumeDeaths, ADeathInTheReplaysPrefillIsPoison) {
-  DisturbedFleet fleet;
-  fleet.add_engines(3);
+  DisturbedFleet fleet(3);
   const json body = long_answer(true);
   const std::string text = fleet.ask_directly(2, body)->text();
   fleet.fail_next(1, "exit@0");
@@ -151,8 +143,7 @@ TEST_F(ResumeDeaths, ADeathInTheReplaysPrefillIsPoison) {
 
 TEST_F(ResumeDeaths, ADeathBetweenTheLastTokenAndItsFinishNeedsNoWorker) {
   for (const bool is_chat : {true, false}) {
-    DisturbedFleet fleet;
-    fleet.add_engines(2);
+    DisturbedFleet fleet(2);
     const json body = long_answer(is_chat, {{"stream_options", {{"include_usage", true}}}});
     const json undisturbed = summary_of(fleet.ask_directly(1, body));
     fleet.fail_next(0, "exit@24");
@@ -167,8 +158,7 @@ TEST_F(ResumeDeaths, ADeathBetweenTheLastTokenAndItsFinishNeedsNoWorker) {
 TEST_F(ResumeDeaths, AStalledStreamGoesOnElsewhere) {
   route::RouterOptions options = in_turns();
   options.times.stream = std::chrono::milliseconds(300);
-  DisturbedFleet fleet(std::move(options));
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2, std::move(options));
   for (const bool is_streamed : {true, false}) {
     const json body = is_streamed ? long_answer(true) : in_one_piece(long_answer(true));
     const json undisturbed = summary_of(fleet.ask_directly(1, body));
@@ -189,8 +179,7 @@ TEST_F(ResumeDeaths, AreCountedByTheReasonOfTheLoss) {
   for (const Loss& loss :
        {Loss{"exit@8", "broken", "error@start"}, Loss{"cut@8", "broken", "error@start"},
         Loss{"error@8", "error", "cut@start"}, Loss{"abort@8", "error", "cut@start"}}) {
-    DisturbedFleet fleet;
-    fleet.add_engines(3);
+    DisturbedFleet fleet(3);
     fleet.fail_next(1, loss.next_fault);
     expect_resumed(fleet.ask_with_fault(long_answer(true), loss.fault), 1);
     EXPECT_EQ(fleet.counts(1).faults, 1U) << loss.fault;
@@ -200,8 +189,7 @@ TEST_F(ResumeDeaths, AreCountedByTheReasonOfTheLoss) {
 }
 
 TEST_F(ResumeDeaths, AClientThatLeavesEndsTheContinuation) {
-  DisturbedFleet fleet;
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2);
   const Client call = begin_stalled(fleet, long_answer(true));
   fleet.engine(1).knobs().fail = oracle::parse_fault("stall@2");
   fleet.kill(0);
@@ -213,8 +201,7 @@ TEST_F(ResumeDeaths, AClientThatLeavesEndsTheContinuation) {
 }
 
 TEST_F(ResumeDeaths, AClientThatLeavesWhileItsAnswerWaitsIsForgotten) {
-  DisturbedFleet fleet;
-  fleet.add_engine();
+  DisturbedFleet fleet(1);
   const Client call = begin_stalled(fleet, long_answer(true));
   fleet.kill(0);
   fleet.run_until([&] { return !fleet.worker(0).is_reachable; });
@@ -229,8 +216,7 @@ TEST_F(ResumeDeaths, AClientThatLeavesWhileItsAnswerWaitsIsForgotten) {
 
 // As a standby does that binds the same address.
 TEST_F(ResumeDeaths, AWorkerThatComesBackAtTheSameAddressGoesOn) {
-  DisturbedFleet fleet;
-  fleet.add_engine();
+  DisturbedFleet fleet(1);
   const json body = long_answer(true, {{"stream_options", {{"include_usage", true}}}});
   const json undisturbed = summary_of(fleet.ask_directly(0, body));
   const Client call = begin_stalled(fleet, body);
@@ -248,8 +234,7 @@ TEST_F(ResumeDeaths, AWorkerThatComesBackAtTheSameAddressGoesOn) {
 TEST_F(ResumeDeaths, AWorkerThatCameBackDuringTheAnswerGoesOn) {
   route::RouterOptions options = in_turns();
   options.times.stream = options.times.first_token = std::chrono::milliseconds(500);
-  DisturbedFleet fleet(std::move(options));
-  fleet.add_engine();
+  DisturbedFleet fleet(1, std::move(options));
   const json body = long_answer(true);
   const json undisturbed = summary_of(fleet.ask_directly(0, body));
   const Client call = begin_stalled(fleet, body);
@@ -269,8 +254,7 @@ TEST_F(ResumeDeaths, AWorkerThatCameBackDuringTheAnswerGoesOn) {
 TEST_F(ResumeDeaths, WithoutAnotherWorkerInTimeTheStreamEndsWithAnError) {
   route::RouterOptions options = in_turns();
   options.resume.wait = std::chrono::milliseconds(100);
-  DisturbedFleet fleet(std::move(options));
-  fleet.add_engine();
+  DisturbedFleet fleet(1, std::move(options));
   const Client call = begin_stalled(fleet, long_answer(true));
   fleet.kill(0);
   fleet.run_until([&] { return call->has_ended(); });
@@ -283,8 +267,7 @@ TEST_F(ResumeDeaths, WithoutAnotherWorkerInTimeTheStreamEndsWithAnError) {
 TEST_F(ResumeDeaths, WithoutAnotherWorkerInTimeAnAnswerInOnePieceIsAnError) {
   route::RouterOptions options = in_turns();
   options.resume.wait = std::chrono::milliseconds(100);
-  DisturbedFleet fleet(std::move(options));
-  fleet.add_engine();
+  DisturbedFleet fleet(1, std::move(options));
   fleet.fail_next(0, "exit@8");
   const Client call = fleet.send_to_router(in_one_piece(long_answer(true)));
   EXPECT_EQ(call->status(), 502);
@@ -297,8 +280,7 @@ TEST_F(ResumeDeaths, WithoutAnotherWorkerInTimeAnAnswerInOnePieceIsAnError) {
 TEST_F(ResumeDeaths, AnAnswerInOnePieceThatNoWorkerCanContinueIsRequestedAgainAtOnce) {
   route::RouterOptions options = in_turns();
   options.resume.wait = std::chrono::hours(1);
-  DisturbedFleet fleet(std::move(options));
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2, std::move(options));
   fleet.engine(1).knobs().token_ids = "ignored";
   fleet.worker(1).lacks_token_ids = true;
   const json body = in_one_piece(long_answer(true));
@@ -309,8 +291,7 @@ TEST_F(ResumeDeaths, AnAnswerInOnePieceThatNoWorkerCanContinueIsRequestedAgainAt
 TEST_F(ResumeDeaths, AnAnswerInOnePieceThatNoWorkerContinuesInTimeIsRequestedAgain) {
   route::RouterOptions options = in_turns();
   options.resume.wait = std::chrono::milliseconds(500);
-  DisturbedFleet fleet(std::move(options));
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2, std::move(options));
   const json body = in_one_piece(long_answer(true));
   const json undisturbed = summary_of(fleet.ask_directly(1, body));
   fleet.worker(1).lacks_token_ids = true;
@@ -332,8 +313,7 @@ TEST_F(ResumeDeaths, AnAnswerInOnePieceThatNoWorkerContinuesInTimeIsRequestedAga
 
 TEST_F(ResumeDeaths, ADeadlineThatPassesBeforeAnAnswerContinuesIsATimeout) {
   for (const bool is_streamed : {true, false}) {
-    DisturbedFleet fleet;
-    fleet.add_engine();
+    DisturbedFleet fleet(1);
     fleet.fail_next(0, "exit@8");
     const json body = is_streamed ? long_answer(true) : in_one_piece(long_answer(true));
     const Client call = fleet.ask(body, path_of_answer(body), {{"x-request-timeout", "1"}});
@@ -344,8 +324,7 @@ TEST_F(ResumeDeaths, ADeadlineThatPassesBeforeAnAnswerContinuesIsATimeout) {
 
 TEST_F(ResumeDeaths, AShortAnswerInOnePieceIsRequestedAgain) {
   for (const int limit : {15, 16}) {
-    DisturbedFleet fleet;
-    fleet.add_engines(2);
+    DisturbedFleet fleet(2);
     const json body = in_one_piece(long_answer(true, {{"max_tokens", limit}}));
     const json undisturbed = summary_of(fleet.ask_directly(1, body));
     EXPECT_EQ(summary_of(fleet.ask_with_fault(body, "cut@6")), undisturbed);
@@ -357,8 +336,7 @@ TEST_F(ResumeDeaths, AShortAnswerInOnePieceIsRequestedAgain) {
 TEST_F(ResumeDeaths, AWorkerOfAnotherCardDoesNotContinue) {
   route::RouterOptions options = in_turns();
   options.resume.wait = std::chrono::milliseconds(100);
-  DisturbedFleet fleet(std::move(options));
-  fleet.add_engine();
+  DisturbedFleet fleet(1, std::move(options));
   fleet.add_engine({}, [](route::Worker& worker) { worker.card = "sha256:other"; });
   const Client call = begin_stalled(fleet, long_answer(true));
   const auto requests = fleet.counts(1).requests;
@@ -371,8 +349,7 @@ TEST_F(ResumeDeaths, AWorkerOfAnotherCardDoesNotContinue) {
 // --- Workers that do not name their tokens
 
 TEST_F(ResumeDeaths, AnAnswerOfAPlainWorkerDoesNotContinue) {
-  DisturbedFleet fleet;
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2);
   for (const std::size_t engine : {0U, 1U}) fleet.engine(engine).knobs().token_ids = "ignored";
   for (const char* reason : {"does not report token ids", "token ids were not requested"}) {
     const Client call = fleet.ask_with_fault(long_answer(true), "cut@8");
@@ -383,8 +360,7 @@ TEST_F(ResumeDeaths, AnAnswerOfAPlainWorkerDoesNotContinue) {
 }
 
 TEST_F(ResumeDeaths, APlainWorkerIsNotAskedToContinue) {
-  DisturbedFleet fleet;
-  fleet.add_engines(3);
+  DisturbedFleet fleet(3);
   const json body = long_answer(true);
   const json undisturbed = summary_of(fleet.ask_directly(2, body));
   for (const char* how : {"ignored", "refused"}) {
@@ -400,8 +376,7 @@ TEST_F(ResumeDeaths, APlainWorkerIsNotAskedToContinue) {
 }
 
 TEST_F(ResumeDeaths, AWorkerThatRefusesTheAddedFieldsIsAskedWithoutThem) {
-  DisturbedFleet fleet;
-  fleet.add_engine();
+  DisturbedFleet fleet(1);
   fleet.engine(0).knobs().token_ids = "refused";
   std::uint64_t requests = 2;
   for (const json& body : {long_answer(true), in_one_piece(long_answer(false))}) {
@@ -425,8 +400,7 @@ TEST_F(ResumeDeaths, TheNumberOfDeliveredTokensIsExact) {
     for (const bool is_chat : {true, false}) {
       const json body = long_answer(is_chat, {{"return_token_ids", wants_ids}});
       for (int place = 1; place < 24; ++place) {
-        DisturbedFleet fleet(options);
-        fleet.add_engine();
+        DisturbedFleet fleet(1, options);
         // Up to the last one that brought text, since what follows is held.
         json with_ids = body;
         with_ids["return_token_ids"] = true;

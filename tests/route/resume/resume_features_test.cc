@@ -132,8 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
 class EachCutOfEvents : public FdCounting, public testing::WithParamInterface<const char*> {};
 
 TEST_P(EachCutOfEvents, AStreamIsAsIfNothingHadHappened) {
-  DisturbedFleet fleet;
-  fleet.add_engines(3);
+  DisturbedFleet fleet(3);
   for (const std::size_t engine : {0U, 1U}) {
     oracle::set_knobs(fleet.engine(engine).knobs(), json::parse(GetParam()));
   }
@@ -194,8 +193,7 @@ class ResumeFeatures : public FdCounting {
 
 // The strings lie within one token, across tokens, and across the places of the faults.
 TEST_F(ResumeFeatures, StopStringsEndAnAnswerWhereTheEngineWouldEndIt) {
-  DisturbedFleet fleet;
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2);
   for (const bool is_chat : {false, true}) {
     const json plain = long_answer(is_chat);
     const Client whole = fleet.ask_directly(1, plain);
@@ -222,8 +220,7 @@ TEST_F(ResumeFeatures, StopStringsEndAnAnswerWhereTheEngineWouldEndIt) {
 }
 
 TEST_F(ResumeFeatures, StopStringsInTheFirstTokensDoNotCount) {
-  DisturbedFleet fleet;
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2);
   json body = long_answer(false);
   const std::string text = fleet.ask_directly(1, body)->text();
   body["stop"] = {text.substr(0, 1), text.substr(1, 1)};
@@ -232,8 +229,7 @@ TEST_F(ResumeFeatures, StopStringsInTheFirstTokensDoNotCount) {
 }
 
 TEST_F(ResumeFeatures, StopIdsEndAnAnswerWhereTheEngineWouldEndIt) {
-  DisturbedFleet fleet;
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2);
   for (const bool is_chat : {false, true}) {
     const std::vector<std::uint64_t> ids = ids_of(fleet, long_answer(is_chat));
     for (const std::size_t place : {std::size_t{4}, std::size_t{15}, ids.size() - 1}) {
@@ -253,8 +249,7 @@ TEST_F(ResumeFeatures, StopIdsEndAnAnswerWhereTheEngineWouldEndIt) {
 // The engine knows the end of the text; the router, with a card, too.
 TEST_F(ResumeFeatures, TheEndOfTheTextEndsAnAnswer) {
   for (const bool has_card : {false, true}) {
-    DisturbedFleet fleet;
-    fleet.add_engines(2);
+    DisturbedFleet fleet(2);
     if (has_card) set_card(fleet, card_of_oracle());
     int ended = 0;
     for (int prompt = 0; prompt < 60 && ended < 3; ++prompt) {
@@ -271,8 +266,7 @@ TEST_F(ResumeFeatures, TheEndOfTheTextEndsAnAnswer) {
 
 // Its text is not a part of the answer's, and without a card the router does not know its id.
 TEST_F(ResumeFeatures, AnEndOfTheTextThatIsIgnoredIsNoObstacle) {
-  DisturbedFleet fleet;
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2);
   int found = 0;
   for (int prompt = 0; prompt < 200 && found < 2; ++prompt) {
     const json body = long_answer(false, {{"prompt", "Prompt " + std::to_string(prompt)}});
@@ -300,8 +294,7 @@ TEST_F(ResumeFeatures, WhatTheClientLeftOutIsThatOfTheModel) {
 
 // The generator of the new worker starts again.
 TEST_F(ResumeFeatures, AfterTheSeamASeededAnswerIsDrawnAnew) {
-  DisturbedFleet fleet;
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2);
   const json body =
       long_answer(true, {{"temperature", 1}, {"seed", 7}, {"return_token_ids", true}});
   const std::vector<std::uint64_t> undisturbed = ids_of(fleet, body);
@@ -387,8 +380,7 @@ TEST_F(ResumeFeatures, WithoutItsCardAReasoningModelDoesNotContinue) {
 
 // The worker's parser takes calls and reasoning out of the text that it searches for stop strings.
 TEST_F(ResumeFeatures, WhereAWorkerParsesTheTextItSearchesForStopStrings) {
-  DisturbedFleet fleet;
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2);
   const auto card = card_of_oracle();
   card->parsers = {{"tools", "hermes"}};
   set_card(fleet, card);

@@ -272,8 +272,7 @@ class EachFeatureUnfitForText : public FdCounting,
 TEST_P(EachFeatureUnfitForText, AStartedStreamEndsWithTheReason) {
   route::RouterOptions options = with_text();
   options.rules.resume.penalties = true;
-  DisturbedFleet fleet(std::move(options));
-  fleet.add_engines(2);
+  DisturbedFleet fleet(2, std::move(options));
   for (const std::size_t engine : {0U, 1U}) fleet.engine(engine).knobs().token_ids = "ignored";
   const json body = long_answer(GetParam().is_chat, json::parse(GetParam().members));
   const Client call = fleet.ask_with_fault(body, "cut@20");

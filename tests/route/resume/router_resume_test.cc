@@ -51,8 +51,7 @@ std::string path_of(const json& body) {
 class EachMidStreamFault : public FdCounting, public testing::WithParamInterface<const char*> {};
 
 TEST_P(EachMidStreamFault, TheStreamGoesOnTokenForToken) {
-  Fleet fleet;
-  fleet.add_engines(2);
+  Fleet fleet(2);
   for (const json& body : {resumable_chat(), streamed_completion()}) {
     const Client undisturbed = fleet.ask(body, path_of(body));
     fail_next(fleet, 0, GetParam());
@@ -70,8 +69,7 @@ TEST_P(EachMidStreamFault, TheStreamGoesOnTokenForToken) {
 }
 
 TEST(MidStreamFault, AnErrorFrameIsAFaultIfAnotherWorkerContinuesTheStream) {
-  Fleet fleet;
-  fleet.add_engines(2);
+  Fleet fleet(2);
   fail_next(fleet, 0, "error@8");
   while (fleet.counts(0).faults == 0) EXPECT_TRUE(fleet.ask(resumable_chat())->is_whole());
   EXPECT_EQ(fleet.worker(0).health.state(), fleet::HealthState::kSuspicious);
@@ -81,8 +79,7 @@ TEST(MidStreamFault, AnErrorFrameIsAFaultIfAnotherWorkerContinuesTheStream) {
 TEST(MidStreamFault, AnAnswerInOnePieceThatIsTooLongToBeReadAsAStreamIsNoFault) {
   route::RouterOptions options = in_turns();
   options.exchange.whole = 2000;
-  Fleet fleet(std::move(options));
-  fleet.add_engine();
+  Fleet fleet(1, std::move(options));
   json body = resumable_chat(1000);
   const std::string text = fleet.text_of(body);
   body["stream"] = false;
@@ -156,8 +153,7 @@ TEST_F(RouterResume, TheCardOfTheWorkerCounts) {
 TEST_F(RouterResume, WithoutResumesAStartedAnswerEndsAndNoOtherWorkerIsAsked) {
   route::RouterOptions options = in_turns();
   options.resume.enabled = false;
-  Fleet fleet(std::move(options));
-  fleet.add_engines(2);
+  Fleet fleet(2, std::move(options));
   fail_next(fleet, 0, "cut@8");
   Client call;
   std::uint64_t asked = 0;
