@@ -1,6 +1,5 @@
 // The answers of etcd's JSON gateway to each kind of request. The first byte selects one.
 #include <algorithm>
-#include <string>
 
 #include "etcd/api.h"
 #include "etcd/watch_stream.h"

@@ -5,7 +5,6 @@
 #include <msgpuck.h>
 
 #include <string>
-#include <type_traits>
 
 #include "fuzz.h"
 

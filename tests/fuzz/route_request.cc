@@ -2,7 +2,6 @@
 // another one a valid error. The first byte selects the API, and whether the body is a form.
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "fuzz.h"
 #include "json/object.h"
