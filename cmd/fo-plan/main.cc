@@ -1,6 +1,5 @@
 // fo-plan: failure mathematics of a fleet of inference engines.
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "base/error.h"

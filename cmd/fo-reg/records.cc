@@ -1,5 +1,4 @@
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,7 +21,6 @@ namespace fo::fo_reg {
 namespace {
 
 using base::Deadline;
-using base::Error;
 using base::ExitStatus;
 
 // A record of a kind that no process keeps, from standard input. An operator may write a verdict,

@@ -20,7 +20,6 @@ using base::ByteCount;
 using base::Duration;
 using std::chrono::hours;
 using std::chrono::milliseconds;
-using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr Duration kDay = hours(24);

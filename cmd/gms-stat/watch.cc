@@ -1,7 +1,6 @@
 #include "watch.h"
 
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -9,8 +9,6 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <exception>
 #include <map>

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 
-#include <chrono>
 #include <csignal>
 #include <optional>
 #include <utility>

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <vector>

@@ -3,14 +3,12 @@
 // next to the start of an engine from its files.
 // Usage: failover [--json FILE] [--quick] [--series] [RUNS [MIB ...]]
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>

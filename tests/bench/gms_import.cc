@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "cuda/device.h"
@@ -22,7 +21,6 @@ namespace {
 
 using namespace fo;
 using base::Deadline;
-using base::Error;
 using base::UniqueFd;
 using bench::Contender;
 using bench::expect;

@@ -1,7 +1,6 @@
 // The round trip of one GMS request against a plain exchange of the same bytes on a Unix socket,
 // with both ends on one core, so that work is compared, not the distance of cores.
 // Usage: gms_rpc [--json FILE] [--quick] [RUNS]
-#include <fcntl.h>
 #include <sched.h>
 #include <sys/socket.h>
 

@@ -13,8 +13,6 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 

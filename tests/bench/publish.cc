@@ -19,7 +19,6 @@
 #include <ctime>
 #include <fstream>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>

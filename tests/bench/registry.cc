@@ -3,7 +3,6 @@
 // change in etcd, against `etcdctl watch`; and what `fo-reg run` costs. Usage: registry [--json
 // FILE] [--quick] [RUNS]
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 

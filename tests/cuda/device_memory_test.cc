@@ -1,7 +1,6 @@
 // Free memory without a context: on a full device, beside dying processes, and with a wait.
 #include "cuda/device_memory.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>

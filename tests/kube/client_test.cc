@@ -26,7 +26,6 @@ using std::chrono::milliseconds;
 using test::KubeApi;
 using test::soon;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 using testing::StartsWith;

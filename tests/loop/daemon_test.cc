@@ -7,8 +7,6 @@
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <functional>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "loop/spawn.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <chrono>
 #include <ctime>
 #include <iterator>
 #include <nlohmann/json.hpp>

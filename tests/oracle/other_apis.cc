@@ -6,7 +6,6 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
 
 #include "http/sse.h"

@@ -1,7 +1,6 @@
 // The library as programs use it: its devices, results before and after cuInit, fault injection,
 // threads, and thousands of allocations.
 #include <dlfcn.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>

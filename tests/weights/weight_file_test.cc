@@ -1,6 +1,5 @@
 #include "weights/file/weight_file.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

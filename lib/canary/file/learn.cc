@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/asio/this_coro.hpp>
-#include <chrono>
 #include <memory>
 #include <utility>
 

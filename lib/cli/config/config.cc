@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <string_view>

@@ -1,7 +1,6 @@
 #include "engine/publish/control_paths.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "base/hex.h"

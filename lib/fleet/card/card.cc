@@ -1,7 +1,6 @@
 #include "fleet/card/card.h"
 
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/error.h"
 #include "fleet/card/digest.h"

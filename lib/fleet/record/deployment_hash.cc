@@ -1,6 +1,5 @@
 #include "fleet/record/deployment_hash.h"
 
-#include <cstddef>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>

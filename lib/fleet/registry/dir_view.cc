@@ -1,7 +1,6 @@
 #include "fleet/registry/dir_view.h"
 
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <type_traits>
 
 #include "base/error.h"
 

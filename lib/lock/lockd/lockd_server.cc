@@ -9,7 +9,6 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <system_error>
 #include <utility>
 #include <vector>
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
-#include <type_traits>
 #include <utility>
 #include <vector>
 

@@ -6,7 +6,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <utility>
 
 #include "json/object.h"
 #include "refengine/api/prompt.h"

@@ -23,7 +23,6 @@
 #include <optional>
 #include <random>
 #include <set>
-#include <string_view>
 
 #include "canary/check/schedule.h"
 #include "canary/judge/worker_health.h"

@@ -35,7 +35,6 @@
 namespace fo::fleet {
 namespace {
 
-using base::Deadline;
 using base::ExitStatus;
 using boost::asio::awaitable;
 using fo::test::soon;

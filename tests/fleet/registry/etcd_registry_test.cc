@@ -30,7 +30,6 @@ using base::ExitStatus;
 using fo::test::soon;
 using fo::test::status_of;
 using test::id_number;
-using test::kEndpoint;
 using test::Maintaining;
 using test::record_number;
 using test::Watching;

@@ -1,6 +1,5 @@
 #include "lock/lease/etcd_client.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -12,7 +12,6 @@ namespace {
 
 using oracle::Fault;
 using oracle::Knob;
-using oracle::Knobs;
 
 void add_member(CLI::App& app, const std::string& name, const Knob& knob, base::Duration& value) {
   cli::add_duration(app, name, value, std::string(knob.help));

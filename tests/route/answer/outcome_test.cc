@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdint>
 #include <optional>
 
 namespace fo::test {
@@ -14,7 +13,6 @@ using route::AttemptEnd;
 using route::classify;
 using route::Outcome;
 using route::OutcomeClass;
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 OutcomeClass class_of(AttemptEnd end, bool others_moved = false) {

@@ -18,7 +18,6 @@ using plan::kBestEffort;
 using plan::kPremium;
 using plan::kStandard;
 using route::QueuedRequest;
-using route::QueueLimits;
 using route::SetQueue;
 using std::chrono::milliseconds;
 using std::chrono::seconds;

@@ -12,7 +12,6 @@
 #include <set>
 #include <span>
 #include <thread>
-#include <utility>
 
 #include "base/error.h"
 #include "os/log.h"
@@ -22,7 +21,6 @@
 namespace fo::stand_in {
 namespace {
 
-using base::Error;
 using gms::LockType;
 using nlohmann::json;
 using refengine::splitmix;

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <utility>
 
 #include "base/error.h"
 #include "fleet/record/endpoint_id.h"
