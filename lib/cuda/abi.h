@@ -1,6 +1,6 @@
-// The subset of the CUDA driver's binary interface (x86-64) that this project calls and its simulated
-// driver exports, declared here so that the build does not need cuda.h. Values and layouts are those
-// of cuda.h 13.0; a test compares them with the real header where one is installed.
+// The subset of the CUDA driver's binary interface (x86-64) that this project calls and its
+// simulated driver exports, declared here so that the build needs no cuda.h. Values and layouts are
+// those of cuda.h 13.0; a test compares them with the real header where one is installed.
 #pragma once
 
 #include <cstddef>
@@ -44,22 +44,10 @@ struct Uuid {
 };
 
 enum class DeviceAttribute : std::uint32_t {
-  kWarpSize = 10,
-  kMultiprocessorCount = 16,
-  kUnifiedAddressing = 41,
-  kComputeCapabilityMajor = 75,
   kVirtualMemoryManagementSupported = 102,
   kHandleTypePosixFileDescriptorSupported = 103,
 };
 
-enum class PointerAttribute : std::uint32_t {
-  kMemoryType = 2,
-  kDeviceOrdinal = 9,
-  kRangeStartAddress = 11,
-  kRangeSize = 12,
-};
-
-enum class MemoryType : std::uint32_t { kHost = 1, kDevice = 2 };
 enum class AllocationType : std::uint32_t { kPinned = 1 };
 enum class HandleType : std::uint32_t { kNone = 0, kPosixFileDescriptor = 1 };
 enum class LocationType : std::uint32_t { kDevice = 1 };
@@ -92,7 +80,6 @@ struct AccessDesc {
 };
 
 inline constexpr unsigned int kStreamNonBlocking = 1;
-inline constexpr unsigned int kHostAllocPortable = 1;
 
 }  // namespace fo::cuda::abi
 
@@ -106,7 +93,6 @@ inline constexpr unsigned int kHostAllocPortable = 1;
   X(cuGetErrorString, (Result error, const char** text))                                         \
   X(cuDeviceGet, (Device* device, int ordinal))                                                  \
   X(cuDeviceGetCount, (int* count))                                                              \
-  X(cuDeviceGetName, (char* name, int length, Device device))                                    \
   X(cuDeviceGetUuid, (Uuid* uuid, Device device))                                                \
   X(cuDeviceGetUuid_v2, (Uuid* uuid, Device device))                                             \
   X(cuDeviceGetAttribute, (int* value, DeviceAttribute attribute, Device device))                \
@@ -119,8 +105,6 @@ inline constexpr unsigned int kHostAllocPortable = 1;
   X(cuCtxPopCurrent_v2, (Context* context))                                                      \
   X(cuCtxSynchronize, ())                                                                        \
   X(cuMemGetInfo_v2, (std::size_t* free, std::size_t* total))                                    \
-  X(cuMemAlloc_v2, (DevicePtr* address, std::size_t size))                                       \
-  X(cuMemFree_v2, (DevicePtr address))                                                           \
   X(cuMemcpyHtoD_v2, (DevicePtr to, const void* from, std::size_t size))                         \
   X(cuMemcpyDtoH_v2, (void* to, DevicePtr from, std::size_t size))                               \
   X(cuMemcpyHtoDAsync_v2, (DevicePtr to, const void* from, std::size_t size, Stream stream))     \
@@ -130,7 +114,6 @@ inline constexpr unsigned int kHostAllocPortable = 1;
   X(cuStreamCreate, (Stream* stream, unsigned int flags))                                        \
   X(cuStreamDestroy_v2, (Stream stream))                                                         \
   X(cuStreamSynchronize, (Stream stream))                                                        \
-  X(cuPointerGetAttribute, (void* data, PointerAttribute attribute, DevicePtr address))          \
   X(cuMemGetAllocationGranularity,                                                               \
     (std::size_t* granularity, const AllocationProp* prop, GranularityOption option))            \
   X(cuMemCreate, (AllocationHandle* handle, std::size_t size, const AllocationProp* prop,        \

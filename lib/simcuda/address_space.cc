@@ -36,8 +36,7 @@ int protection_of(const Mapping& mapping) {
 
 }  // namespace
 
-DevicePtr AddressSpace::reserve(std::uint64_t size, std::uint64_t alignment, DevicePtr hint,
-                                Kind kind) {
+DevicePtr AddressSpace::reserve(std::uint64_t size, std::uint64_t alignment, DevicePtr hint) {
   if (alignment == 0) alignment = granularity_;
   require(size > 0 && size % granularity_ == 0 && (alignment & (alignment - 1)) == 0);
   alignment = std::max(alignment, granularity_);
@@ -57,22 +56,22 @@ DevicePtr AddressSpace::reserve(std::uint64_t size, std::uint64_t alignment, Dev
     ::munmap(pointer(address + size), start + alignment - address);
   }
   keep_from_children(address, size);
-  ranges_[address] = {size, kind};
+  ranges_[address] = size;
   return address;
 }
 
-void AddressSpace::free(DevicePtr address, std::uint64_t size, Kind kind) {
+void AddressSpace::free(DevicePtr address, std::uint64_t size) {
   const auto found = ranges_.find(address);
-  require(found != ranges_.end() && found->second.size == size && found->second.kind == kind);
+  require(found != ranges_.end() && found->second == size);
   require(!mapped_within(address, size));
   ::munmap(pointer(address), size);
   ranges_.erase(found);
 }
 
-void AddressSpace::map(DevicePtr address, std::uint64_t size, const Fd& fd, const Backing& backing,
-                       Kind kind) {
+void AddressSpace::map(DevicePtr address, std::uint64_t size, const Fd& fd,
+                       const Backing& backing) {
   require(size > 0 && address % granularity_ == 0 && size % granularity_ == 0);
-  require_range(address, size, kind);
+  require_range(address, size);
   require(!mapped_within(address, size));
   if (::mmap(pointer(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED, fd.get(), 0) ==
       MAP_FAILED) {
@@ -83,9 +82,9 @@ void AddressSpace::map(DevicePtr address, std::uint64_t size, const Fd& fd, cons
   keep_from_children(address, size);
 }
 
-std::vector<Backing> AddressSpace::unmap(DevicePtr address, std::uint64_t size, Kind kind) {
+std::vector<Backing> AddressSpace::unmap(DevicePtr address, std::uint64_t size) {
   require_whole_mappings(address, size);
-  require_range(address, size, kind);
+  require_range(address, size);
   reserve_pages(pointer(address), size, MAP_FIXED);
   keep_from_children(address, size);
   std::vector<Backing> gone;
@@ -149,12 +148,12 @@ bool AddressSpace::mapped_within(DevicePtr address, std::uint64_t size) const {
   return last->first + last->second.size > address;
 }
 
-void AddressSpace::require_range(DevicePtr address, std::uint64_t size, Kind kind) const {
+void AddressSpace::require_range(DevicePtr address, std::uint64_t size) const {
   const auto after = ranges_.upper_bound(address);
   require(after != ranges_.begin());
-  const auto& [start, range] = *std::prev(after);
+  const auto& [start, length] = *std::prev(after);
   const std::uint64_t offset = address - start;
-  require(range.kind == kind && offset < range.size && size <= range.size - offset);
+  require(offset < length && size <= length - offset);
 }
 
 void AddressSpace::require_whole_mappings(DevicePtr address, std::uint64_t size) const {

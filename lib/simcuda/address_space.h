@@ -32,20 +32,16 @@ struct Mapping {
 /// Functions throw Failure: invalid value for any misuse. Not thread-safe.
 class AddressSpace {
  public:
-  /// The call that created a range: cuMemAddressReserve or cuMemAlloc. Functions of one kind do not
-  /// accept ranges of the other.
-  enum class Kind { kReserved, kLinear };
-
   explicit AddressSpace(std::uint64_t granularity) : granularity_(granularity) {}
 
   /// `alignment` must be a power of two, or 0 for the granularity.
-  DevicePtr reserve(std::uint64_t size, std::uint64_t alignment, DevicePtr hint, Kind kind);
+  DevicePtr reserve(std::uint64_t size, std::uint64_t alignment, DevicePtr hint);
   /// Frees exactly the range of a reserve(); nothing may be mapped in it.
-  void free(DevicePtr address, std::uint64_t size, Kind kind);
+  void free(DevicePtr address, std::uint64_t size);
   /// The range must lie within one reserved range without mappings. `fd` is not kept.
-  void map(DevicePtr address, std::uint64_t size, const Fd& fd, const Backing& backing, Kind kind);
+  void map(DevicePtr address, std::uint64_t size, const Fd& fd, const Backing& backing);
   /// Unmaps one or more whole adjacent mappings; returns their memory. The range stays reserved.
-  std::vector<Backing> unmap(DevicePtr address, std::uint64_t size, Kind kind);
+  std::vector<Backing> unmap(DevicePtr address, std::uint64_t size);
   /// For one or more whole adjacent mappings.
   void set_access(DevicePtr address, std::uint64_t size, int device, AccessFlags flags);
 
@@ -64,17 +60,12 @@ class AddressSpace {
   void check_access(DevicePtr address, std::uint64_t size, bool writing) const;
 
  private:
-  struct Range {
-    std::uint64_t size = 0;
-    Kind kind = Kind::kReserved;
-  };
-
   bool mapped_within(DevicePtr address, std::uint64_t size) const;
-  void require_range(DevicePtr address, std::uint64_t size, Kind kind) const;
+  void require_range(DevicePtr address, std::uint64_t size) const;
   void require_whole_mappings(DevicePtr address, std::uint64_t size) const;
 
   std::uint64_t granularity_;
-  std::map<DevicePtr, Range> ranges_;
+  std::map<DevicePtr, std::uint64_t> ranges_;  // sizes
   std::map<DevicePtr, Mapping> mappings_;
   std::unordered_map<FileId, std::size_t> uses_;  // the number of mappings of each file
 };

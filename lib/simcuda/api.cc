@@ -217,13 +217,6 @@ Result cuDeviceGetCount(int* count) {
   return call(__func__, [&](Driver& driver) { put(count, driver.device_count()); });
 }
 
-Result cuDeviceGetName(char* name, int length, Device device) {
-  return call(__func__, [&](Driver& driver) {
-    require(name != nullptr && length > 0);
-    std::snprintf(name, static_cast<std::size_t>(length), "%s", driver.name(device).c_str());
-  });
-}
-
 Result cuDeviceGetUuid(Uuid* uuid, Device device) {
   return call(__func__, [&](Driver& driver) { put(uuid, driver.old_uuid(device)); });
 }
@@ -295,17 +288,6 @@ Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   });
 }
 
-Result cuMemAlloc_v2(DevicePtr* address, std::size_t size) {
-  return call(__func__, [&](Driver& driver) {
-    require(address != nullptr);
-    *address = driver.allocate_memory(size);
-  });
-}
-
-Result cuMemFree_v2(DevicePtr address) {
-  return call(__func__, [&](Driver& driver) { driver.free_memory(address); });
-}
-
 Result cuMemcpyHtoD_v2(DevicePtr to, const void* from, std::size_t size) {
   return copy_in(
       __func__,
@@ -369,24 +351,6 @@ Result cuStreamDestroy_v2(Stream stream) {
 
 Result cuStreamSynchronize(Stream stream) {
   return call(__func__, [&](Driver& driver) { driver.synchronize(stream); });
-}
-
-Result cuPointerGetAttribute(void* data, PointerAttribute attribute, DevicePtr address) {
-  return call(__func__, [&](Driver& driver) {
-    require(data != nullptr);
-    const auto info = driver.pointer_info(address);
-    switch (attribute) {
-      case PointerAttribute::kMemoryType:
-        return put(static_cast<MemoryType*>(data), info.type);
-      case PointerAttribute::kDeviceOrdinal:
-        return put(static_cast<int*>(data), info.device);
-      case PointerAttribute::kRangeStartAddress:
-        return put(static_cast<DevicePtr*>(data), info.start);
-      case PointerAttribute::kRangeSize:
-        return put(static_cast<std::size_t*>(data), info.size);
-    }
-    throw Failure{Result::kNotSupported};
-  });
 }
 
 Result cuMemGetAllocationGranularity(std::size_t* granularity, const AllocationProp* prop,

@@ -9,19 +9,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 #include <memory>
 #include <string_view>
 #include <utility>
 
 namespace fo::simcuda {
 namespace {
-
-std::uint64_t round_up(std::uint64_t size, std::uint64_t unit) {
-  const std::uint64_t rounded = (size + unit - 1) / unit * unit;
-  require(rounded >= size, Result::kOutOfMemory);
-  return rounded;
-}
 
 /// FNV-1a with splitmix64's finisher.
 std::uint64_t hash(std::string_view text) {
@@ -99,7 +92,7 @@ std::vector<Context>& thread_contexts() {
 
 Driver::Driver(const Settings& settings)
     : granularity_(settings.granularity),
-      context_size_(round_up(settings.context_size, settings.granularity)),
+      context_size_((settings.context_size + granularity_ - 1) / granularity_ * granularity_),
       quirks_(settings.quirks),
       space_(settings.granularity) {
   const auto dir = open_dir(settings);
@@ -136,11 +129,6 @@ Device Driver::device(int ordinal) const {
   return ordinal;
 }
 
-std::string Driver::name(Device device) const {
-  at(device);
-  return "Simulated GPU";
-}
-
 Uuid Driver::uuid(Device device) const { return at(device).uuid; }
 
 Uuid Driver::old_uuid(Device device) const {
@@ -151,12 +139,6 @@ Uuid Driver::old_uuid(Device device) const {
 int Driver::attribute(DeviceAttribute attribute, Device device) const {
   at(device);
   switch (attribute) {
-    case DeviceAttribute::kWarpSize:
-      return 32;
-    case DeviceAttribute::kComputeCapabilityMajor:
-      return 9;
-    case DeviceAttribute::kMultiprocessorCount:
-    case DeviceAttribute::kUnifiedAddressing:
     case DeviceAttribute::kVirtualMemoryManagementSupported:
     case DeviceAttribute::kHandleTypePosixFileDescriptorSupported:
       return 1;
@@ -292,7 +274,6 @@ AllocationHandle Driver::import_fd(int fd) {
 
 AllocationHandle Driver::retain(DevicePtr address) {
   const Backing& backing = space_.find(address).mapping->backing;
-  require(backing.handle != 0);  // of cuMemAlloc
   if (const auto found = handles_.find(backing.handle); found != handles_.end()) {
     ++found->second.references;
   } else {
@@ -313,12 +294,10 @@ AllocationProp Driver::properties(AllocationHandle handle) const {
 }
 
 DevicePtr Driver::reserve(std::uint64_t size, std::uint64_t alignment, DevicePtr hint) {
-  return space_.reserve(size, alignment, hint, AddressSpace::Kind::kReserved);
+  return space_.reserve(size, alignment, hint);
 }
 
-void Driver::free_range(DevicePtr address, std::uint64_t size) {
-  space_.free(address, size, AddressSpace::Kind::kReserved);
-}
+void Driver::free_range(DevicePtr address, std::uint64_t size) { space_.free(address, size); }
 
 void Driver::require_context_to_map() const {
   if (quirks_.map_needs_context) current_device();
@@ -331,13 +310,12 @@ void Driver::map(DevicePtr address, std::uint64_t size, std::uint64_t offset,
   const Handle& found = find_handle(handle);
   require(size <= found.memory.size);
   space_.map(address, size, found.memory.fd,
-             {found.device, found.memory.id, handle, found.exportable, found.imported},
-             AddressSpace::Kind::kReserved);
+             {found.device, found.memory.id, handle, found.exportable, found.imported});
 }
 
 void Driver::unmap(DevicePtr address, std::uint64_t size) {
   require_context_to_map();
-  for (const Backing& backing : space_.unmap(address, size, AddressSpace::Kind::kReserved)) {
+  for (const Backing& backing : space_.unmap(address, size)) {
     if (!handles_.contains(backing.handle)) at(backing.device).store.reap(backing.file);
   }
 }
@@ -360,37 +338,6 @@ AccessFlags Driver::access(const Location& location, DevicePtr address) const {
   const auto& access = space_.find(address).mapping->access;
   const auto found = access.find(location.id);
   return found == access.end() ? AccessFlags::kNone : found->second;
-}
-
-DevicePtr Driver::allocate_memory(std::uint64_t size) {
-  require(size > 0);
-  const Device device = current_device();
-  Store& store = at(device).store;
-  size = round_up(size, granularity_);
-  Allocation memory = store.create(size);
-  DevicePtr address = 0;
-  try {
-    address = space_.reserve(size, 0, 0, AddressSpace::Kind::kLinear);
-    space_.map(address, size, memory.fd, {device, memory.id, 0, {}, false},
-               AddressSpace::Kind::kLinear);
-    space_.set_access(address, size, device, AccessFlags::kReadWrite);
-  } catch (const Failure&) {
-    store.release(std::move(memory));
-    throw;
-  }
-  linear_[address] = {device, std::move(memory)};
-  return address;
-}
-
-void Driver::free_memory(DevicePtr address) {
-  current_device();
-  const auto found = linear_.find(address);
-  require(found != linear_.end());
-  Linear gone = std::move(found->second);
-  linear_.erase(found);
-  space_.unmap(address, gone.memory.size, AddressSpace::Kind::kLinear);
-  space_.free(address, gone.memory.size, AddressSpace::Kind::kLinear);
-  at(gone.device).store.release(std::move(gone.memory));
 }
 
 void Driver::check_readable(DevicePtr address, std::uint64_t size) {
@@ -419,15 +366,6 @@ void Driver::fail_copy(Result result) {
   if (!quirks_.late_copy_errors) throw Failure{result};
   PrimaryContext& context = at(current_device()).context;
   if (context.late == Result::kSuccess) context.late = result;
-}
-
-Driver::PointerInfo Driver::pointer_info(DevicePtr address) const {
-  if (const auto after = host_.upper_bound(address); after != host_.begin()) {
-    const auto& [start, size] = *std::prev(after);
-    if (address - start < size) return {MemoryType::kHost, 0, start, size};
-  }
-  const auto found = space_.find(address);
-  return {MemoryType::kDevice, found.mapping->backing.device, found.address, found.mapping->size};
 }
 
 void* Driver::allocate_host(std::uint64_t size) {

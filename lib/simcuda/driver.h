@@ -28,7 +28,6 @@ class Driver {
   [[nodiscard]] int device_count() const { return static_cast<int>(devices_.size()); }
   /// Throws invalid device.
   Device device(int ordinal) const;
-  [[nodiscard]] std::string name(Device device) const;
   [[nodiscard]] Uuid uuid(Device device) const;
   /// cuDeviceGetUuid, the older form: not supported under no-uuid.
   [[nodiscard]] Uuid old_uuid(Device device) const;
@@ -73,8 +72,6 @@ class Driver {
   void set_access(DevicePtr address, std::uint64_t size, const AccessDesc* desc, std::size_t count);
   [[nodiscard]] AccessFlags access(const Location& location, DevicePtr address) const;
 
-  DevicePtr allocate_memory(std::uint64_t size);
-  void free_memory(DevicePtr address);
   /// For copies: throw unless the current context can read, or write, the whole range. Returns
   /// false if nothing must be written, because this copy or an earlier one has an error that is
   /// delayed until the next synchronize() (late-copy-errors).
@@ -82,13 +79,6 @@ class Driver {
   [[nodiscard]] bool check_writable(DevicePtr address, std::uint64_t size);
   /// A copy into memory fails with `result`: throws it, or delays it until the next synchronize().
   void fail_copy(Result result);
-  struct PointerInfo {
-    MemoryType type = MemoryType::kHost;
-    Device device = 0;
-    DevicePtr start = 0;
-    std::uint64_t size = 0;
-  };
-  [[nodiscard]] PointerInfo pointer_info(DevicePtr address) const;
 
   void* allocate_host(std::uint64_t size);
   void free_host(void* address);
@@ -116,11 +106,6 @@ class Driver {
     unsigned int references = 0;
     bool imported = false;
   };
-  /// Memory of cuMemAlloc.
-  struct Linear {
-    Device device = 0;
-    Allocation memory;
-  };
 
   SimDevice& at(Device device);
   const SimDevice& at(Device device) const;
@@ -140,7 +125,6 @@ class Driver {
   std::unordered_map<AllocationHandle, Handle> handles_;
   AllocationHandle last_handle_ =
       0x1000;  // not a small number, which could be confused with a descriptor
-  std::map<DevicePtr, Linear> linear_;
   std::map<DevicePtr, std::uint64_t> host_;  // sizes
   std::map<Stream, Device> streams_;
   std::uintptr_t last_stream_ = 0x1000;  // 1 and 2 are the legacy and the per-thread stream

@@ -70,7 +70,7 @@ struct Settings {
   static Settings from_env();
 };
 
-/// Settings of faults treat "cuMemAlloc_v2" and "cuMemAlloc" as one function.
+/// Settings of faults treat "cuMemGetInfo_v2" and "cuMemGetInfo" as one function.
 std::string_view unversioned(std::string_view function);
 
 /// A number with us, ms, s (durations), or without or with KiB, MiB, GiB, TiB (sizes).

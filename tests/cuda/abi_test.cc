@@ -92,20 +92,10 @@ TEST(Abi, ValuesAreThoseOfCudaH) {
   FO_SAME(Result::kSystemDriverMismatch, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
   FO_SAME(Result::kCompatNotSupportedOnDevice, CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE);
   FO_SAME(Result::kUnknown, CUDA_ERROR_UNKNOWN);
-  FO_SAME(DeviceAttribute::kWarpSize, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
-  FO_SAME(DeviceAttribute::kMultiprocessorCount, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-  FO_SAME(DeviceAttribute::kUnifiedAddressing, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING);
-  FO_SAME(DeviceAttribute::kComputeCapabilityMajor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   FO_SAME(DeviceAttribute::kVirtualMemoryManagementSupported,
           CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   FO_SAME(DeviceAttribute::kHandleTypePosixFileDescriptorSupported,
           CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
-  FO_SAME(PointerAttribute::kMemoryType, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
-  FO_SAME(PointerAttribute::kDeviceOrdinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
-  FO_SAME(PointerAttribute::kRangeStartAddress, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
-  FO_SAME(PointerAttribute::kRangeSize, CU_POINTER_ATTRIBUTE_RANGE_SIZE);
-  FO_SAME(MemoryType::kHost, CU_MEMORYTYPE_HOST);
-  FO_SAME(MemoryType::kDevice, CU_MEMORYTYPE_DEVICE);
   FO_SAME(AllocationType::kPinned, CU_MEM_ALLOCATION_TYPE_PINNED);
   FO_SAME(HandleType::kNone, CU_MEM_HANDLE_TYPE_NONE);
   FO_SAME(HandleType::kPosixFileDescriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -118,7 +108,6 @@ TEST(Abi, ValuesAreThoseOfCudaH) {
   FO_SAME(QueryResult::kSuccess, CU_GET_PROC_ADDRESS_SUCCESS);
   FO_SAME(QueryResult::kSymbolNotFound, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
   FO_SAME(kStreamNonBlocking, CU_STREAM_NON_BLOCKING);
-  FO_SAME(kHostAllocPortable, CU_MEMHOSTALLOC_PORTABLE);
 #undef FO_SAME
 }
 

@@ -13,8 +13,6 @@
 namespace fo::simcuda {
 namespace {
 
-using Kind = AddressSpace::Kind;
-
 constexpr std::uint64_t kUnit = 2 << 20;
 constexpr Backing kBacking{0, 1, 2};
 
@@ -23,21 +21,19 @@ class AddressSpaceTest : public ::testing::Test {
   AddressSpaceTest() : file_(::memfd_create("memory", MFD_CLOEXEC)) {
     EXPECT_EQ(::ftruncate(file_.get(), static_cast<off_t>(4 * kUnit)), 0);
   }
-  DevicePtr reserve(std::uint64_t size) { return space_.reserve(size, 0, 0, Kind::kReserved); }
-  void map(DevicePtr at, std::uint64_t size) {
-    space_.map(at, size, file_, kBacking, Kind::kReserved);
-  }
+  DevicePtr reserve(std::uint64_t size) { return space_.reserve(size, 0, 0); }
+  void map(DevicePtr at, std::uint64_t size) { space_.map(at, size, file_, kBacking); }
   Result try_map(DevicePtr at, std::uint64_t size) {
     return result_of([&] { map(at, size); });
   }
   Result try_unmap(DevicePtr at, std::uint64_t size) {
-    return result_of([&] { space_.unmap(at, size, Kind::kReserved); });
+    return result_of([&] { space_.unmap(at, size); });
   }
   Result try_access(DevicePtr at, std::uint64_t size, AccessFlags flags) {
     return result_of([&] { space_.set_access(at, size, 0, flags); });
   }
   Result try_free(DevicePtr at, std::uint64_t size) {
-    return result_of([&] { space_.free(at, size, Kind::kReserved); });
+    return result_of([&] { space_.free(at, size); });
   }
 
   AddressSpace space_{kUnit};
@@ -48,22 +44,21 @@ volatile char* bytes(DevicePtr address) { return reinterpret_cast<volatile char*
 
 TEST_F(AddressSpaceTest, RangesAreAligned) {
   EXPECT_EQ(reserve(kUnit) % kUnit, 0u);
-  EXPECT_EQ(space_.reserve(kUnit, 64 * kUnit, 0, Kind::kReserved) % (64 * kUnit), 0u);
-  EXPECT_EQ(space_.reserve(kUnit, 4096, 0, Kind::kReserved) % kUnit, 0u);
+  EXPECT_EQ(space_.reserve(kUnit, 64 * kUnit, 0) % (64 * kUnit), 0u);
+  EXPECT_EQ(space_.reserve(kUnit, 4096, 0) % kUnit, 0u);
 }
 
 TEST_F(AddressSpaceTest, HintIsTakenWhenItIsFree) {
   const DevicePtr at = reserve(2 * kUnit);
-  space_.free(at, 2 * kUnit, Kind::kReserved);
-  EXPECT_EQ(space_.reserve(kUnit, 0, at, Kind::kReserved), at);
-  EXPECT_NE(space_.reserve(kUnit, 0, at, Kind::kReserved), at);
+  space_.free(at, 2 * kUnit);
+  EXPECT_EQ(space_.reserve(kUnit, 0, at), at);
+  EXPECT_NE(space_.reserve(kUnit, 0, at), at);
 }
 
 TEST_F(AddressSpaceTest, BadReservationsAreInvalid) {
   EXPECT_EQ(result_of([&] { reserve(0); }), Result::kInvalidValue);
   EXPECT_EQ(result_of([&] { reserve(kUnit / 2); }), Result::kInvalidValue);
-  EXPECT_EQ(result_of([&] { space_.reserve(kUnit, 3 * kUnit, 0, Kind::kReserved); }),
-            Result::kInvalidValue);
+  EXPECT_EQ(result_of([&] { space_.reserve(kUnit, 3 * kUnit, 0); }), Result::kInvalidValue);
   EXPECT_EQ(result_of([&] { reserve(std::uint64_t{1} << 60); }), Result::kOutOfMemory);
   EXPECT_EQ(result_of([&] { reserve(~std::uint64_t{0} - kUnit + 1); }), Result::kOutOfMemory);
 }
@@ -102,7 +97,7 @@ TEST_F(AddressSpaceTest, UnmapTakesWholeMappings) {
   EXPECT_EQ(try_unmap(at + kUnit, kUnit), Result::kInvalidValue) << "the other half";
   EXPECT_EQ(try_unmap(at, 4 * kUnit), Result::kInvalidValue) << "and something unmapped";
   EXPECT_EQ(try_unmap(at, 0), Result::kInvalidValue);
-  const auto gone = space_.unmap(at, 3 * kUnit, Kind::kReserved);
+  const auto gone = space_.unmap(at, 3 * kUnit);
   ASSERT_EQ(gone.size(), 2u);
   EXPECT_EQ(gone[0].handle, kBacking.handle);
   EXPECT_EQ(try_unmap(at, 3 * kUnit), Result::kInvalidValue) << "twice";
@@ -150,22 +145,13 @@ TEST_F(AddressSpaceTest, ChecksOfAccess) {
   EXPECT_EQ(check(at, 0, true), Result::kSuccess);
 }
 
-TEST_F(AddressSpaceTest, KindsDontMix) {
-  const DevicePtr at = space_.reserve(kUnit, 0, 0, Kind::kLinear);
-  EXPECT_EQ(try_map(at, kUnit), Result::kInvalidValue);
-  space_.map(at, kUnit, file_, kBacking, Kind::kLinear);
-  EXPECT_EQ(try_unmap(at, kUnit), Result::kInvalidValue);
-  space_.unmap(at, kUnit, Kind::kLinear);
-  EXPECT_EQ(try_free(at, kUnit), Result::kInvalidValue);
-}
-
 /// The exit status of a process that runs `action` with its own mapping: 0, or 128 + signal.
 int end_of(const Fd& file, const std::function<void(AddressSpace&, DevicePtr)>& action) {
   return cuda::in_child([&] {
     ::signal(SIGSEGV, SIG_DFL);  // otherwise a sanitizer would print a report
     AddressSpace space(kUnit);
-    const DevicePtr at = space.reserve(kUnit, 0, 0, Kind::kReserved);
-    space.map(at, kUnit, file, kBacking, Kind::kReserved);
+    const DevicePtr at = space.reserve(kUnit, 0, 0);
+    space.map(at, kUnit, file, kBacking);
     action(space, at);
   });
 }
@@ -190,7 +176,7 @@ TEST_F(AddressSpaceTest, WithoutAccessEverythingFaults) {
                    [](AddressSpace& space, DevicePtr at) {
                      space.set_access(at, kUnit, 0, AccessFlags::kReadWrite);
                      *bytes(at) = 1;
-                     space.unmap(at, kUnit, Kind::kReserved);
+                     space.unmap(at, kUnit);
                      *bytes(at);
                    }),
             128 + SIGSEGV);

@@ -37,8 +37,8 @@ TEST(Injector, FailsTheCallsThatAreNamed) {
 }
 
 TEST(Injector, VersionsOfAFunctionAreOneFunction) {
-  Injector injector(parse_faults("cuMemAlloc:2=oom"), {});
-  EXPECT_EQ(results(injector, "cuMemAlloc_v2", 3), "020");
+  Injector injector(parse_faults("cuMemGetInfo:2=oom"), {});
+  EXPECT_EQ(results(injector, "cuMemGetInfo_v2", 3), "020");
 }
 
 TEST(Injector, FindsMisspelledFunctions) {

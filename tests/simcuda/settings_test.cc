@@ -112,7 +112,7 @@ TEST(Settings, Durations) {
 
 TEST(Settings, Faults) {
   const auto faults = parse_faults(
-      "cuMemCreate:2=oom,cuMemMap:5+=hang,cuInit:*=100,cuMemAlloc_v2:1=unknown,"
+      "cuMemCreate:2=oom,cuMemMap:5+=hang,cuInit:*=100,cuMemGetInfo_v2:1=unknown,"
       "cuMemRelease:3=kill");
   ASSERT_EQ(faults.size(), 5u);
   EXPECT_EQ(faults[0].function, "cuMemCreate");
@@ -125,7 +125,7 @@ TEST(Settings, Faults) {
   EXPECT_EQ(faults[2].first, 1u);
   EXPECT_TRUE(faults[2].and_later);
   EXPECT_EQ(faults[2].result, 100u);
-  EXPECT_EQ(faults[3].function, "cuMemAlloc");
+  EXPECT_EQ(faults[3].function, "cuMemGetInfo");
   EXPECT_EQ(faults[3].result, 999u);
   EXPECT_EQ(faults[4].action, Fault::Action::kKill);
   for (const char* bad : {"cuMemMap", "cuMemMap:1", "cuMemMap=oom", "cuMemMap:0=oom", ":1=oom",
@@ -136,11 +136,11 @@ TEST(Settings, Faults) {
 }
 
 TEST(Settings, Latencies) {
-  const auto latencies = parse_latencies("cuMemCreate=200us,cuMemAlloc_v2=1ms");
+  const auto latencies = parse_latencies("cuMemCreate=200us,cuMemGetInfo_v2=1ms");
   ASSERT_EQ(latencies.size(), 2u);
   EXPECT_EQ(latencies[0].function, "cuMemCreate");
   EXPECT_EQ(latencies[0].duration, 200us);
-  EXPECT_EQ(latencies[1].function, "cuMemAlloc");
+  EXPECT_EQ(latencies[1].function, "cuMemGetInfo");
   for (const char* bad : {"cuMemMap", "=1ms", "cuMemMap="}) {
     EXPECT_THROW(parse_latencies(bad), SettingsError) << bad;
   }
