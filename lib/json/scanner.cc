@@ -4,6 +4,7 @@
 #include <charconv>
 #include <system_error>
 
+#include "base/error.h"
 #include "base/hex.h"
 #include "base/utf8.h"
 #include "json/object.h"
@@ -97,7 +98,7 @@ std::string decode(std::string_view raw) {
 }  // namespace
 
 void Scanner::refuse() const {
-  throw Misfit("not JSON at byte " + std::to_string(std::min(at_, text_.size())));
+  throw Misfit("not JSON at byte " + std::to_string(std::min(at_, text_.size()) + 1));
 }
 
 void Scanner::skip_space() {
@@ -121,6 +122,7 @@ Scanner::Kind Scanner::kind() {
     case 'n':
       return Kind::kNull;
     default:
+      if (text_[at_] != '-' && !is_digit(text_[at_])) refuse();
       return Kind::kNumber;
   }
 }
@@ -187,6 +189,18 @@ std::string_view Scanner::skip() {
       break;
   }
   return text_.substr(begin, at_ - begin);
+}
+
+const char* Scanner::describe() {
+  const Kind next = kind();
+  if (next == Kind::kObject) return "an object";
+  if (next == Kind::kList) return "a list";
+  const std::string_view value = skip();
+  if (next == Kind::kText) return "text";
+  if (next == Kind::kNull) return "null";
+  if (next != Kind::kNumber) return "a boolean";
+  if (value.front() == '-') return "a negative number";
+  return Scanner(value).number() ? "a number" : "a number that is not a non-negative integer";
 }
 
 std::string Scanner::text() {
@@ -263,11 +277,18 @@ void Scanner::pass_escape() {
     if (std::string_view("\"\\/bfnrt").find(kind) == std::string_view::npos) refuse();
     return;
   }
+  const char32_t code = pass_code();
+  if (halves_ == Halves::kKept || code < kFirstHigh || code >= kEndOfLow) return;
+  if (is_low(code)) refuse();
+  pass_word("\\u");
+  if (!is_low(pass_code())) refuse();
+}
+
+char32_t Scanner::pass_code() {
   for (int i = 0; i < 4; ++i, ++at_) {
-    if (at_ == text_.size()) refuse();
-    const char c = text_[at_];
-    if (base::hex_value(c) < 0) refuse();
+    if (at_ == text_.size() || base::hex_value(text_[at_]) < 0) refuse();
   }
+  return code_of_escape(text_, at_ - 5);
 }
 
 void Scanner::pass_number() {
@@ -285,8 +306,24 @@ void Scanner::pass_number() {
 }
 
 void Scanner::pass_word(std::string_view word) {
-  if (text_.substr(at_, word.size()) != word) refuse();
-  at_ += word.size();
+  for (const char c : word) {
+    if (!leave_if(c)) refuse();
+  }
+}
+
+void refuse_file(const std::string& file, const std::string& reason) {
+  throw base::Error(base::ExitStatus::kBadData, "read " + base::quoted(file) + ": " + reason);
+}
+
+void scan_file(std::string_view text, const std::string& file,
+               const std::function<void(Scanner&)>& read, const std::string& subject) {
+  Scanner scanner(text, Scanner::Halves::kRefused);
+  try {
+    read(scanner);
+    scanner.end();
+  } catch (const Misfit& misfit) {
+    refuse_file(file, subject + misfit.what());
+  }
 }
 
 std::string quoted(std::string_view wtf8) {

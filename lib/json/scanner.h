@@ -3,11 +3,12 @@
 //
 // The scanner validates text as it passes over it. Decoded strings are WTF-8: UTF-8 in which a lone
 // surrogate, such as "\ud83d", is encoded in three bytes, so that a pair whose halves arrive in two
-// texts can be joined (join_halves).
+// texts can be joined (join_halves). In files, lone surrogates are refused (scan_file).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,9 +21,12 @@ namespace fo::json {
 class Scanner {
  public:
   enum class Kind { kObject, kList, kText, kNumber, kTrue, kFalse, kNull };
+  /// Whether a lone surrogate is part of a string, or not JSON.
+  enum class Halves { kKept, kRefused };
 
   /// `text` must outlive this object.
-  explicit Scanner(std::string_view text) : text_(text) {}
+  explicit Scanner(std::string_view text, Halves halves = Halves::kKept)
+      : text_(text), halves_(halves) {}
 
   /// Returns the kind of the next value.
   Kind kind();
@@ -32,6 +36,8 @@ class Scanner {
 
   /// Passes over the next value, and returns its text.
   std::string_view skip();
+  /// The next value in words, for messages: "a list". Passes over a value that is not a container.
+  const char* describe();
   /// Reads the next value, a kText.
   std::string text();
   /// Passes over the next value, a kNumber; nullopt unless it is a non-negative integer of 64 bits
@@ -91,14 +97,25 @@ class Scanner {
   // Passes over a string, and returns what is between its quotes.
   std::string_view pass_string();
   void pass_escape();
+  // Passes over the four digits of an escape.
+  char32_t pass_code();
   void pass_number();
   void pass_word(std::string_view word);
 
   std::string_view text_;
+  Halves halves_;
   std::size_t at_ = 0;
   std::size_t member_begin_ = 0;
   int depth_ = 0;
 };
+
+/// Throws Error(kBadData): "read 'file': reason".
+[[noreturn]] void refuse_file(const std::string& file, const std::string& reason);
+
+/// Calls `read`, which must pass over one value, for the text of a file, in which lone surrogates
+/// are refused. A Misfit becomes refuse_file(file, `subject` and the reason).
+void scan_file(std::string_view text, const std::string& file,
+               const std::function<void(Scanner&)>& read, const std::string& subject = {});
 
 /// `wtf8` as a JSON string in quotes. Lone surrogates and control characters below U+0020 become
 /// escapes; invalid bytes become U+FFFD.

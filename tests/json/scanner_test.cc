@@ -8,8 +8,10 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "json/object.h"
 
 namespace fo::test {
@@ -23,8 +25,8 @@ using fo::json::Misfit;
 using fo::json::Scanner;
 using namespace std::string_literals;
 
-bool is_accepted(std::string_view text) {
-  Scanner scanner(text);
+bool is_accepted(std::string_view text, Scanner::Halves halves = Scanner::Halves::kKept) {
+  Scanner scanner(text, halves);
   try {
     scanner.skip();
     scanner.end();
@@ -222,6 +224,59 @@ TEST(Scanner, HalvesOfACharacterAreJoined) {
   fo::json::join_halves(reversed, high);
   EXPECT_EQ(fo::json::quoted(reversed), R"("\ude00yx\ud83d")");
   EXPECT_EQ(fo::json::quoted(decoded(R"("\ud83d\ud83d\ude00")")), "\"\\ud83d\U0001F600\"");
+}
+
+TEST(Scanner, RefusesHalvesAsTheLibraryDoes) {
+  const std::vector<std::string> parts{"\\ud83d", "\\ude00", "\\uD83D", "\\uDBFF",
+                                       "\\uDFFF", "\\ud7ff", "\\ue000", "\\n",
+                                       "\\u",     "z",       "\\ud8",   "\\\\"};
+  std::mt19937 random(5);
+  int accepted = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text = "\"";
+    for (auto count = random() % 5; count > 0; --count) text += parts[random() % parts.size()];
+    text += "\"";
+    const bool expected = nlohmann::json::accept(text);
+    accepted += expected ? 1 : 0;
+    ASSERT_EQ(is_accepted(text, Scanner::Halves::kRefused), expected) << text;
+  }
+  EXPECT_GT(accepted, 1'000);
+}
+
+TEST(Scanner, DescribesValues) {
+  for (const auto& [text, expected] : {std::pair("{\"a\":1}", "an object"),
+                                       {"[", "a list"},
+                                       {" \"x\"", "text"},
+                                       {"null", "null"},
+                                       {"true", "a boolean"},
+                                       {"false", "a boolean"},
+                                       {"7", "a number"},
+                                       {"-7", "a negative number"},
+                                       {"7.0", "a number that is not a non-negative integer"}}) {
+    EXPECT_STREQ(Scanner(text).describe(), expected) << text;
+  }
+  for (const char* text : {"", "x", "nul", "-", "\"x"}) {
+    EXPECT_THROW(Scanner(text).describe(), Misfit) << text;
+  }
+}
+
+TEST(ScanFile, RefusesWithTheNameAndTheReason) {
+  const auto refusal = [](const std::string& text) -> std::string {
+    try {
+      fo::json::scan_file(
+          text, "f", [](Scanner& scanner) { scanner.skip(); }, "it is ");
+    } catch (const base::Error& error) {
+      EXPECT_EQ(error.status(), base::ExitStatus::kBadData) << text;
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal("[1, \"\\ud83d\\ude00\"] "), "");
+  EXPECT_EQ(refusal(""), "read 'f': it is not JSON at byte 1");
+  EXPECT_EQ(refusal("[1] x"), "read 'f': it is not JSON at byte 5");
+  EXPECT_EQ(refusal("nonsense"), "read 'f': it is not JSON at byte 2");
+  EXPECT_EQ(refusal("\"\\ud83d\""), "read 'f': it is not JSON at byte 8");
+  EXPECT_EQ(refusal(std::string(1 << 20, '[')), "read 'f': it is nested too deeply");
 }
 
 TEST(Scanner, QuotesWhatItReads) {

@@ -45,7 +45,7 @@ TEST(ModelIndex, RefusesWhatIsNoIndex) {
   refuse(R"({"weight_map":{"a":"b","a":"c"}})", "tensor 'a': it appears twice");
   refuse(R"({"weight_map":{},"weight_map":{}})", "weight_map appears twice");
   refuse(std::string("{\"weight_map\":{}}\0x", 19), "not JSON at byte 18");
-  refuse(std::string(1'000'000, '['), "not JSON");
+  refuse(std::string(1'000'000, '['), "nested too deeply");
 }
 
 TEST(ModelIndex, RefusesFilesThatCouldBeOutsideTheFolder) {

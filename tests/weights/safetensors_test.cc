@@ -101,6 +101,7 @@ std::vector<Bad> bad_files() {
       {"TwoObjects", make_file("{}{}"), "not JSON"},
       {"NulInTheHeader", make_file(std::string("{}\0garbage", 10)), "not JSON at byte 3"},
       {"NotUtf8", make_file("{\"\xff\xfe\":{}}"), "not JSON"},
+      {"LoneSurrogate", make_file(R"({"\ud83d":{}})"), "the header is not JSON at byte 9"},
       {"LeadingSpace", make_file(" {}"), "not a JSON object"},
       {"List", make_file("[]"), "not a JSON object"},
       {"DeepNesting", make_file("{\"t\":" + std::string(100'000, '[')), "tensor 't': a list"},

@@ -216,6 +216,9 @@ TEST(SnapshotManifest, RefusesOtherShapesOfJson) {
         {R"({"version": "2.0"})", "version '2.0', expected 1.0"},
         {R"({"version": 1.0})", "version unknown, expected 1.0"},
         {"{" + hash + R"(, "allocations": []} x)", "not JSON at byte"},
+        {R"({"x": "\ud83d"})", "not JSON at byte 14"},
+        {R"({"\ude00": 1})", "not JSON at byte 9"},
+        {R"({"x": "\ud83d\ude00"})", "missing layout_hash"},
         {std::string("{\0}", 3), "not JSON at byte 2"}}) {
     expect_refused(text, reason);
   }
@@ -242,7 +245,7 @@ TEST(SnapshotManifest, SurvivesEveryChangedByte) {
 
 TEST(SnapshotManifest, NestingCostsNoStack) {
   std::string text(3'000'000, '[');
-  expect_refused(R"({"x": )" + text, "not JSON at byte");
+  expect_refused(R"({"x": )" + text, "nested too deeply");
   expect_refused(R"({"allocations": )" + text, "allocation 0: not an object");
 }
 

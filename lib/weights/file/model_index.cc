@@ -1,9 +1,10 @@
 #include "weights/file/model_index.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
-#include "json/reader.h"
+#include "json/scanner.h"
 
 namespace fo::weights {
 namespace {
@@ -13,50 +14,42 @@ bool is_plain_name(std::string_view name) {
          name.find('\0') == std::string_view::npos;
 }
 
-// Reads {"weight_map": {"tensor": "file", ..}} and skips everything else.
-class IndexReader final : public json::JsonReader {
- public:
-  using json::JsonReader::JsonReader;
-
-  std::map<std::string, std::string> take() {
-    if (!seen_) json::refuse_file(file(), "missing weight_map");
-    return std::move(files_);
-  }
-
- protected:
-  bool on_value(json::JsonValue value) override {
-    if (depth() == 0) return value.kind == Kind::kObject;
-    if (depth() == 1) {
-      if (last_key() != "weight_map") return false;
-      if (std::exchange(seen_, true)) json::refuse_file(file(), "weight_map appears twice");
-      if (value.kind != Kind::kObject)
-        json::refuse_file(file(), std::string("weight_map is ") + value.name);
-      return true;
-    }
-    const std::string tensor = "tensor " + base::quoted(last_key()) + ": ";
-    if (value.kind != Kind::kText) json::refuse_file(file(), tensor + "its file is " + value.name);
-    if (!is_plain_name(value.text)) {
-      json::refuse_file(file(),
-                        tensor + "its file " + base::quoted(value.text) + " is not a file name");
-    }
-    if (!files_.emplace(last_key(), std::move(value.text)).second) {
-      json::refuse_file(file(), tensor + "it appears twice");
-    }
-    return false;
-  }
-
- private:
-  bool seen_ = false;
-  std::map<std::string, std::string> files_;
-};
-
 }  // namespace
 
 std::map<std::string, std::string> parse_model_index(std::string_view text,
                                                      const std::string& file) {
-  IndexReader reader(file);
-  reader.read(text);
-  return reader.take();
+  using json::Scanner;
+  std::optional<std::map<std::string, std::string>> files;
+  const auto read_tensor = [&](Scanner& scanner, std::string_view name) {
+    const auto refuse = [&](const std::string& reason) {
+      json::refuse_file(file, "tensor " + base::quoted(name) + ": " + reason);
+    };
+    if (scanner.kind() != Scanner::Kind::kText)
+      refuse(std::string("its file is ") + scanner.describe());
+    std::string value = scanner.text();
+    if (!is_plain_name(value)) refuse("its file " + base::quoted(value) + " is not a file name");
+    if (!files->emplace(name, std::move(value)).second) refuse("it appears twice");
+  };
+  // Reads {"weight_map": {"tensor": "file", ..}} and skips everything else.
+  json::scan_file(text, file, [&](Scanner& scanner) {
+    if (scanner.kind() != Scanner::Kind::kObject) {
+      scanner.skip();
+      return;
+    }
+    scanner.object([&](std::string_view key) {
+      if (key != "weight_map") {
+        scanner.skip();
+        return;
+      }
+      if (files) json::refuse_file(file, "weight_map appears twice");
+      files.emplace();
+      if (scanner.kind() != Scanner::Kind::kObject)
+        json::refuse_file(file, std::string("weight_map is ") + scanner.describe());
+      scanner.object([&](std::string_view name) { read_tensor(scanner, name); });
+    });
+  });
+  if (!files) json::refuse_file(file, "missing weight_map");
+  return *std::move(files);
 }
 
 }  // namespace fo::weights

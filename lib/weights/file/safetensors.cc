@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "gms/protocol/tensor_metadata.h"
-#include "json/reader.h"
+#include "json/scanner.h"
 
 namespace fo::weights {
 namespace {
@@ -18,89 +19,86 @@ constexpr std::string_view kMetadataKey = "__metadata__";
 
 // Accepts exactly {"name": {"dtype": "..", "shape": [..], "data_offsets": [.., ..]}, ..} and
 // {"__metadata__": {"key": "text"}}.
-class HeaderReader final : public json::JsonReader {
+class HeaderReader {
  public:
-  explicit HeaderReader(const std::string& file) : json::JsonReader(file, "the header is ") {}
+  HeaderReader(json::Scanner& scanner, const std::string& file) : scanner_(scanner), file_(file) {}
 
-  std::vector<Tensor> take() { return std::move(tensors_); }
-
- protected:
-  void on_key() override {
-    if (depth() == 1) {
-      start_tensor(last_key());
-    } else if (!is_metadata()) {
-      start_field(last_key());
-    }
-  }
-
-  bool on_value(json::JsonValue value) override {
-    const auto expect = [&](Kind kind) {
-      if (value.kind != kind) fail_tensor(std::string(value.name) + " is not allowed here");
-    };
-    if (depth() == 0) return true;
-    if (depth() == 1) {
+  std::vector<Tensor> read() {
+    scanner_.object([this](std::string_view name) {
+      start_tensor(name);
       expect(Kind::kObject);
-    } else if (depth() == 3) {
-      expect(Kind::kNumber);
-      add_number(value.number);
-    } else if (is_metadata()) {
-      expect(Kind::kText);
-    } else if (field_ == kDType) {
-      expect(Kind::kText);
-      tensor_.dtype = find_dtype(value.text);
-      if (tensor_.dtype == nullptr) fail_tensor("unknown dtype " + base::quoted(value.text));
-    } else {
-      expect(Kind::kList);
-    }
-    return true;
-  }
-
-  void on_end() override {
-    if (depth() == 2 && field_ == kOffsets && offsets_.size() != 2) {
-      fail_tensor("data_offsets are not two numbers");
-    }
-    if (depth() == 1 && !is_metadata()) finish_tensor();
+      scanner_.object([this](std::string_view key) {
+        if (is_metadata()) {
+          expect(Kind::kText);
+          scanner_.skip();
+        } else {
+          read_field(key);
+        }
+      });
+      if (!is_metadata()) finish_tensor();
+    });
+    return std::move(tensors_);
   }
 
  private:
-  enum Field : unsigned { kDType = 1, kShape = 2, kOffsets = 4, kAllFields = 7 };
+  using Kind = json::Scanner::Kind;
+  enum Field : unsigned { kNone = 0, kDType = 1, kShape = 2, kOffsets = 4, kAllFields = 7 };
 
   [[nodiscard]] bool is_metadata() const { return tensor_.name == kMetadataKey; }
 
   [[noreturn]] void fail_tensor(const std::string& reason) const {
-    json::refuse_file(file(), "tensor " + base::quoted(tensor_.name) + ": " + reason);
+    json::refuse_file(file_, "tensor " + base::quoted(tensor_.name) + ": " + reason);
   }
 
-  void start_tensor(const std::string& name) {
+  void expect(Kind kind) {
+    if (scanner_.kind() != kind) refuse(scanner_);
+  }
+
+  // Refuses the next value of `scanner`.
+  [[noreturn]] void refuse(json::Scanner& scanner) const {
+    fail_tensor(std::string(scanner.describe()) + " is not allowed here");
+  }
+
+  void start_tensor(std::string_view name) {
     tensor_ = Tensor{};
     tensor_.name = name;
     offsets_.clear();
     fields_ = 0;
     if (name.size() > kMaxTensorName) fail_tensor("the name is too long");
     if (name.empty()) fail_tensor("the name is empty");
-    if (!names_.insert(name).second) fail_tensor("it appears twice");
+    if (!names_.insert(tensor_.name).second) fail_tensor("it appears twice");
   }
 
-  void start_field(std::string_view name) {
-    if (name == "dtype") {
-      field_ = kDType;
-    } else if (name == "shape") {
-      field_ = kShape;
-    } else if (name == "data_offsets") {
-      field_ = kOffsets;
+  void read_field(std::string_view key) {
+    const Field field = key == "dtype"          ? kDType
+                        : key == "shape"        ? kShape
+                        : key == "data_offsets" ? kOffsets
+                                                : kNone;
+    if (field == kNone) fail_tensor("unknown key " + base::quoted(key));
+    if ((fields_ & field) != 0) fail_tensor("key " + base::quoted(key) + " appears twice");
+    fields_ |= field;
+    expect(field == kDType ? Kind::kText : Kind::kList);
+    if (field == kDType) {
+      const std::string dtype = scanner_.text();
+      tensor_.dtype = find_dtype(dtype);
+      if (tensor_.dtype == nullptr) fail_tensor("unknown dtype " + base::quoted(dtype));
+    } else if (field == kShape) {
+      read_numbers(tensor_.shape, gms::kMaxTensorRank);
     } else {
-      fail_tensor("unknown key " + base::quoted(name));
+      read_numbers(offsets_, 2);
+      if (offsets_.size() != 2) fail_tensor("data_offsets are not two numbers");
     }
-    if ((fields_ & field_) != 0) fail_tensor("key " + base::quoted(name) + " appears twice");
-    fields_ |= field_;
   }
 
-  void add_number(ByteCount number) {
-    std::vector<ByteCount>& list = field_ == kShape ? tensor_.shape : offsets_;
-    if (list.size() >= (field_ == kShape ? gms::kMaxTensorRank : 2)) {
-      fail_tensor("too many numbers in a list");
-    }
-    list.push_back(number);
+  void read_numbers(std::vector<ByteCount>& numbers, std::size_t max_size) {
+    scanner_.list([&] {
+      expect(Kind::kNumber);
+      json::Scanner here = scanner_;
+      const std::optional<ByteCount> number = scanner_.number();
+      if (!number) refuse(here);
+      if (numbers.size() == max_size) fail_tensor("too many numbers in a list");
+      numbers.push_back(*number);
+    });
   }
 
   // Offsets are relative to the header's end until parse_header adds it.
@@ -126,9 +124,10 @@ class HeaderReader final : public json::JsonReader {
     tensors_.push_back(std::move(tensor_));
   }
 
+  json::Scanner& scanner_;
+  const std::string& file_;
   Tensor tensor_;
   std::vector<ByteCount> offsets_;
-  Field field_ = kDType;
   unsigned fields_ = 0;
   std::unordered_set<std::string> names_;
   std::vector<Tensor> tensors_;
@@ -158,10 +157,9 @@ std::vector<Tensor> parse_header(std::string_view bytes, ByteCount file_size,
   if (bytes.size() < data) json::refuse_file(file, "the file ends within its header");
   const std::string_view header = bytes.substr(kPrefixSize, data - kPrefixSize);
   if (!header.starts_with('{')) json::refuse_file(file, "the header is not a JSON object");
-  HeaderReader reader(file);
-  reader.read(header);
-
-  std::vector<Tensor> tensors = reader.take();
+  std::vector<Tensor> tensors;
+  const auto read = [&](json::Scanner& scanner) { tensors = HeaderReader(scanner, file).read(); };
+  json::scan_file(header, file, read, "the header is ");
   std::sort(tensors.begin(), tensors.end(), [](const Tensor& one, const Tensor& other) {
     return std::tie(one.offset, one.size, one.name) <
            std::tie(other.offset, other.size, other.name);

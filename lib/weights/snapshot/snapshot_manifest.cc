@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -13,7 +14,7 @@
 #include "base/error.h"
 #include "gms/protocol/protocol.h"
 #include "gms/protocol/sha256.h"
-#include "json/reader.h"
+#include "json/scanner.h"
 #include "text/ascii.h"
 #include "text/base64.h"
 
@@ -21,6 +22,9 @@ namespace fo::weights {
 namespace {
 
 using base::ByteCount;
+using fo::json::refuse_file;
+using fo::json::scan_file;
+using fo::json::Scanner;
 using nlohmann::json;
 
 constexpr const char* kVersion = "1.0";
@@ -36,41 +40,20 @@ bool is_below(std::string_view path) {
 }
 
 // {"version": "1.0", "layout_hash": "..", "allocations": [{"allocation_id": "..", ..}, ..]}
-class ManifestReader final : public fo::json::JsonReader {
+class ManifestReader {
  public:
-  using fo::json::JsonReader::JsonReader;
+  ManifestReader(Scanner& scanner, const std::string& file) : scanner_(scanner), file_(file) {}
 
-  SnapshotManifest take() {
-    if (manifest_.layout_hash.empty()) fo::json::refuse_file(file(), "missing layout_hash");
-    if (!listed_) fo::json::refuse_file(file(), "missing allocations");
+  SnapshotManifest read() {
+    if (scanner_.kind() != Kind::kObject) refuse_file(file_, "not a JSON object");
+    scanner_.object([this](std::string_view name) { top_level(name); });
+    if (manifest_.layout_hash.empty()) refuse_file(file_, "missing layout_hash");
+    if (!listed_) refuse_file(file_, "missing allocations");
     return std::move(manifest_);
   }
 
- protected:
-  bool on_value(fo::json::JsonValue value) override {
-    if (depth() == 0) {
-      if (value.kind != Kind::kObject) fo::json::refuse_file(file(), "not a JSON object");
-      return true;
-    }
-    if (depth() == 1) return top_level(std::move(value));
-    if (depth() == 2) {
-      if (manifest_.allocations.size() == kMaxSnapshotAllocations) {
-        fo::json::refuse_file(file(), "too many allocations");
-      }
-      if (value.kind != Kind::kObject) fail_allocation("not an object");
-      current_ = {};
-      fields_ = 0;
-      return true;
-    }
-    field(std::move(value));
-    return false;
-  }
-
-  void on_end() override {
-    if (depth() == 2) finish();
-  }
-
  private:
+  using Kind = Scanner::Kind;
   enum Field : unsigned {
     kId = 1,
     kSize = 2,
@@ -82,66 +65,79 @@ class ManifestReader final : public fo::json::JsonReader {
   };
 
   [[noreturn]] void fail_allocation(const std::string& reason) const {
-    fo::json::refuse_file(
-        file(), "allocation " + std::to_string(manifest_.allocations.size()) + ": " + reason);
+    refuse_file(file_, fmt::format("allocation {}: {}", manifest_.allocations.size(), reason));
   }
 
-  bool top_level(fo::json::JsonValue value) {
-    const bool is_text = value.kind == Kind::kText;
-    if (last_key() == "version" && (!is_text || value.text != kVersion)) {
-      fo::json::refuse_file(file(), "version " + (is_text ? base::quoted(value.text) : "unknown") +
-                                        ", expected " + kVersion);
+  void top_level(std::string_view name) {
+    const bool is_text = scanner_.kind() == Kind::kText;
+    if (name == "version") {
+      const std::string version = is_text ? scanner_.text() : "";
+      if (version != kVersion) {
+        refuse_file(file_, "version " + (is_text ? base::quoted(version) : "unknown") +
+                               ", expected " + kVersion);
+      }
+    } else if (name == "layout_hash") {
+      if (!manifest_.layout_hash.empty()) refuse_file(file_, "layout_hash appears twice");
+      manifest_.layout_hash = gms::LayoutHash(is_text ? scanner_.text() : "");
+      if (!gms::is_layout_hash(manifest_.layout_hash.value()))
+        refuse_file(file_, "its layout_hash is not a layout hash");
+    } else if (name == "allocations") {
+      if (std::exchange(listed_, true)) refuse_file(file_, "allocations appears twice");
+      if (scanner_.kind() != Kind::kList) refuse_file(file_, "allocations is not a list");
+      scanner_.list([this] { read_allocation(); });
+    } else {
+      scanner_.skip();
     }
-    if (last_key() == "layout_hash") {
-      if (!manifest_.layout_hash.empty())
-        fo::json::refuse_file(file(), "layout_hash appears twice");
-      if (!gms::is_layout_hash(value.text))
-        fo::json::refuse_file(file(), "its layout_hash is not a layout hash");
-      manifest_.layout_hash = gms::LayoutHash(std::move(value.text));
-    }
-    if (last_key() != "allocations") return false;
-    if (std::exchange(listed_, true)) fo::json::refuse_file(file(), "allocations appears twice");
-    if (value.kind != Kind::kList) fo::json::refuse_file(file(), "allocations is not a list");
-    return true;
   }
 
-  void field(fo::json::JsonValue value) {
-    const std::string& name = last_key();
+  void read_allocation() {
+    if (manifest_.allocations.size() == kMaxSnapshotAllocations)
+      refuse_file(file_, "too many allocations");
+    if (scanner_.kind() != Kind::kObject) fail_allocation("not an object");
+    current_ = {};
+    fields_ = 0;
+    scanner_.object([this](std::string_view name) { field(name); });
+    finish();
+  }
+
+  void field(std::string_view name) {
     if (name == "allocation_id") {
-      current_.allocation_id = gms::AllocationId(take_text(kId, value));
+      current_.allocation_id = gms::AllocationId(text(kId, name));
     } else if (name == "tag") {
-      current_.tag = take_text(kTag, value);
+      current_.tag = text(kTag, name);
     } else if (name == "tensor_file") {
-      current_.tensor_file = take_text(kFile, value);
+      current_.tensor_file = text(kFile, name);
     } else if (name == "size") {
-      take_number(kSize, value, current_.size);
+      current_.size = number(kSize, name);
     } else if (name == "aligned_size") {
-      take_number(kAlignedSize, value, current_.aligned_size);
+      current_.aligned_size = number(kAlignedSize, name);
     } else if (name == "tensor_offset") {
-      take_number(kOffset, value, current_.tensor_offset);
+      current_.tensor_offset = number(kOffset, name);
+    } else {
+      scanner_.skip();
     }
   }
 
-  void see(Field field) {
-    if ((fields_ & field) != 0) fail_allocation(last_key() + " appears twice");
+  void see(Field field, std::string_view name) {
+    if ((fields_ & field) != 0) fail_allocation(fmt::format("{} appears twice", name));
     fields_ |= field;
   }
 
-  std::string take_text(Field field, fo::json::JsonValue& value) {
-    see(field);
-    if (value.kind != Kind::kText) fail_allocation("its " + last_key() + " is not a string");
-    if (value.text.size() > kMaxSnapshotName) {
-      fail_allocation("its " + last_key() + " is too long");
-    }
-    return std::move(value.text);
+  std::string text(Field field, std::string_view name) {
+    see(field, name);
+    if (scanner_.kind() != Kind::kText)
+      fail_allocation(fmt::format("its {} is not a string", name));
+    std::string text = scanner_.text();
+    if (text.size() > kMaxSnapshotName) fail_allocation(fmt::format("its {} is too long", name));
+    return text;
   }
 
-  void take_number(Field field, const fo::json::JsonValue& value, ByteCount& to) {
-    see(field);
-    if (value.kind != Kind::kNumber || value.number > kMax) {
-      fail_allocation("its " + last_key() + " is not a size");
-    }
-    to = value.number;
+  ByteCount number(Field field, std::string_view name) {
+    see(field, name);
+    const bool is_number = scanner_.kind() == Kind::kNumber;
+    const std::optional<ByteCount> number = is_number ? scanner_.number() : std::nullopt;
+    if (!number || *number > kMax) fail_allocation(fmt::format("its {} is not a size", name));
+    return *number;
   }
 
   void finish() {
@@ -167,6 +163,8 @@ class ManifestReader final : public fo::json::JsonReader {
     manifest_.allocations.push_back(std::move(current_));
   }
 
+  Scanner& scanner_;
+  const std::string& file_;
   SnapshotManifest manifest_;
   SnapshotAllocation current_;
   unsigned fields_ = 0;
@@ -189,77 +187,70 @@ void check_overlaps(const SnapshotManifest& manifest, const std::string& file) {
     const SnapshotAllocation& after = manifest.allocations[order[i]];
     if (before.tensor_file == after.tensor_file &&
         before.tensor_offset + before.aligned_size > after.tensor_offset) {
-      fo::json::refuse_file(
-          file, fmt::format("allocation {}: its bytes overlap those of allocation {}", order[i],
-                            order[i - 1]));
+      refuse_file(file, fmt::format("allocation {}: its bytes overlap those of allocation {}",
+                                    order[i], order[i - 1]));
     }
   }
 }
 
 // {"key": {"allocation_id": "..", "offset_bytes": 0, "value": "base64"}, ..}
-class MetadataReader final : public fo::json::JsonReader {
+class MetadataReader {
  public:
-  MetadataReader(const SnapshotManifest& manifest, const std::string& file)
-      : fo::json::JsonReader(file) {
+  MetadataReader(Scanner& scanner, const SnapshotManifest& manifest, const std::string& file)
+      : scanner_(scanner), file_(file) {
     for (const SnapshotAllocation& one : manifest.allocations) {
       aligned_size_.emplace(one.allocation_id.value(), one.aligned_size);
     }
   }
 
-  gms::Metadata take() { return std::move(metadata_); }
-
- protected:
-  void on_key() override {
-    if (depth() == 1) name_ = last_key();
-  }
-
-  bool on_value(fo::json::JsonValue value) override {
-    if (depth() == 0) {
-      if (value.kind != Kind::kObject) fo::json::refuse_file(file(), "not a JSON object");
-      return true;
-    }
-    if (depth() == 1) {
-      if (metadata_.size() == gms::kMaxListSize) fo::json::refuse_file(file(), "too many keys");
-      if (name_.size() > gms::kMaxName) fail_key("too long");
-      if (value.kind != Kind::kObject) fail_key("not an object");
-      current_ = {};
-      fields_ = 0;
-      return true;
-    }
-    field(std::move(value));
-    return false;
-  }
-
-  void on_end() override {
-    if (depth() == 1) finish();
+  gms::Metadata read() {
+    if (scanner_.kind() != Kind::kObject) refuse_file(file_, "not a JSON object");
+    scanner_.object([this](std::string_view name) { read_key(name); });
+    return std::move(metadata_);
   }
 
  private:
+  using Kind = Scanner::Kind;
   enum Field : unsigned { kId = 1, kOffset = 2, kValue = 4, kAll = 7 };
 
   [[noreturn]] void fail_key(const std::string& reason) const {
-    fo::json::refuse_file(file(), "key " + base::quoted(name_) + ": " + reason);
+    refuse_file(file_, "key " + base::quoted(name_) + ": " + reason);
   }
 
-  void see(Field field, bool is_right) {
-    if ((fields_ & field) != 0) fail_key(last_key() + " appears twice");
+  void read_key(std::string_view name) {
+    name_ = name;
+    if (metadata_.size() == gms::kMaxListSize) refuse_file(file_, "too many keys");
+    if (name_.size() > gms::kMaxName) fail_key("too long");
+    if (scanner_.kind() != Kind::kObject) fail_key("not an object");
+    current_ = {};
+    fields_ = 0;
+    scanner_.object([this](std::string_view field) { read_field(field); });
+    finish();
+  }
+
+  void see(Field field, std::string_view name, Kind kind) {
+    if ((fields_ & field) != 0) fail_key(fmt::format("{} appears twice", name));
     fields_ |= field;
-    if (!is_right) fail_key("its " + last_key() + " has the wrong type");
+    if (scanner_.kind() != kind) fail_key(fmt::format("its {} has the wrong type", name));
   }
 
-  void field(fo::json::JsonValue value) {
-    if (last_key() == "allocation_id") {
-      see(kId, value.kind == Kind::kText);
-      current_.allocation_id = gms::AllocationId(std::move(value.text));
-    } else if (last_key() == "offset_bytes") {
-      see(kOffset, value.kind == Kind::kNumber);
-      current_.offset_bytes = value.number;
-    } else if (last_key() == "value") {
-      see(kValue, value.kind == Kind::kText);
-      auto bytes = text::decode_base64(value.text);
+  void read_field(std::string_view name) {
+    if (name == "allocation_id") {
+      see(kId, name, Kind::kText);
+      current_.allocation_id = gms::AllocationId(scanner_.text());
+    } else if (name == "offset_bytes") {
+      see(kOffset, name, Kind::kNumber);
+      const std::optional<ByteCount> number = scanner_.number();
+      if (!number) fail_key("its offset_bytes has the wrong type");
+      current_.offset_bytes = *number;
+    } else if (name == "value") {
+      see(kValue, name, Kind::kText);
+      auto bytes = text::decode_base64(scanner_.text());
       if (!bytes) fail_key("its value is not base64");
       if (bytes->size() > gms::kMaxMetadataValue) fail_key("its value is too large");
       current_.value = std::move(*bytes);
+    } else {
+      scanner_.skip();
     }
   }
 
@@ -271,9 +262,11 @@ class MetadataReader final : public fo::json::JsonReader {
     if (!metadata_.emplace(name_, std::move(current_)).second) fail_key("it appears twice");
   }
 
+  Scanner& scanner_;
+  const std::string& file_;
   std::unordered_map<std::string_view, ByteCount> aligned_size_;
   gms::Metadata metadata_;
-  std::string name_;
+  std::string_view name_;
   gms::MetadataEntry current_;
   unsigned fields_ = 0;
 };
@@ -305,9 +298,8 @@ void place_in_shards(SnapshotManifest& manifest) {
 }
 
 SnapshotManifest parse_manifest(std::string_view text, const std::string& file) {
-  ManifestReader reader(file);
-  reader.read(text);
-  SnapshotManifest manifest = reader.take();
+  SnapshotManifest manifest;
+  scan_file(text, file, [&](Scanner& scanner) { manifest = ManifestReader(scanner, file).read(); });
   check_overlaps(manifest, file);
   return manifest;
 }
@@ -332,9 +324,10 @@ std::string format_manifest(const SnapshotManifest& manifest, double timestamp,
 
 gms::Metadata parse_snapshot_metadata(std::string_view text, const SnapshotManifest& manifest,
                                       const std::string& file) {
-  MetadataReader reader(manifest, file);
-  reader.read(text);
-  return reader.take();
+  gms::Metadata metadata;
+  scan_file(text, file,
+            [&](Scanner& scanner) { metadata = MetadataReader(scanner, manifest, file).read(); });
+  return metadata;
 }
 
 std::string format_snapshot_metadata(const gms::Metadata& metadata) {
@@ -383,12 +376,12 @@ std::map<std::string, std::string> parse_checksums(std::string_view text, const 
                          (one[kHex + 1] == ' ' || one[kHex + 1] == '*');
     const std::string_view name = is_line ? one.substr(kHex + 2) : std::string_view();
     if (!is_below(name)) {
-      fo::json::refuse_file(
+      refuse_file(
           file,
           fmt::format("line {} is not a SHA-256, two spaces and a file within the snapshot", line));
     }
     if (!checksums.emplace(name, one.substr(0, kHex)).second) {
-      fo::json::refuse_file(file, "file " + base::quoted(name) + " appears twice");
+      refuse_file(file, "file " + base::quoted(name) + " appears twice");
     }
   }
   return checksums;
