@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <boost/asio/co_spawn.hpp>
 #include <csignal>
 #include <fstream>
 #include <map>
