@@ -72,8 +72,7 @@ int once(const Options& options) {
   const canary::EngineAddress engine =
       canary::make_engine_address(options.workers.front(), worker_tls(options),
                                   fleet::key_headers(options.worker_key_file), model);
-  const FullCheck check =
-      loop::run_to_end(canary::check_fully(engine, file, options.checker));
+  const FullCheck check = loop::run_to_end(canary::check_fully(engine, file, options.checker));
   if (options.common.json) {
     cli::print_line(as_json(check));
   } else {

@@ -26,9 +26,10 @@ void declare_check(CLI::App& app, Options& options) {
       ->check(CLI::NonNegativeNumber & cli::not_nan())
       ->capture_default_str()
       ->type_name("N");
-  cli::add_number(app, "--retries", options.checker.retries, "repetitions of a failed check", 0, 1000);
-  cli::add_positive_duration(app, "--answer-timeout", options.checker.rules.timeout, "of a whole answer",
-                             kDay);
+  cli::add_number(app, "--retries", options.checker.retries, "repetitions of a failed check", 0,
+                  1000);
+  cli::add_positive_duration(app, "--answer-timeout", options.checker.rules.timeout,
+                             "of a whole answer", kDay);
   cli::add_positive_duration(app, "--hung-after", options.checker.hung_after,
                              "without a token while requests run, a worker is hung", kDay);
 }
